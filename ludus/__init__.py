@@ -1,0 +1,84 @@
+"""ludus: one library and one command for everything that learns.
+
+Names are imported when first used, so that `import ludus` costs little and brings in no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ludus.core import LudusError, Repeat, Result, Run, Stage
+from ludus.core import trainer as _core
+from ludus.version import VERSION as __version__  # noqa: N811
+
+if sys.platform == "win32":
+    raise ImportError("ludus runs on Linux (and, with best effort, macOS); on Windows use WSL")
+
+if TYPE_CHECKING:
+    from ludus.config import example, read_config
+    from ludus.nn.model import Model
+    from ludus.registry import register_trainer
+    from ludus.run.logger import Logger
+    from ludus.run.storage import Storage
+    from ludus.supervised.base import BaseTrainer
+    from ludus.supervised.trainers.supervised import Trainer
+
+_WHERE = {
+    "BaseTrainer": "ludus.supervised.base",
+    "Evaluator": "ludus.run.evaluator",
+    "IterationContext": "ludus.run.progress",
+    "Logger": "ludus.run.logger",
+    "Model": "ludus.nn.model",
+    "Storage": "ludus.run.storage",
+    "StrictConfig": "ludus.config",
+    "Trainer": "ludus.supervised.trainers.supervised",
+    "TrainerConfig": "ludus.config",
+    "TrainerType": "ludus.registry",
+    "attach_progress_bar": "ludus.run.progress",
+    "build_trainer": "ludus.build",
+    "example": "ludus.config",
+    "load_plugin": "ludus.registry",
+    "read_config": "ludus.config",
+    "register_trainer": "ludus.registry",
+}
+
+__all__ = [
+    "BaseTrainer",
+    "Logger",
+    "LudusError",
+    "Model",
+    "Repeat",
+    "Result",
+    "Run",
+    "Stage",
+    "Storage",
+    "Trainer",
+    "__version__",
+    "example",
+    "read_config",
+    "register_trainer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'ludus' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})
+
+
+def _session(trainer: _core.Trainer, request: _core.Request) -> _core.Surroundings:
+    from ludus.run.session import Session
+
+    return Session(trainer, request)
+
+
+# The core knows no directory and no log; here, where everything meets, trainers get theirs.
+_core.Trainer.surroundings = staticmethod(_session)

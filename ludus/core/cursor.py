@@ -1,0 +1,72 @@
+"""Where a run stands: the loops that are open and the node about to open, as a short JSON list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.core.errors import PlanError, nearest
+from ludus.core.plan import Repeat
+
+
+@dataclass(slots=True)
+class Frame:
+    """One line of a cursor: a node, the round it is in, and the rounds its loop was given."""
+
+    name: str
+    index: int = 0
+    total: int | None = None
+
+
+Cursor = list[Frame]
+
+
+def to_json(cursor: Sequence[Frame]) -> list[list[Any]]:
+    """Return the cursor as `[name, round, rounds]` triples, outermost first."""
+    return [[frame.name, frame.index, frame.total] for frame in cursor]
+
+
+def from_json(rows: Any, plan: Repeat) -> Cursor:
+    """Read a saved cursor back; raise PlanError if this plan has no such place."""
+    if not isinstance(rows, list):
+        raise PlanError(f"a cursor is a list of [name, round, rounds], not {rows!r}")
+    cursor = [_frame(row) for row in rows]
+    node: Any = None
+    for frame in cursor:
+        children = {plan.name: plan} if node is None else {child.name: child for child in node.body}
+        if frame.name not in children:
+            place = "the plan" if node is None else f"'{node.name}'"
+            raise PlanError(
+                f"the saved cursor stands at '{frame.name}', which {place} does not have;"
+                f" the trainer has changed since.{nearest(frame.name, children)}"
+            )
+        node = children[frame.name]
+        if not isinstance(node, Repeat) and frame is not cursor[-1]:
+            raise PlanError(f"the saved cursor goes below the stage '{frame.name}'")
+    return cursor
+
+
+def last_loop(plan: Repeat, rows: list[list[Any]]) -> Repeat:
+    """Return the innermost loop that a saved cursor names."""
+    loop = plan
+    for name, *_ in rows[1:]:
+        for child in loop.body:
+            if child.name == name and isinstance(child, Repeat):
+                loop = child
+                break
+    return loop
+
+
+def _frame(row: Any) -> Frame:
+    is_triple = isinstance(row, list) and len(row) == 3
+    if not is_triple or not isinstance(row[0], str) or type(row[1]) is not int or row[1] < 0:
+        raise PlanError(f"a line of a cursor is [name, round, rounds], not {row!r}")
+    if row[2] is not None and type(row[2]) is not int:
+        raise PlanError(f"a line of a cursor ends in a number of rounds or null, not {row[2]!r}")
+    return Frame(row[0], row[1], row[2])
+
+
+def describe(cursor: Sequence[Frame]) -> str:
+    """Return the cursor as people say it: `train 0, epoch 2, step 17`."""
+    return ", ".join(f"{frame.name} {frame.index}" for frame in cursor) or "the end"

@@ -1,0 +1,51 @@
+"""Every error ludus raises on purpose; each message names the thing, its value and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LudusError(Exception):
+    """Something the user can mend; the command line prints it as one sentence, without a traceback."""
+
+
+class ConfigError(LudusError):
+    """A config file or a value in it is wrong."""
+
+
+class PlanError(LudusError):
+    """A plan is not a well-formed tree, or a cursor does not fit it."""
+
+
+class HookError(LudusError):
+    """A hook fits no node of the plan, or takes arguments it will not be given."""
+
+
+class RunError(LudusError):
+    """A run directory cannot be used as asked."""
+
+
+class StorageError(LudusError):
+    """A file of a run could not be read or written."""
+
+
+class CheckpointError(LudusError):
+    """No checkpoint can be trusted, or one does not fit this trainer."""
+
+
+class Diverged(LudusError):
+    """Training produced a number that is not finite."""
+
+
+class Interrupted(Exception):
+    """The run was asked to pause by a signal; it left a checkpoint and can be resumed."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` for the known name closest to this one, or what is known."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f" Did you mean '{close[0]}'?"
+    return f" Known: {', '.join(names)}." if names else ""

@@ -1,0 +1,121 @@
+"""The one loop: walk any plan from any cursor, calling the hooks around every node.
+
+    before_<loop>                             once a round
+      before_<stage>, work, after_<stage>
+    after_<loop>
+    -- boundary --                            observers, then the checkpoint
+
+A boundary comes just before a node opens, if anything happened since the last one, and once at the
+end. Only there is a checkpoint written, so a saved cursor names the node about to open: its hooks,
+and the question whether it opens at all, are still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ludus.core.cursor import Cursor, Frame, to_json
+from ludus.core.errors import Interrupted
+from ludus.core.hooks import Hooks
+from ludus.core.plan import Node, Repeat, Stage, hook_names
+from ludus.core.run import Observer, Run
+
+# A node ready to be walked; it takes, and uses up, what remains of a saved cursor.
+Walker = Callable[[Cursor], None]
+
+
+def walk(
+    plan: Repeat, run: Run, hooks: Hooks, observers: Sequence[Observer], checkpoint: Observer
+) -> None:
+    """Walk the plan from run.cursor (empty: the beginning) to its end; a signal raises Interrupted."""
+
+    def boundary() -> None:
+        run.is_pending = False
+        run.boundaries += 1
+        for observe in observers:
+            observe(run)
+        checkpoint(run)
+        if run.interrupted and not run.is_finished:
+            raise Interrupted
+
+    start, run.cursor = run.cursor, []
+    _bind(plan, run, hooks, boundary)(start)
+    run.is_finished = True
+    boundary()
+
+
+def _bind(node: Node, run: Run, hooks: Hooks, boundary: Callable[[], None]) -> Walker:
+    """Turn a node into a function that holds all it needs: nothing is looked up while walking."""
+    bind = _bind_stage if isinstance(node, Stage) else _bind_repeat
+    return bind(node, run, hooks, boundary)  # type: ignore[arg-type]
+
+
+def _bind_stage(stage: Stage, run: Run, hooks: Hooks, boundary: Callable[[], None]) -> Walker:
+    before, after = (hooks.get(name, ()) for name in hook_names(stage))
+
+    def walk_stage(rest: Cursor) -> None:
+        run.cursor.append(rest.pop() if rest else Frame(stage.name))
+        if run.is_pending:
+            boundary()
+        if (stage.always or not run.decide(run.is_ending)) and (
+            stage.when is None or run.decide(stage.when(run))
+        ):
+            for hook in before:
+                hook()
+            run.record(stage.work(run))
+            for hook in after:
+                hook()
+            run.is_pending = True
+        run.cursor.pop()
+
+    return walk_stage
+
+
+def _bind_repeat(loop: Repeat, run: Run, hooks: Hooks, boundary: Callable[[], None]) -> Walker:
+    before, after = (hooks.get(name, ()) for name in hook_names(loop))
+    body = [_bind(child, run, hooks, boundary) for child in loop.body]
+    body_from = {child.name: body[index:] for index, child in enumerate(loop.body)}
+
+    def opens(frame: Frame) -> bool:
+        if run.decide(run.is_ending):
+            return False
+        if not callable(loop.times):
+            frame.total = loop.times
+        if frame.index == 0:
+            if loop.when is not None and not run.decide(loop.when(run)):
+                return False
+            if callable(loop.times):
+                frame.total = run.decide(loop.times(run))
+        if frame.total is not None and frame.index >= frame.total:
+            return False
+        return loop.until is None or not run.decide(loop.until(run))
+
+    def walk_repeat(rest: Cursor) -> None:
+        frame = rest.pop(0) if rest else Frame(loop.name)
+        run.cursor.append(frame)
+        # A saved cursor that goes on below this loop stands inside an open round.
+        is_open = bool(rest)
+        todo = body_from[rest[0].name] if rest else body
+        while True:
+            if not is_open:
+                if run.is_pending:
+                    boundary()
+                if not opens(frame):
+                    break
+                for hook in before:
+                    hook()
+            for child in todo:
+                child(rest)
+            for hook in after:
+                hook()
+            if loop.counter is not None:
+                run.counters[loop.counter] += 1
+            frame.index += 1
+            run.is_pending, is_open, todo = True, False, body
+        if len(run.cursor) == 2 and not run.is_ending:
+            run.exhausted = to_json(run.cursor)
+        run.cursor.pop()
+        if run.leaving == loop.name:
+            run.leaving = None
+
+    return walk_repeat

@@ -1,0 +1,125 @@
+"""A plan says what a run does: a tree of named loops (Repeat) and named pieces of work (Stage)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ludus.core.errors import PlanError
+
+if TYPE_CHECKING:
+    from ludus.core.run import Run
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """The smallest thing a run can stop before or after."""
+
+    name: str
+    work: Callable[[Run], Mapping[str, Any] | None]
+    """Takes the Run, does the work, returns metrics to record or None."""
+    when: Callable[[Run], bool] | None = None
+    """Skip the stage where this answers false."""
+    always: bool = False
+    """Do it even while the run is stopping (a final test, saving the models)."""
+    before: str | None = None
+    """The hook called just before; `before_<name>` where not given."""
+    after: str | None = None
+    """The hook called just after; `after_<name>` where not given."""
+    note: str = ""
+    """A few words for people who read the printed plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat:
+    """A named loop over its body; it ends after `times` rounds or when `until` says so."""
+
+    name: str
+    body: tuple[Stage | Repeat, ...]
+    times: int | Callable[[Run], int] | None = None
+    """How many rounds. A number is read from the plan even on resume, so a run can be made longer; a
+    function is asked once, when the loop is entered, and its answer is saved with the cursor."""
+    until: Callable[[Run], bool] | None = None
+    """End the loop where this answers true; asked before every round."""
+    when: Callable[[Run], bool] | None = None
+    """Skip the whole loop where this answers false; asked once, when it is entered."""
+    counter: str | None = None
+    """The counter this loop owns: one more after each round."""
+    before: str | None = None
+    after: str | None = None
+    note: str = ""
+
+
+Node = Stage | Repeat
+
+
+def walk_nodes(plan: Repeat) -> Iterator[Node]:
+    """Yield every node of the plan, parents first."""
+    yield plan
+    for child in plan.body:
+        if isinstance(child, Repeat):
+            yield from walk_nodes(child)
+        else:
+            yield child
+
+
+def hook_names(node: Node) -> tuple[str, str]:
+    """Return the names of the hooks called before and after this node."""
+    return node.before or f"before_{node.name}", node.after or f"after_{node.name}"
+
+
+def check_plan(plan: Repeat) -> None:
+    """Raise PlanError where a cursor could not name every place of this plan."""
+    if plan.times != 1:
+        raise PlanError(f"the root '{plan.name}' of a plan runs once; give it times=1")
+    owners: dict[str, str] = {}
+    for node in walk_nodes(plan):
+        if not isinstance(node, Repeat):
+            continue
+        if node.counter is not None:
+            other = owners.setdefault(node.counter, node.name)
+            if other != node.name:
+                raise PlanError(f"loops '{other}' and '{node.name}' both own '{node.counter}'")
+    _check_names(plan, above=())
+
+
+def _check_names(node: Node, *, above: tuple[str, ...]) -> None:
+    if not _NAME.fullmatch(node.name):
+        raise PlanError(f"node name '{node.name}' must be lower-case words joined by '_'")
+    if node.name in above:
+        raise PlanError(f"loop '{node.name}' stands inside a loop of the same name; rename one")
+    if isinstance(node, Stage):
+        return
+    if not node.body:
+        raise PlanError(f"loop '{node.name}' has an empty body")
+    if node.times is None and node.until is None:
+        raise PlanError(f"loop '{node.name}' never ends; give it times or until")
+    names = [child.name for child in node.body]
+    for name in names:
+        if names.count(name) > 1:
+            raise PlanError(f"loop '{node.name}' has two children named '{name}'; rename one")
+    for child in node.body:
+        _check_names(child, above=(*above, node.name))
+
+
+def render(plan: Repeat) -> str:
+    """Return the plan as an indented tree, one node a line."""
+    return "\n".join(_render_lines(plan, 0))
+
+
+def _render_lines(node: Node, depth: int) -> Iterator[str]:
+    words = [node.name]
+    if isinstance(node, Repeat) and depth > 0 and isinstance(node.times, int):
+        words.append(f"x {node.times}")
+    if node.note:
+        words.append(f"({node.note})")
+    elif node.when is not None:
+        words.append("(if asked)")
+    yield "  " * depth + " ".join(words)
+    if isinstance(node, Repeat):
+        for child in node.body:
+            yield from _render_lines(child, depth + 1)

@@ -1,0 +1,128 @@
+"""The Run is what stages, hooks and observers see of a run: counters, place, and the ways to end it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from ludus.core.cursor import Cursor, to_json
+from ludus.core.errors import PlanError, nearest
+
+T = TypeVar("T")
+
+COUNTERS = ("env_steps", "opt_steps", "epoch", "iteration", "examples", "tokens")
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A part: something with state that must survive. It may name its `scope`; replicated if not."""
+
+    def state_dict(self) -> Mapping[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
+
+
+Scope = Literal["replicated", "per_rank"]
+
+
+class Run:
+    """One execution of one plan, seen from inside.
+
+    A Run is itself a part: its counters, its place in the plan and how it ended are all saved.
+    """
+
+    def __init__(self) -> None:
+        self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self.cursor: Cursor = []
+        self.boundaries = 0
+        self.stop_reason: str | None = None
+        self.leaving: str | None = None
+        self.is_finished = False
+        self.is_pending = False
+        """True when something has happened since the last boundary."""
+        self.interrupted = False
+        """True once a signal asked the run to pause; long stages poll it."""
+        self.exhausted: list[list[Any]] = []
+        """Where the last outermost loop ran out of rounds: a longer run goes on from there."""
+        self.record: Callable[[Mapping[str, Any] | None], None] = _forget
+        """Takes the metrics of every stage; the logger puts itself here."""
+        self.decide: Callable[[Any], Any] = _as_decided_here
+        """Every decision that shapes the walk passes here; many processes make it one answer."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the loops being walked are on their way out."""
+        return self.stop_reason is not None or self.leaving is not None
+
+    def stop(self, reason: str) -> None:
+        """Leave every loop; each still gets its `after_` hook and `always` stages still run."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+
+    def leave(self, loop: str, reason: str) -> None:
+        """End one open loop in order; what stands after it in the plan goes on."""
+        names = [frame.name for frame in self.cursor]
+        if loop not in names:
+            raise PlanError(f"cannot leave '{loop}' ({reason}): it is not open.{nearest(loop, names)}")
+        # Leaving an outer loop closes the inner ones too, so the outermost request wins.
+        if self.leaving is None or names.index(loop) < names.index(self.leaving):
+            self.leaving = loop
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to walk on from here, ready for JSON."""
+        return {
+            "counters": dict(self.counters),
+            "cursor": to_json(self.cursor),
+            "boundaries": self.boundaries,
+            "stop_reason": self.stop_reason,
+            "leaving": self.leaving,
+            "is_finished": self.is_finished,
+            "exhausted": self.exhausted,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up a saved state. The cursor is not walked here: the loop is given it to start from."""
+        self.counters = dict(state["counters"])
+        self.boundaries = state["boundaries"]
+        self.stop_reason = state["stop_reason"]
+        self.leaving = state["leaving"]
+        self.is_finished = state["is_finished"]
+        self.exhausted = state["exhausted"]
+
+
+def _forget(metrics: Mapping[str, Any] | None) -> None:
+    """Drop the metrics of a run that nobody logs."""
+
+
+def _as_decided_here(value: T) -> T:
+    return value
+
+
+class Observer(Protocol):
+    """Watches the run at every boundary; may ask it to stop, nothing else."""
+
+    def __call__(self, run: Run, /) -> None: ...
+
+
+class Every:
+    """A cadence: true at a boundary where the named counter has crossed a multiple of the interval.
+
+    An interval of 0 means never. The last value seen is state: put the cadence's owner in a part.
+    """
+
+    __slots__ = ("counter", "interval", "seen")
+
+    def __init__(self, interval: int, counter: str) -> None:
+        if counter not in COUNTERS:
+            raise PlanError(f"no counter is named '{counter}'.{nearest(counter, COUNTERS)}")
+        self.interval = interval
+        self.counter = counter
+        self.seen = 0
+
+    def is_due(self, run: Run) -> bool:
+        """Answer once for each multiple that the counter has reached or passed."""
+        value = run.counters[self.counter]
+        if value == self.seen or self.interval == 0:
+            return False
+        is_crossed = value // self.interval > self.seen // self.interval
+        self.seen = value
+        return is_crossed

@@ -1,0 +1,280 @@
+"""The base of every trainer: a plan, the parts that must survive, and `fit`, which walks the plan."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+from ludus.core.cursor import from_json, last_loop
+from ludus.core.errors import ConfigError, Interrupted, LudusError
+from ludus.core.hooks import bind_hooks, empty_hook
+from ludus.core.loop import walk
+from ludus.core.plan import Repeat, check_plan
+from ludus.core.run import Observer, Run, Stateful
+
+Resume = Literal["exact", "approximate"] | bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one call of `fit` asks for, besides the config."""
+
+    root: str = "runs"
+    """The directory that holds all runs."""
+    name: str | None = None
+    """The run's own directory below it; None takes the name in the config."""
+    resume: Resume = False
+    """False: a new run. True or 'exact': go on. 'approximate': go on even where bytes may differ."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended, or where it was interrupted."""
+
+    status: Literal["finished", "stopped", "interrupted"]
+    reason: str | None
+    counters: Mapping[str, int]
+    best: Mapping[str, Any] | None = None
+    run_dir: str | None = None
+    exact: bool = True
+    inexact_because: Sequence[str] = field(default_factory=tuple)
+
+
+class Surroundings(Protocol):
+    """What stands around a run: its directory, log, display, signals. The loop knows none of it."""
+
+    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
+        """Make or take up the run; return the saved state to go on from, if there is one."""
+
+    def ready(self, run: Run) -> None:
+        """Do what comes after the parts were loaded: the generators last of all."""
+
+    def observers(self) -> Sequence[Observer]: ...
+    def checkpoint(self, run: Run, /) -> None: ...
+    def close(self, run: Run, error: BaseException | None) -> None: ...
+    def result(self, run: Run) -> Result: ...
+
+
+class Bare:
+    """Surroundings that keep nothing: for a walk in memory."""
+
+    def __init__(self, trainer: Trainer, request: Request) -> None:
+        self._trainer = trainer
+
+    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
+        return None
+
+    def ready(self, run: Run) -> None: ...
+
+    def observers(self) -> Sequence[Observer]:
+        return self._trainer.observers()
+
+    def checkpoint(self, run: Run, /) -> None: ...
+    def close(self, run: Run, error: BaseException | None) -> None: ...
+
+    def result(self, run: Run) -> Result:
+        return ending(run)
+
+
+def ending(run: Run, **more: Any) -> Result:
+    """Return how this run stands now."""
+    status: Literal["finished", "stopped", "interrupted"] = "interrupted"
+    if run.is_finished:
+        status = "finished" if run.stop_reason is None else "stopped"
+    return Result(status, run.stop_reason, dict(run.counters), **more)
+
+
+class Trainer:
+    """Write `plan` and `parts`, and ludus does the rest.
+
+    The six hooks below are those of the common plans; any other `before_<name>` or `after_<name>`
+    whose name stands in the plan is called just the same.
+    """
+
+    Config: ClassVar[type[Any]] = object
+    surroundings: ClassVar[Callable[[Trainer, Request], Surroundings]] = Bare
+    derived: ClassVar[tuple[str, ...]] = ()
+    """Attributes that change during a run but can be computed anew, so belong to no part."""
+
+    def __init__(self, config: Any) -> None:
+        if self.Config is not object and not isinstance(config, self.Config):
+            raise ConfigError(
+                f"{type(self).__name__} takes a {self.Config.__qualname__}, not a {type(config).__name__};"
+                " read one with ludus.read_config(path) or ludus.example(kind)"
+            )
+        self.config = config
+        self.run = Run()
+        self.model: Any = None
+        self.logger: Any = None
+        self.evaluator: Any = None
+        self.storage: Any = None
+        self.callbacks: dict[str, object] = {}
+        self.is_customised = False
+        """True once a script added what the config does not say: only the script can resume it."""
+        self.keep_model: Callable[[str, Mapping[str, Any], Mapping[str, Any]], None] = _keep_nothing
+        """Called with a name, weights and a note; the surroundings write them in the background."""
+        self.recall_model: Callable[[str], Mapping[str, Any]] = _recall_nothing
+        """Returns the weights kept under a name."""
+        self._saved_cursor: Any = []
+
+    def plan(self) -> Repeat:
+        """Return what happens, as a tree."""
+        raise NotImplementedError(f"{type(self).__name__} must write plan()")
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return what must survive, by name."""
+        raise NotImplementedError(f"{type(self).__name__} must write parts()")
+
+    def observers(self) -> Sequence[Observer]:
+        """Return what watches this trainer at every boundary, in order."""
+        return ()
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build what the plan and the parts need; called first by `fit`, once per process."""
+        if max_steps is not None:
+            raise ConfigError(f"{type(self).__name__} does not take max_steps")
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return the record of the best model so far: metric, score, where it is kept."""
+        return None
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return the reasons why a resumed run may end with other bytes; none means exact."""
+        return ()
+
+    def open(self) -> None:
+        """Called once per process, before the walk; the place for worker processes and files."""
+
+    def close(self) -> None:
+        """Called once per process, after the walk, however it ended."""
+
+    def set_model(self, model: Any) -> None:
+        """Train this model rather than the one the config describes."""
+        self.model, self.is_customised = model, True
+
+    def set_logger(self, logger: Any) -> None:
+        """Log through this logger rather than the one the settings describe."""
+        self.logger = logger
+
+    def set_evaluator(self, evaluator: Any) -> None:
+        """Evaluate with this evaluator."""
+        self.evaluator, self.is_customised = evaluator, True
+
+    def set_storage(self, storage: Any) -> None:
+        """Keep the run in this storage."""
+        self.storage = storage
+
+    def add(self, callback: object, *, name: str | None = None) -> None:
+        """Take any object with hook methods; if it has state, the state becomes a part."""
+        name = name or type(callback).__name__.lower()
+        if name in self.callbacks:
+            raise LudusError(f"a callback named '{name}' was added already; pass another name=")
+        self.callbacks[name] = callback
+        self.is_customised = True
+
+    def all_parts(self) -> dict[str, Stateful]:
+        """Return the parts, those of the callbacks included, and the run itself first."""
+        parts: dict[str, Stateful] = {"run": self.run, **self.parts()}
+        for name, callback in self.callbacks.items():
+            if isinstance(callback, Stateful):
+                parts[f"callback.{name}"] = callback
+        return parts
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of every part."""
+        return {name: dict(part.state_dict()) for name, part in self.all_parts().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give every part its saved state; the plan is walked from the saved cursor at the next fit."""
+        parts = self.all_parts()
+        check_same_parts(parts, state)
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        self._saved_cursor = state["run"]["cursor"]
+
+    def fit(
+        self,
+        max_steps: int | None = None,
+        trainer_state: Mapping[str, Any] | None = None,
+        *,
+        num_train_steps: int | None = None,
+        resume: Resume = False,
+        root: str = "runs",
+        name: str | None = None,
+    ) -> Result:
+        """Walk the plan to its end, or to where it is interrupted, and say how it ended."""
+        if max_steps is not None and num_train_steps not in (None, max_steps):
+            raise ConfigError(
+                f"fit was given max_steps={max_steps} and num_train_steps={num_train_steps};"
+                " they mean the same, give one"
+            )
+        self.run, self._saved_cursor = Run(), []
+        around = type(self).surroundings(self, Request(root, name, resume))
+        self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
+        plan = self.plan()
+        check_plan(plan)
+        hooks = bind_hooks(plan, self.run, [self, *self.callbacks.values()], base=Trainer)
+        error: BaseException | None = None
+        try:
+            saved = around.open(self.run, self.all_parts()) or trainer_state
+            if saved is not None:
+                self.load_state_dict(saved)
+            around.ready(self.run)
+            if not self.run.is_finished or self._take_up_again(plan):
+                self.run.cursor = from_json(self._saved_cursor, plan)
+                self.open()
+                with contextlib.suppress(Interrupted):
+                    walk(plan, self.run, hooks, around.observers(), around.checkpoint)
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            self.close()
+            around.close(self.run, error)
+        return around.result(self.run)
+
+    def _take_up_again(self, plan: Repeat) -> bool:
+        """Return whether a finished run was made longer; the loop that ran out is then asked again."""
+        if self.run.stop_reason is not None or not self.run.exhausted:
+            return False
+        frame, loop = from_json(self.run.exhausted, plan)[-1], last_loop(plan, self.run.exhausted)
+        is_full = isinstance(loop.times, int) and frame.index >= loop.times
+        if is_full or (loop.until is not None and loop.until(self.run)):
+            return False
+        self._saved_cursor, self.run.is_finished = self.run.exhausted, False
+        return True
+
+    @empty_hook
+    def before_train(self) -> None: ...
+    @empty_hook
+    def before_epoch(self) -> None: ...
+    @empty_hook
+    def before_step(self) -> None: ...
+    @empty_hook
+    def after_step(self) -> None: ...
+    @empty_hook
+    def after_epoch(self) -> None: ...
+    @empty_hook
+    def after_train(self) -> None: ...
+
+
+def _keep_nothing(name: str, weights: Mapping[str, Any], note: Mapping[str, Any]) -> None:
+    """Drop the weights of a run that has no directory."""
+
+
+def _recall_nothing(name: str) -> Mapping[str, Any]:
+    raise LudusError(f"{name} was not kept: this run has no directory")
+
+
+def check_same_parts(parts: Mapping[str, Stateful], state: Mapping[str, Any]) -> None:
+    """Raise LudusError unless the saved state is of just these parts."""
+    missing, unknown = sorted(set(parts) - set(state)), sorted(set(state) - set(parts))
+    if missing or unknown:
+        words = [f"has no {', '.join(missing)}"] if missing else []
+        words += [f"holds {', '.join(unknown)}, which this trainer lacks"] if unknown else []
+        raise LudusError(
+            f"the saved state {' and '.join(words)}; build the trainer, its model and its callbacks"
+            " as they were when it was saved"
+        )

@@ -1,0 +1,164 @@
+"""Batches whose order depends on (seed, epoch) alone, so that a run can go on from any position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+    default_collate,
+)
+
+from ludus.core.errors import ConfigError
+from ludus.data.loader_batches import LoaderBatches, is_indexed
+from ludus.data.splits import Examples
+from ludus.run.seeds import generator
+
+
+class Batches(Protocol):
+    """A stream of batches, epoch after epoch; a part, whose state is an epoch and a position."""
+
+    position: int
+    """How many batches of this epoch have been taken."""
+
+    def start(self, epoch: int) -> None:
+        """Begin an epoch, in the order that belongs to it."""
+
+    def next(self) -> Any:
+        """Return the next batch of this epoch."""
+
+    def length(self) -> int | None:
+        """Return how many batches an epoch has; None if that shows only at its end."""
+
+    def has_ended(self) -> bool:
+        """Return whether this epoch has no batch left."""
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return why a resumed epoch may differ; none means it does not."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
+
+
+class MemoryBatches:
+    """Batches of examples in memory: one gather each, on the device they lie on."""
+
+    def __init__(
+        self,
+        examples: Examples,
+        *,
+        batch_size: int,
+        shuffle: bool,
+        drop_last: bool,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self._tensors = [tensor.to(device) for tensor in examples.tensors]
+        self._size = batch_size
+        self._seed = seed
+        self._shuffle = shuffle
+        count = len(examples)
+        self._length = count // batch_size if drop_last else -(-count // batch_size)
+        if self._length == 0:
+            raise ConfigError(
+                f"batch_size is {batch_size}, but there are {count} examples and drop_last is on;"
+                f" use at most {count}"
+            )
+        self.epoch = -1
+        self.position = 0
+        self._pieces: tuple[Tensor, ...] = ()
+
+    def start(self, epoch: int) -> None:
+        """Shuffle by (seed, epoch)."""
+        self.epoch, self.position = epoch, 0
+        count = len(self._tensors[0])
+        if self._shuffle:
+            order = torch.randperm(count, generator=generator(self._seed, "order", epoch))
+        else:
+            order = torch.arange(count)
+        self._pieces = order.to(self._tensors[0].device).split(self._size)
+
+    def next(self) -> tuple[Tensor, ...]:
+        """Return the next batch."""
+        rows = self._pieces[self.position]
+        self.position += 1
+        return tuple([tensor.index_select(0, rows) for tensor in self._tensors])
+
+    def length(self) -> int:
+        return self._length
+
+    def has_ended(self) -> bool:
+        return self.position >= self._length
+
+    def inexact_because(self) -> Sequence[str]:
+        return ()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Shuffle as it was and stand where it stood."""
+        if state["epoch"] >= 0:
+            self.start(state["epoch"])
+        self.position = state["position"]
+
+
+def make_batches(
+    source: Any,
+    *,
+    batch_size: int,
+    shuffle: bool,
+    drop_last: bool,
+    workers: int,
+    seed: int,
+    device: torch.device,
+) -> MemoryBatches | LoaderBatches:
+    """Return batches of a Dataset, a DataLoader, or a function that returns one of them."""
+    if callable(source) and not isinstance(source, Dataset | DataLoader):
+        source = source()
+    if (
+        isinstance(source, DataLoader)
+        and type(source.dataset) is TensorDataset
+        and source.collate_fn is default_collate
+        and is_indexed(source)
+    ):
+        # Such a loader would fetch its rows one by one to make the same batches.
+        assert source.batch_size is not None
+        batch_size, drop_last = source.batch_size, source.drop_last
+        shuffle = isinstance(source.sampler, RandomSampler)
+        source = source.dataset
+    if type(source) is TensorDataset:
+        source = Examples(*source.tensors)
+    if isinstance(source, Examples):
+        return MemoryBatches(
+            source,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            seed=seed,
+            device=device,
+        )
+    if isinstance(source, Dataset):
+        is_stream = isinstance(source, IterableDataset)
+        loader: DataLoader[Any] = DataLoader(
+            source,
+            batch_size=batch_size,
+            shuffle=None if is_stream else shuffle,
+            drop_last=drop_last,
+            num_workers=workers,
+            collate_fn=default_collate,
+        )
+        return LoaderBatches(lambda: loader, seed=seed, device=device)
+    if not hasattr(source, "__iter__"):
+        raise ConfigError(
+            f"a {type(source).__name__} is not data; give a Dataset, a DataLoader, or a function"
+            " that returns one"
+        )
+    return LoaderBatches(lambda: source, seed=seed, device=device)

@@ -1,0 +1,63 @@
+"""Load one of scikit-learn's built-in tables, split it and bring its columns to one scale."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ludus.config import Fraction, StrictConfig
+from ludus.core.errors import ConfigError
+from ludus.data.splits import Examples, Splits, split_rows
+
+
+class TableConfig(StrictConfig):
+    """How a table is divided and scaled."""
+
+    validation_fraction: Fraction
+    """The share of the examples kept for validation."""
+    test_fraction: Fraction
+    """The share of the examples kept for the final test."""
+    standardise: bool
+    """Bring every column to mean 0 and deviation 1, measured on the training examples."""
+
+
+def load_table(
+    name: str,
+    config: TableConfig,
+    generator: torch.Generator,
+    *,
+    task: Literal["classification", "regression"],
+) -> Splits:
+    """Return the table of this name, split by the generator."""
+    try:
+        from sklearn import datasets
+    except ImportError:
+        raise ConfigError(
+            f"data.kind {name} needs scikit-learn; install it with: pip install 'ludus[supervised]'"
+        ) from None
+    table: Any = getattr(datasets, f"load_{name}")()
+    inputs = torch.tensor(table.data, dtype=torch.float32)
+    is_classes = task == "classification"
+    targets = torch.tensor(table.target, dtype=torch.int64 if is_classes else torch.float32)
+    fractions = [config.validation_fraction, config.test_fraction]
+    validation, test, train = split_rows(len(inputs), fractions, generator)
+    if config.standardise:
+        inputs = _standardise(inputs, train)
+        if not is_classes:
+            targets = _standardise(targets[:, None], train)[:, 0]
+
+    def part(rows: Tensor) -> Examples | None:
+        return Examples(inputs[rows].contiguous(), targets[rows].contiguous()) if len(rows) else None
+
+    whole = part(train)
+    assert whole is not None
+    return Splits(name, task, whole, part(validation), part(test))
+
+
+def _standardise(values_ND: Tensor, rows: Tensor) -> Tensor:
+    mean_D = values_ND[rows].mean(0)
+    deviation_D = values_ND[rows].std(0)
+    # A column that never changes has no scale of its own.
+    return (values_ND - mean_D) / torch.where(deviation_D > 0, deviation_D, 1.0)

@@ -1,0 +1,29 @@
+"""178 wines described by 13 measurements, from three growers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from ludus.data.sources._tables import TableConfig, load_table
+from ludus.data.splits import Splits
+from ludus.registry import register
+
+
+@register("dataset", "wine")
+class Wine:
+    """178 wines described by 13 measurements, from three growers."""
+
+    class Config(TableConfig):
+        """How the examples are divided and scaled."""
+
+        kind: Literal["wine"]
+        """178 wines described by 13 measurements, from three growers."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def load(self, generator: torch.Generator) -> Splits:
+        """Return the examples, split by the generator."""
+        return load_table("wine", self._config, generator, task="classification")

@@ -1,0 +1,55 @@
+"""What a data set offers a trainer: examples to learn from, to validate on and to test on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from ludus.core.errors import ConfigError
+
+
+class Examples(Dataset[tuple[Tensor, ...]]):
+    """A data set that lies in memory: tensors whose first dimension counts the examples."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        if not tensors or any(len(tensor) != len(tensors[0]) for tensor in tensors):
+            sizes = [len(tensor) for tensor in tensors]
+            raise ConfigError(f"the tensors of a data set have {sizes} rows; they must agree")
+        self.tensors = tensors
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """One data set in its three roles."""
+
+    name: str
+    task: Literal["classification", "regression"]
+    train: Dataset[Any]
+    validation: Dataset[Any] | None
+    test: Dataset[Any] | None
+
+
+def split_rows(
+    count: int, fractions: Sequence[float], generator: torch.Generator
+) -> list[Tensor]:
+    """Return shuffled row numbers: first one piece for each fraction, last the rest."""
+    order = torch.randperm(count, generator=generator)
+    pieces, start = [], 0
+    for fraction in fractions:
+        size = round(count * fraction)
+        pieces.append(order[start : start + size])
+        start += size
+    if start >= count:
+        raise ConfigError(f"the fractions {list(fractions)} leave nothing of {count} examples to train on")
+    return [*pieces, order[start:]]

@@ -1,0 +1,34 @@
+"""Bring the data of an older config file to the current version, one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+from ludus.core.errors import ConfigError
+
+VERSION = 1
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From each older version, the function that gives new keys the value of the old behaviour."""
+
+
+def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[int]]:
+    """Return the data at the current version, and the versions it passed through."""
+    version = data.get("version")
+    if version is None:
+        raise ConfigError(f"{source}: 'version' is missing; the current one is {VERSION}")
+    if type(version) is not int or version < 1:
+        raise ConfigError(f"{source}: 'version' must be a whole number from 1 to {VERSION}")
+    if version > VERSION:
+        raise ConfigError(
+            f"{source}: version {version} is newer than this ludus reads ({VERSION}); update ludus"
+        )
+    passed = []
+    while version < VERSION:
+        data = MIGRATIONS[version](data)
+        version += 1
+        data["version"] = version
+        passed.append(version)
+    return data, passed

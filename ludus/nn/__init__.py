@@ -1,0 +1,1 @@
+"""Networks, the Model that wraps one, flat parameters, optimizers and schedules."""

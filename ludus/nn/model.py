@@ -1,0 +1,127 @@
+"""Model: a light wrapper of a torch network, the same to train, evaluate, save and load for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ludus.config import StrictConfig, validate
+from ludus.core.errors import ConfigError, LudusError
+from ludus.registry import find, kinds
+from ludus.run.models import read_model, write_model
+from ludus.run.storage import Storage
+
+Loss = Literal["cross_entropy", "mse", "l1", "smooth_l1", "binary_cross_entropy"]
+
+
+class Model:
+    """A network and its loss.
+
+    Override `training_step` and `evaluation_step` for a model that computes them in its own way.
+    """
+
+    def __init__(
+        self, config: StrictConfig | nn.Module | Mapping[str, Any], *, loss: Loss | None = None
+    ) -> None:
+        self.config: StrictConfig | None = None
+        if isinstance(config, nn.Module):
+            self.module = config
+            self.architecture = type(config).__name__.lower()
+        else:
+            self.config = _section(config)
+            self.architecture = str(getattr(self.config, "kind"))  # noqa: B009
+            self.module = find("model", self.architecture)(self.config)
+        self.loss: Loss | None = loss
+        """The loss it is trained with; None takes the one in the trainer's config."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network itself."""
+        return self.module
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the network's outputs."""
+        out: Tensor = self.module(x)
+        return out
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        """Return the mean `loss` of a batch and, for classes, how many are `correct`."""
+        assert self.loss is not None, "a trainer gives its model a loss"
+        inputs, targets = batch
+        outputs = self.module(inputs)
+        result = {"loss": compute_loss(self.loss, outputs, targets)}
+        if self.loss in ("cross_entropy", "binary_cross_entropy"):
+            result["correct"] = count_correct(outputs.detach(), targets)
+        return result
+
+    def evaluation_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        """Return the same for a batch of evaluation data."""
+        return self.training_step(batch, batch_idx)
+
+    def train(self, mode: bool = True) -> Self:
+        self.module.train(mode)
+        return self
+
+    def eval(self) -> Self:
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        self.module.zero_grad(set_to_none=False)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return parameters and buffers by name."""
+        return dict(self.module.state_dict())
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Copy saved parameters and buffers in; every name must match."""
+        try:
+            self.module.load_state_dict(dict(state), strict=True)
+        except RuntimeError as error:
+            problem = " ".join(str(error).split())
+            raise LudusError(f"the saved weights do not fit this model: {problem}") from None
+
+    def save_model(self, directory: str | Path) -> None:
+        """Write the weights to a directory of their own."""
+        path = Path(directory)
+        write_model(Storage(path.parent), path.name, self.state_dict(), {"architecture": self.architecture})
+
+    def load_model(self, directory: str | Path) -> None:
+        """Load the weights that `save_model` or a run wrote."""
+        path = Path(directory)
+        self.load_state_dict(read_model(Storage(path.parent), path.name)[0])
+
+
+def _section(config: StrictConfig | Mapping[str, Any]) -> StrictConfig:
+    if isinstance(config, StrictConfig):
+        return config
+    if "kind" not in config:
+        raise ConfigError(f"a model config needs a 'kind', one of: {', '.join(kinds('model'))}")
+    section: StrictConfig = validate(find("model", config["kind"]).Config, config, source="Model config")
+    return section
+
+
+def compute_loss(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean loss of a batch."""
+    if kind == "cross_entropy":
+        return functional.cross_entropy(outputs, targets)
+    targets = targets.to(outputs.dtype).reshape(outputs.shape)
+    match kind:
+        case "mse":
+            return functional.mse_loss(outputs, targets)
+        case "l1":
+            return functional.l1_loss(outputs, targets)
+        case "smooth_l1":
+            return functional.smooth_l1_loss(outputs, targets)
+        case "binary_cross_entropy":
+            return functional.binary_cross_entropy_with_logits(outputs, targets)
+
+
+def count_correct(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return how many predictions are right: the largest output, or the sign of a single one."""
+    if outputs.shape[-1] == 1:
+        return ((outputs > 0).reshape(-1) == (targets.reshape(-1) > 0.5)).sum()
+    return (outputs.argmax(-1) == targets).sum()

@@ -1,0 +1,59 @@
+"""A small convolutional network for images."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from ludus.config import Fraction, Positive, StrictConfig
+from ludus.nn.models.mlp import ACTIVATIONS
+from ludus.registry import register
+
+
+@register("model", "cnn")
+class Cnn(nn.Module):
+    """Blocks of convolution, batch norm, activation and 2x2 pooling, then one linear layer."""
+
+    class Config(StrictConfig):
+        """The shape of the network."""
+
+        kind: Literal["cnn"]
+        """Convolutional blocks and a linear layer."""
+        channels: Positive
+        """How many channels an input image has."""
+        height: Positive
+        """The height of an input image; inputs given as rows are shaped to channels x height x width."""
+        width: Positive
+        """The width of an input image."""
+        blocks: list[Positive]
+        """The channels of each block; every block halves the image."""
+        outputs: Positive
+        """How many numbers come out: one a class, or one a target."""
+        activation: Literal["relu", "tanh", "gelu", "silu"]
+        """What follows each convolution."""
+        dropout: Fraction
+        """The share of features silenced at random before the linear layer while training."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._shape = (config.channels, config.height, config.width)
+        layers: list[nn.Module] = []
+        channels, height, width = self._shape
+        for wide in config.blocks:
+            layers += [
+                nn.Conv2d(channels, wide, 3, padding=1),
+                nn.BatchNorm2d(wide),
+                ACTIVATIONS[config.activation](),
+                nn.MaxPool2d(2, ceil_mode=True),
+            ]
+            channels, height, width = wide, -(-height // 2), -(-width // 2)
+        self.blocks = nn.Sequential(*layers)
+        self.head = nn.Sequential(
+            nn.Dropout(config.dropout), nn.Linear(channels * height * width, config.outputs)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs, one row an example."""
+        out: Tensor = self.head(self.blocks(x.reshape(-1, *self._shape)).flatten(1))
+        return out

@@ -1,0 +1,118 @@
+"""Optimizers on one flat vector: a fused kernel when run eagerly, plain arithmetic when compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
+
+from ludus.config import Fraction, NonNegativeFloat, PositiveFloat, StrictConfig
+from ludus.nn.flat import FlatParameters
+
+
+class Adam(StrictConfig):
+    """Adam, or AdamW where the weight decay is kept apart from the gradient."""
+
+    kind: Literal["adam", "adamw"]
+    """adam adds the weight decay to the gradient; adamw shrinks the weights directly."""
+    learning_rate: PositiveFloat
+    """How far a step goes; the schedule starts from it."""
+    beta1: Fraction
+    """How slowly the mean of the gradient forgets."""
+    beta2: Fraction
+    """How slowly the mean of its square forgets."""
+    eps: PositiveFloat
+    """Added to the denominator, against division by zero."""
+    weight_decay: NonNegativeFloat
+    """How strongly weights are pulled to zero."""
+
+
+class Sgd(StrictConfig):
+    """Stochastic gradient descent."""
+
+    kind: Literal["sgd"]
+    """A step along the gradient, with momentum."""
+    learning_rate: PositiveFloat
+    """How far a step goes; the schedule starts from it."""
+    momentum: Fraction
+    """The share of the last step that is taken again."""
+    nesterov: bool
+    """Look ahead along the momentum before the step."""
+    weight_decay: NonNegativeFloat
+    """How strongly weights are pulled to zero."""
+
+
+OptimizerSection = Annotated[Adam | Sgd, Field(discriminator="kind")]
+
+
+class Optimizer:
+    """Updates a flat vector; its moments are vectors of the same layout, saved by parameter name."""
+
+    def __init__(self, config: Adam | Sgd, flat: FlatParameters) -> None:
+        self.config = config
+        self._flat = flat
+        count = 2 if isinstance(config, Adam) else 1
+        self.moments = [torch.zeros_like(flat.vector) for _ in range(count)]
+        self.num_steps = torch.zeros((), device=flat.vector.device)
+
+    def step(self, learning_rate: float, *, found_inf: Tensor | None) -> None:
+        """Take one step along the gradient, unless found_inf holds 1 on the device."""
+        vector, gradient, config = [self._flat.vector], [self._flat.gradient], self.config
+        if isinstance(config, Adam):
+            move = adam if config.kind == "adam" else adamw
+            first, second = self.moments
+            move(
+                vector, gradient, [first], [second], [], [self.num_steps],
+                foreach=False, fused=True, amsgrad=False, maximize=False, found_inf=found_inf,
+                beta1=config.beta1, beta2=config.beta2, lr=learning_rate,
+                weight_decay=config.weight_decay, eps=config.eps,
+            )  # fmt: skip
+            return
+        buffers: list[Tensor | None] = [*self.moments] if config.momentum else [None]
+        sgd(
+            vector, gradient, buffers, foreach=False, fused=True, found_inf=found_inf,
+            weight_decay=config.weight_decay, momentum=config.momentum, lr=learning_rate,
+            dampening=0.0, nesterov=config.nesterov, maximize=False,
+        )  # fmt: skip
+
+    def moved(
+        self, vector: Tensor, gradient: Tensor, moments: list[Tensor], num_steps: Tensor, lr: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the vector and moments after one step, as arithmetic that a compiler can fuse.
+
+        num_steps counts this step already.
+        """
+        config = self.config
+        if isinstance(config, Sgd):
+            gradient = gradient + config.weight_decay * vector
+            momentum = config.momentum * moments[0] + gradient
+            if config.momentum:
+                gradient = gradient + config.momentum * momentum if config.nesterov else momentum
+            return vector - lr * gradient, [momentum]
+        if config.kind == "adam":
+            gradient = gradient + config.weight_decay * vector
+        else:
+            vector = vector * (1 - lr * config.weight_decay)
+        first = torch.lerp(moments[0], gradient, 1 - config.beta1)
+        second = config.beta2 * moments[1] + (1 - config.beta2) * gradient * gradient
+        correction1 = 1 - config.beta1**num_steps
+        correction2 = 1 - config.beta2**num_steps
+        denominator = second.sqrt() / correction2.sqrt() + config.eps
+        return vector - (lr / correction1) * first / denominator, [first, second]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the moments by parameter name."""
+        moments = [self._flat.by_name(moment) for moment in self.moments]
+        return {"num_steps": self.num_steps, "moments": moments}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy saved moments in."""
+        self.num_steps.copy_(state["num_steps"])
+        for moment, saved in zip(self.moments, state["moments"], strict=True):
+            self._flat.load(moment, saved)

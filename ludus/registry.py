@@ -1,0 +1,133 @@
+"""A name in a config finds a class here; nothing a config says is ever imported.
+
+Built-in kinds are found by listing folders: `ludus/supervised/trainers/supervised.py` holds the
+trainer kind `supervised`. Other packages offer kinds through the entry-point group `ludus.plugins`,
+a user's own module through `--plugin my_module`; importing either runs its `register_*` decorators.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ludus.core.errors import ConfigError, LudusError, nearest
+
+C = TypeVar("C", bound=type[Any])
+
+_HERE = Path(__file__).parent
+_FOLDERS = {
+    "trainer": "*/trainers",
+    "model": "nn/models",
+    "dataset": "data/sources",
+    "logger": "run/loggers",
+}
+_REGISTERED: dict[str, dict[str, type[Any]]] = {category: {} for category in _FOLDERS}
+_EXAMPLES: dict[str, Path] = {}
+_loaded_entry_points = False
+
+
+def register(category: str, kind: str) -> Callable[[C], C]:
+    """Return a decorator that makes the class known under this kind."""
+
+    def remember(cls: C) -> C:
+        known = _REGISTERED[category].get(kind)
+        if known is not None and (known.__module__, known.__qualname__) != (
+            cls.__module__,
+            cls.__qualname__,
+        ):
+            raise LudusError(
+                f"the {category} kind '{kind}' is taken by {known.__module__}.{known.__qualname__};"
+                " register yours under another name"
+            )
+        _REGISTERED[category][kind] = cls
+        cls.kind = kind
+        return cls
+
+    return remember
+
+
+def register_trainer(kind: str, *, example: str | Path | None = None) -> Callable[[C], C]:
+    """Register a trainer; `example` is its complete YAML, for `ludus new` and `ludus.example`."""
+    if example is not None:
+        _EXAMPLES[kind] = Path(example)
+    return register("trainer", kind)
+
+
+def find(category: str, kind: str) -> type[Any]:
+    """Return the class of this kind, importing its module if it is not yet loaded."""
+    registered = _REGISTERED[category]
+    if kind not in registered and kind in _built_in(category):
+        importlib.import_module(_built_in(category)[kind])
+    if kind not in registered:
+        _load_entry_points()
+    if kind not in registered:
+        raise ConfigError(f"no {category} kind is named '{kind}'.{nearest(kind, kinds(category))}")
+    return registered[kind]
+
+
+def kinds(category: str) -> list[str]:
+    """Return every known kind of this category, without importing the built-in ones."""
+    _load_entry_points()
+    return sorted({*_built_in(category), *_REGISTERED[category]})
+
+
+def example_path(kind: str) -> Path:
+    """Return the complete example file of a trainer kind."""
+    find("trainer", kind)
+    candidates = [_HERE / "configs" / f"{kind}.yaml", _HERE.parent / "configs" / f"{kind}.yaml"]
+    if kind in _EXAMPLES:
+        candidates.insert(0, _EXAMPLES[kind])
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise ConfigError(
+        f"the trainer kind '{kind}' has no example file; register it with example='{kind}.yaml'"
+    )
+
+
+def load_plugin(module: str) -> None:
+    """Import a user's own module so that its kinds are known."""
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise ConfigError(
+            f"--plugin {module}: no such module; give a dotted name that Python can import from here"
+        ) from None
+
+
+class TrainerType(str):
+    """The name of a registered trainer kind; `TrainerType.names()` lists them all."""
+
+    def __new__(cls, kind: str) -> TrainerType:
+        """Refuse a kind that nobody registered."""
+        if kind not in kinds("trainer"):
+            raise ConfigError(f"no trainer is named '{kind}'.{nearest(kind, kinds('trainer'))}")
+        return super().__new__(cls, kind)
+
+    @staticmethod
+    def names() -> list[str]:
+        """Return every known trainer kind."""
+        return kinds("trainer")
+
+
+def _built_in(category: str) -> dict[str, str]:
+    files = sorted(_HERE.glob(f"{_FOLDERS[category]}/*.py"))
+    return {
+        file.stem: "ludus." + ".".join(file.relative_to(_HERE).with_suffix("").parts)
+        for file in files
+        if not file.stem.startswith("_")
+    }
+
+
+def _load_entry_points() -> None:
+    global _loaded_entry_points
+    if _loaded_entry_points:
+        return
+    _loaded_entry_points = True
+    for entry in importlib.metadata.entry_points(group="ludus.plugins"):
+        entry.load()

@@ -1,0 +1,1 @@
+"""What surrounds a run: its directory, checkpoints, log, display and seeds."""

@@ -1,0 +1,116 @@
+"""The run directory: its name, its first files, its journal of events, and what they say of the run."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ludus.config import TrainerConfig, key_paths
+from ludus.core.errors import RunError
+from ludus.run.codec import parse_json
+from ludus.run.storage import Storage
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_LENGTH = re.compile(r"(max_.*|num_.*steps|num_.*iterations|num_.*rounds)")
+
+ENDINGS = ("finished", "stopped", "interrupted", "failed")
+
+
+def run_path(root: str | Path, name: str) -> Path:
+    """Return the directory of a run; refuse a name that could lead out of the root."""
+    if not _NAME.fullmatch(name):
+        shown = name if len(name) <= 40 else name[:37] + "..."
+        raise RunError(
+            f"{shown!r} cannot name a run; use up to 100 letters, digits, '.', '_' and '-',"
+            " not starting with '.' or '-'"
+        )
+    path = Path(root) / name
+    if path.is_symlink():
+        raise RunError(f"{path} is a link; a run is kept in a directory of its own")
+    return path
+
+
+def found_run(path: str | Path) -> Storage:
+    """Return the storage of an existing run directory."""
+    path = Path(path)
+    if not (path / "run.json").is_file():
+        raise RunError(f"{path} is not a run directory; `ludus runs` lists the runs there are")
+    return Storage(path)
+
+
+def write_first_files(storage: Storage, config: TrainerConfig, about: Mapping[str, Any]) -> None:
+    """Write config.yaml and run.json, the mark of a run directory, in this order."""
+    storage.write("config.yaml", config.to_yaml().encode())
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    note = {"format": 1, "kind": config.kind, "name": storage.root.name, "seed": config.seed}
+    note |= {"config_hash": config.digest(), "created": created, **about}
+    storage.write("run.json", json.dumps(note, indent=2).encode() + b"\n")
+
+
+def read_note(storage: Storage) -> dict[str, Any]:
+    """Return what run.json says."""
+    note = parse_json(storage.read("run.json", limit=1 << 20), source="run.json")
+    if not isinstance(note, dict) or note.get("format") != 1:
+        raise RunError(f"{storage.root}/run.json is not one this ludus reads")
+    return note
+
+
+def tell_event(storage: Storage, event: str, **details: Any) -> None:
+    """Append to the journal of what happened to the run."""
+    line = {"time": round(time.time(), 3), "event": event, "pid": os.getpid(), **details}
+    storage.append("events.jsonl").write(json.dumps(line).encode() + b"\n")
+
+
+def read_lines(storage: Storage, name: str) -> list[dict[str, Any]]:
+    """Return the records of a .jsonl file; a torn last line is left out."""
+    if not storage.exists(name):
+        return []
+    lines = storage.read(name, limit=1 << 31).split(b"\n")[:-1]
+    return [json.loads(line) for line in lines if line]
+
+
+def last_ending(storage: Storage) -> dict[str, Any] | None:
+    """Return the event that says how the run last ended, unless it was taken up again since."""
+    ending = None
+    for event in read_lines(storage, "events.jsonl"):
+        if event["event"] in ENDINGS:
+            ending = event
+        elif event["event"] in ("started", "resumed"):
+            ending = None
+    return ending
+
+
+def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], list[str]]:
+    """Return the keys that differ: those a resume may change (lengths), and those it may not."""
+    before, after = (config.model_dump(exclude={"name", "settings"}) for config in (old, new))
+    lengths, others = [], []
+    for path in sorted({*key_paths(before), *key_paths(after)}):
+        one, two = _at(before, path), _at(after, path)
+        if one == two or isinstance(one, dict) or isinstance(two, dict):
+            continue
+        (lengths if _LENGTH.fullmatch(path.split(".")[-1]) else others).append(path)
+    return lengths, others
+
+
+def _at(data: Any, path: str) -> Any:
+    for part in path.split("."):
+        if not isinstance(data, dict) or part not in data:
+            return _MISSING
+        data = data[part]
+    return data
+
+
+_MISSING = object()
+
+
+def script_name() -> str | None:
+    """Return the script that runs, if one does."""
+    name = sys.argv[0] if sys.argv else ""
+    return name if name.endswith(".py") else None

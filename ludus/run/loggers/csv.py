@@ -1,0 +1,46 @@
+"""Write metrics.csv in long form: one value a row, so that a new metric never changes the columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Literal
+
+from ludus.config import StrictConfig
+from ludus.core.run import COUNTERS
+from ludus.registry import register
+from ludus.run.logger import Record
+from ludus.run.storage import Storage
+
+
+@register("logger", "csv")
+class Csv:
+    """Columns: the six counters, then name and value. Pivot on `name` for one column a metric."""
+
+    class Config(StrictConfig):
+        """It has nothing to choose."""
+
+        kind: Literal["csv"]
+        """Always csv."""
+
+    def __init__(self, config: Config, storage: Storage) -> None:
+        self._file = storage.append("metrics.csv")
+
+    def write(self, record: Record) -> None:
+        """Append a row for each scalar, and the heading before the first."""
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        if self._file.offset == 0 and not self._file.backlog:
+            rows.writerow([*COUNTERS, "name", "value"])
+        counters = [record.counters.get(name, 0) for name in COUNTERS]
+        for name, value in record.scalars.items():
+            rows.writerow([*counters, _safe_cell(name), repr(value)])
+        self._file.write(text.getvalue().encode())
+
+    def close(self) -> None:
+        """The storage closes its files itself."""
+
+
+def _safe_cell(text: str) -> str:
+    """Return text that a spreadsheet will not take for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -1,0 +1,176 @@
+"""Watch a run at its boundaries: stop it early, keep its best model, keep its milestones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from ludus.core.errors import ConfigError, Diverged
+from ludus.core.run import Every, Run
+from ludus.run.logger import Logger
+
+Mode = Literal["min", "max"]
+
+_MAXIMISED = ("accuracy", "reward", "return", "score", "f1", "precision", "recall", "success")
+_MINIMISED = ("loss", "error", "mse", "mae", "perplexity")
+
+
+def mode_of(metric: str, given: Mode | None = None) -> Mode:
+    """Return whether less or more of this metric is better, by its name unless it is given."""
+    if given is not None:
+        return given
+    words = metric.lower().replace("/", "_").split("_")
+    if any(word in words for word in _MINIMISED):
+        return "min"
+    if any(word in words for word in _MAXIMISED):
+        return "max"
+    raise ConfigError(f"cannot tell whether '{metric}' should go up or down; set mode to min or max")
+
+
+def is_better(score: float, best: float | None, mode: Mode) -> bool:
+    """Return whether the score is finite and strictly better than the best so far."""
+    if not math.isfinite(score):
+        return False
+    if best is None:
+        return True
+    return score > best if mode == "max" else score < best
+
+
+class EarlyStopping:
+    """Asks for an end after `patience` written values in a row that were no better.
+
+    `ask` says which end: `Run.stop`, or leaving one loop.
+    """
+
+    def __init__(
+        self,
+        logger: Logger,
+        *,
+        metric: str,
+        patience: int,
+        mode: Mode,
+        min_delta: float,
+        ask: Callable[[Run, str], None],
+    ) -> None:
+        self._logger = logger
+        self._metric = metric
+        self._patience = patience
+        self._mode = mode
+        self._min_delta = min_delta
+        self._ask = ask
+        self.best: float | None = None
+        self.num_bad = 0
+
+    def __call__(self, run: Run) -> None:
+        """Look at the metric if it was written at this boundary."""
+        if self._logger.written_at != run.boundaries or self._metric not in self._logger.written:
+            return
+        score = self._logger.written[self._metric]
+        margin = -self._min_delta if self._mode == "max" else self._min_delta
+        if is_better(score + margin, self.best, self._mode):
+            self.best, self.num_bad = score, 0
+            return
+        self.num_bad += 1
+        if self.num_bad >= self._patience:
+            self._ask(run, f"{self._metric} has not improved for {self.num_bad} evaluations")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "num_bad": self.num_bad}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.best, self.num_bad = state["best"], state["num_bad"]
+
+
+class BestModel:
+    """Keeps the weights of the best evaluation; never those of one that was not finite."""
+
+    def __init__(
+        self,
+        logger: Logger,
+        *,
+        metric: str,
+        mode: Mode,
+        save: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._logger = logger
+        self._metric = metric
+        self._mode = mode
+        self._save = save
+        self.record: dict[str, Any] | None = None
+
+    def __call__(self, run: Run) -> None:
+        """Save the model if the metric written at this boundary is the best so far."""
+        if self._logger.written_at != run.boundaries or self._metric not in self._logger.written:
+            return
+        score = self._logger.written[self._metric]
+        best = None if self.record is None else self.record["score"]
+        if is_better(score, best, self._mode):
+            self.record = {
+                "metric": self._metric,
+                "mode": self._mode,
+                "score": score,
+                "model": f"models/best-{run.boundaries:010d}",
+                "counters": {name: value for name, value in run.counters.items() if value},
+            }
+            self._save(self.record["model"], self.record)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"record": self.record}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.record = state["record"]
+
+
+class Milestones:
+    """Saves the weights each time a counter crosses a multiple of the interval, and at the end."""
+
+    def __init__(
+        self,
+        cadence: Every,
+        *,
+        name: Callable[[Run], str],
+        save: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._cadence = cadence
+        self._name = name
+        self._save = save
+
+    def __call__(self, run: Run) -> None:
+        """Save if it is time."""
+        if self._cadence.is_due(run) or (run.is_finished and self._cadence.interval):
+            counters = {name: value for name, value in run.counters.items() if value}
+            self._save(f"models/{self._name(run)}", {"counters": counters})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": self._cadence.seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._cadence.seen = state["seen"]
+
+
+class FiniteGuard:
+    """Ends the run with an error as soon as a written loss is not finite.
+
+    The bad updates were skipped on the device, so the newest checkpoint is still good.
+    """
+
+    def __init__(
+        self, logger: Logger, *, metrics: Sequence[str], check: Callable[[], None]
+    ) -> None:
+        self._logger = logger
+        self._metrics = tuple(metrics)
+        self._check = check
+
+    def __call__(self, run: Run) -> None:
+        """Look at the metrics written at this boundary, and let `check` look at what it will."""
+        if self._logger.written_at != run.boundaries:
+            return
+        self._check()
+        for name in self._metrics:
+            value = self._logger.written.get(name, 0.0)
+            if not math.isfinite(value):
+                raise Diverged(
+                    f"{name} became {value} by opt_step {run.counters['opt_steps']}; lower the learning"
+                    " rate, set max_grad_norm, or look for bad values in the data"
+                )

@@ -1,0 +1,134 @@
+"""Write one HTML page that tells what a run, or several side by side, did and found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ludus.core.errors import RunError
+from ludus.run import report_sections as sections
+from ludus.run.charts import text
+from ludus.run.report_curves import histogram_charts, metric_charts, rate_charts, run_labels
+from ludus.run.report_files import RunRecord, read_run
+from ludus.run.report_style import STYLE
+from ludus.run.storage import Storage
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
+    """Write the report of these runs and return its path; a crash leaves no half of one.
+
+    Without `out`, the report of one run lies in its directory, and that of several beside the
+    first. Raises RunError where a directory holds no run.
+    """
+    if not run_dirs:
+        raise RunError("a report needs at least one run; `ludus runs` lists the runs there are")
+    directories = list({Path(path).resolve(): Path(path) for path in run_dirs})
+    runs = [read_run(directory) for directory in directories]
+    if out is None:
+        home = directories[0] if len(directories) == 1 else directories[0].parent
+        out = home / "report.html"
+    page = _page(runs)
+    # A record may hold half of a surrogate pair, which no encoding has a place for.
+    Storage(out.parent).write(out.name, page.encode("utf-8", errors="replace"))
+    return out
+
+
+def _page(runs: Sequence[RunRecord]) -> str:
+    labels = run_labels(runs)
+    title = ", ".join([*labels[:-2], " and ".join(labels[-2:])])
+    if len(labels) > 5:
+        title = f"{', '.join(labels[:4])} and {len(labels) - 4} more"
+    body = _one(runs[0]) if len(runs) == 1 else _several(runs, title)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{text(title)} · ludus report</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<main>
+{body}
+<footer>Written by ludus. This page is whole in itself and runs no script.</footer>
+</main>
+</body>
+</html>
+"""
+
+
+def _one(run: RunRecord) -> str:
+    kind, seed = run.about.get("kind", "unknown kind"), run.about.get("seed", "unknown")
+    parts = [
+        f'<p class="kicker">ludus report · {text(kind)} · seed {text(seed)}</p>',
+        f'<div class="head"><h1>{text(run.name)}</h1>{sections.status_pill(run)}</div>',
+        f"<p>{sections.status_sentence(run)}</p>",
+        sections.summary_cards(run),
+        f'<div class="panel">{sections.exactness(run)}</div>',
+        sections.notes([run]),
+        _curves([run]),
+        "<h2>Best model</h2>",
+        sections.best_model(run),
+        *_found(run, level=2),
+        "<h2>Events</h2>",
+        sections.events(run),
+        "<h2>Environment</h2>",
+        sections.environment(run),
+        "<h2>Config</h2>",
+        sections.config(run),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _several(runs: Sequence[RunRecord], title: str) -> str:
+    parts = [
+        f'<p class="kicker">ludus report · {len(runs)} runs compared</p>',
+        f"<h1>{text(title)}</h1>",
+        sections.comparison(runs),
+        sections.notes(runs),
+        _curves(runs),
+    ]
+    for run, label in zip(runs, run_labels(runs), strict=True):
+        parts += [
+            f'<h2>{text(label)}</h2><div class="panel">{sections.status_sentence(run)}'
+            f"<br>{sections.exactness(run)}</div>",
+            "<h3>Best model</h3>",
+            sections.best_model(run),
+            *_found(run, level=3),
+            _folded("Events", sections.events(run)),
+            _folded("Environment", sections.environment(run)),
+            _folded("Config", sections.config(run)),
+        ]
+    return "\n".join(part for part in parts if part)
+
+
+def _curves(runs: Sequence[RunRecord]) -> str:
+    charts = metric_charts(runs)
+    parts = ["<h2>Curves</h2>"]
+    if charts:
+        parts.append(f'<div class="charts">{charts}</div>')
+    else:
+        parts.append('<div class="panel"><p>No metric was recorded.</p></div>')
+    if rates := rate_charts(runs):
+        parts.append(f'<h2>Rates</h2><div class="charts small">{rates}</div>')
+    return "\n".join(parts)
+
+
+def _found(run: RunRecord, *, level: int) -> list[str]:
+    """Return the histograms and texts of a run, if it has any."""
+    parts = []
+    if histograms := histogram_charts(run):
+        parts.append(f"<h{level}>Distributions</h{level}>")
+        parts.append(f'<div class="charts small">{histograms}</div>')
+    if texts := sections.texts(run):
+        parts.append(f"<h{level}>Texts</h{level}>{texts}")
+    return parts
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>{body}</details>"

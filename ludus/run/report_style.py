@@ -1,0 +1,87 @@
+"""How a report looks: one style sheet for light, dark and paper."""
+
+from __future__ import annotations
+
+_LIGHT = ("#2a78d6", "#e2622d", "#159a6b", "#c98500", "#d6568a", "#4a3aa7", "#d03b3b", "#52712b")
+_DARK = ("#4c97ee", "#ee7a48", "#27b884", "#e0a32a", "#e878a4", "#9a90f0", "#ee7373", "#9bbd6b")
+
+
+def _palette(colours: tuple[str, ...]) -> str:
+    return "".join(f"--c{index}:{colour};" for index, colour in enumerate(colours))
+
+
+_CLASSES = "".join(f".c{index}{{color:var(--c{index})}}" for index in range(len(_LIGHT)))
+
+STYLE = (
+    (
+        ":root{color-scheme:light dark;--page:#f6f6f4;--card:#fff;--ink:#16181d;--soft:#5c626d;"
+        "--rule:#e3e3df;--grid:#e8e8e4;--good:#177245;--fair:#2a5db0;--warn:#9a5b00;--bad:#b42318;"
+        + _palette(_LIGHT)
+        + "}@media (prefers-color-scheme:dark){:root{--page:#121316;--card:#1b1d21;--ink:#eceef1;"
+        "--soft:#a0a6b1;--rule:#2e3138;--grid:#30343b;--good:#4cc38a;--fair:#7fb0ff;--warn:#f0b04c;"
+        "--bad:#ff8a80;" + _palette(_DARK) + "}}" + _CLASSES
+    )
+    + """
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--ink);
+ font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
+main{max-width:1240px;margin:0 auto;padding:36px 24px 56px}
+h1{font-size:28px;line-height:1.2;letter-spacing:-.015em;margin:0;overflow-wrap:anywhere}
+h2{font-size:17px;margin:40px 0 12px;letter-spacing:-.005em;overflow-wrap:anywhere}
+h3{font-size:14px;margin:24px 0 8px;color:var(--soft);font-weight:600}
+p{margin:6px 0}.panel>:first-child{margin-top:0}.panel>:last-child{margin-bottom:0}
+.kicker{color:var(--soft);font-size:13px;margin:0 0 6px}
+.head{display:flex;flex-wrap:wrap;align-items:center;gap:8px 14px}
+.pill{display:inline-block;border-radius:99px;padding:1px 11px;font-size:13px;font-weight:600;
+ border:1px solid currentColor;white-space:nowrap}
+.finished{color:var(--good)}.stopped{color:var(--fair)}.failed,.bad{color:var(--bad)}
+.interrupted,.warn{color:var(--warn)}.open{color:var(--soft)}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;
+ margin:20px 0 12px}
+.card,figure,.panel{background:var(--card);border:1px solid var(--rule);border-radius:10px}
+.card{padding:12px 16px;min-width:0}
+.card b{display:block;font-size:23px;line-height:1.3;font-weight:650;letter-spacing:-.01em;
+ font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+.card span{display:block;color:var(--soft);font-size:13px;overflow-wrap:anywhere}
+.wide{grid-column:span 2}
+.panel{padding:12px 16px;margin:12px 0;overflow-x:auto}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,460px),1fr));gap:16px}
+.small{grid-template-columns:repeat(auto-fill,minmax(min(100%,340px),1fr))}
+figure{margin:0;padding:14px 16px 12px;min-width:0}
+figcaption{font-weight:600;font-size:14px;margin-bottom:6px;overflow-wrap:anywhere}
+svg{display:block;width:100%;height:auto;overflow:visible}
+svg text{fill:var(--soft);font-size:12px;font-variant-numeric:tabular-nums}
+svg .end{text-anchor:end}svg .mid{text-anchor:middle}
+svg .told{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--card);stroke-width:4px}
+.grid{stroke:var(--grid);fill:none}.axis{stroke:var(--soft);stroke-opacity:.55;fill:none}
+.line{fill:none;stroke:currentColor;stroke-width:1.7;stroke-linejoin:round;stroke-linecap:round}
+.faint{stroke-width:1;stroke-opacity:.32}.dot{stroke-width:7}
+.d1{stroke-dasharray:6 4}.d2{stroke-dasharray:1.5 4}.d3{stroke-dasharray:9 3 2 3}
+.best{fill:var(--card);stroke:currentColor;stroke-width:2.4}
+.bar{fill:var(--c0);fill-opacity:.85}.bar:hover{fill-opacity:1}
+.band rect{fill:transparent}.band path,.band circle{opacity:0;pointer-events:none}
+.band path{stroke:var(--soft);stroke-dasharray:2 3}.band circle{fill:currentColor}
+.band:hover path,.band:hover circle{opacity:1}
+.legend{display:flex;flex-wrap:wrap;gap:2px 18px;list-style:none;margin:8px 0 0;padding:0;
+ font-size:13px;color:var(--soft)}
+.legend li{overflow-wrap:anywhere}
+.legend b{color:var(--ink);font-weight:600;font-variant-numeric:tabular-nums}
+.legend .swatch{display:inline-block;width:22px;height:10px;margin-right:6px;vertical-align:middle}
+.none{color:var(--soft);padding:24px 0;text-align:center}
+table{border-collapse:collapse;width:100%;font-size:14px}
+th{text-align:left;font-weight:600;color:var(--soft);vertical-align:top;white-space:nowrap}
+th,td{padding:5px 18px 5px 0;border-bottom:1px solid var(--rule)}
+td{vertical-align:top;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
+tr:last-child>*{border-bottom:0}
+tbody th{width:1%;font-weight:400}
+.runs tbody th{width:auto;font-weight:600;color:var(--ink);white-space:normal}
+.time{white-space:nowrap;color:var(--soft);width:1%}
+pre{margin:0;font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
+ white-space:pre-wrap;overflow-wrap:anywhere;tab-size:2}
+code{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere}
+details{margin:10px 0}summary{cursor:pointer;font-weight:600;font-size:14px;color:var(--soft)}
+footer{margin-top:48px;color:var(--soft);font-size:13px}
+@media (max-width:520px){main{padding:20px 14px}.wide{grid-column:auto}}
+@media print{body{background:none}.card,figure,.panel{break-inside:avoid}}
+"""
+)

@@ -1,0 +1,290 @@
+"""What stands around one walk: the directory and its lock, the log, the display, signals, saving."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ludus import strict_yaml
+from ludus.config import TrainerConfig, from_data
+from ludus.core.errors import CheckpointError, ConfigError, RunError
+from ludus.core.run import Observer, Run, Stateful
+from ludus.core.trainer import Request, Result, Trainer, ending
+from ludus.registry import find
+from ludus.run import checkpoint, directory, models
+from ludus.run.device import Compute
+from ludus.run.display import Display, make_display
+from ludus.run.fingerprint import differences, fingerprint, git_state, host, machine, versions
+from ludus.run.lock import RunLock
+from ludus.run.logger import Logger, Record
+from ludus.run.saver import Saver
+from ludus.run.seeds import GlobalRandom, derive, seed_everything
+from ludus.run.signals import Signals
+from ludus.run.storage import Storage
+
+_JOURNALS = ("events.jsonl",)
+
+
+class Session:
+    """Everything around a run that the loop does not know; built anew for each call of `fit`."""
+
+    def __init__(self, trainer: Trainer, request: Request) -> None:
+        config = trainer.config
+        if not isinstance(config, TrainerConfig):
+            raise ConfigError(
+                f"the config of {type(trainer).__name__} is a {type(config).__name__};"
+                " make it a subclass of ludus.config.TrainerConfig"
+            )
+        self._trainer = trainer
+        self._request = request
+        path = directory.run_path(request.root, request.name or config.name)
+        self._refuse_strangers(path)
+        self._storage: Storage = trainer.storage or Storage(path)
+        self._stack = contextlib.ExitStack()
+        self._device = self._stack.enter_context(Compute(config.settings)).device
+        self._random = GlobalRandom()
+        self._display: Display | None = None
+        self._unsaid: list[str] = []
+        self._inexact: list[str] = []
+        seed_everything(derive(config.seed, "global"))
+        if trainer.logger is None:
+            trainer.logger = Logger(Logger.Config(backends=config.settings.loggers))
+        self._logger: Logger = trainer.logger
+
+    def _refuse_strangers(self, path: Path) -> None:
+        is_run = (path / "run.json").exists()
+        if is_run and not self._request.resume:
+            raise RunError(
+                f"{path} holds a run already; go on with it (`ludus resume {path}`, fit(resume=True)),"
+                " or choose another name"
+            )
+        if path.exists() and not is_run:
+            if not path.is_dir():
+                raise RunError(f"{path} is a file; choose another name for the run")
+            ours = {"LOCK", "config.yaml"}
+            others = [name.name for name in path.iterdir() if name.name.split(".tmp-")[0] not in ours]
+            if others:
+                raise RunError(f"{path} is not a run, yet holds {others[0]}; choose another name")
+
+    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
+        """Take the directory, load the newest good state if there is one, start the log."""
+        trainer, storage = self._trainer, self._storage
+        try:
+            storage.root.mkdir(parents=True, exist_ok=True)
+            self._stack.enter_context(RunLock(storage.root))
+        except OSError as error:
+            raise RunError(f"{storage.root} cannot be written: {error.strerror}") from None
+        storage.sweep()
+        self._stack.callback(storage.close)
+        self._is_resumed = storage.exists("run.json")
+        saved = self._load() if self._is_resumed else None
+        offsets = saved.manifest["offsets"] if saved else {}
+        storage.cut_back(offsets, keep=_JOURNALS)
+        if self._is_resumed:
+            self._note_resume(saved)
+        else:
+            self._write_first_files()
+        self._parts = {**parts, "logger": self._logger, "random": self._random}
+        self._saver = Saver(
+            storage,
+            trainer.config.settings.checkpoint,
+            self._parts,
+            about=self._about,
+            tell=self.tell,
+        )
+        trainer.keep_model, trainer.recall_model = self._keep_model, self._recall_model
+        run.record = self._logger.record
+        self._saved_state = dict(saved.state) if saved else None
+        if self._saved_state is None:
+            return None
+        self._logger.load_state_dict(self._saved_state.pop("logger"))
+        self._random_state = self._saved_state.pop("random")
+        return self._saved_state
+
+    def ready(self, run: Run) -> None:
+        """Show the run, listen for signals, and put the generators back last."""
+        settings = self._trainer.config.settings
+        self._logger.open(self._storage)
+        self._stack.callback(self._logger.close)
+        display = make_display(settings.display, self._facts(), self._trainer.plan())
+        self._display = self._stack.enter_context(display)
+        self._logger.attach(_Shown(display))
+        for text in self._unsaid:
+            display.message(text)
+        self._stack.enter_context(Signals(run, self._say))
+        if self._saved_state is not None:
+            self._random.load_state_dict(self._random_state)
+
+    def _load(self) -> checkpoint.Saved | None:
+        saved = checkpoint.read_newest(self._storage, damaged=self._tell_damaged)
+        text = self._storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
+        old = from_data(strict_yaml.parse(text, source="config.yaml"), source="the run's config.yaml")
+        new = self._trainer.config
+        lengths, others = directory.changed_keys(old, new)
+        if others:
+            raise RunError(
+                f"{self._storage.root} was started with other values of {', '.join(others)}; only the"
+                " length of a run and its settings may change on resume: start a new run"
+            )
+        if saved is not None:
+            now = fingerprint(self._device)
+            changed = differences(saved.manifest["fingerprint"], now)
+            if changed and self._request.resume != "approximate":
+                raise CheckpointError(
+                    f"this machine or its packages differ from those of {self._storage.root}"
+                    f" ({'; '.join(changed)}), so it cannot go on exactly; restore them, or go on"
+                    " all the same with --approximate (fit(resume='approximate'))"
+                )
+            self._inexact = list(saved.manifest["inexact_because"])
+            self._inexact += [f"resumed elsewhere at boundary {saved.number}: {c}" for c in changed]
+            for name in self._storage.names("models"):
+                if name.startswith("best-") and name > f"best-{saved.number:010d}":
+                    self._storage.remove(f"models/{name}")
+        if lengths:
+            self.tell("length_changed", keys=lengths)
+        self._storage.write("config.yaml", new.to_yaml().encode())
+        return saved
+
+    def _note_resume(self, saved: checkpoint.Saved | None) -> None:
+        number = saved.number if saved else 0
+        cursor = saved.state["run"]["cursor"] if saved else []
+        self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._inexact)
+
+    def _write_first_files(self) -> None:
+        about = {
+            "origin": "config" if self._is_rebuildable() else "script",
+            "script": directory.script_name(),
+            "versions": versions(),
+            "host": host(),
+            "machine": machine(self._device),
+            "git": git_state(),
+        }
+        directory.write_first_files(self._storage, self._trainer.config, about)
+        self.tell("started")
+
+    def _about(self) -> dict[str, Any]:
+        best = self._trainer.best()
+        reasons = self._reasons()
+        return {
+            "fingerprint": fingerprint(self._device),
+            "exact": not reasons,
+            "inexact_because": reasons,
+            "best": dict(best) if best else None,
+            "models": [best["model"]] if best else [],
+        }
+
+    def _reasons(self) -> list[str]:
+        return list(dict.fromkeys([*self._inexact, *self._trainer.inexact_because()]))
+
+    def _facts(self) -> dict[str, str]:
+        config, reasons = self._trainer.config, self._reasons()
+        return {
+            "run": str(self._storage.root),
+            "trainer": config.kind,
+            "seed": str(config.seed),
+            "resumed": "yes" if self._is_resumed else "no",
+            "exact": "no: " + "; ".join(reasons) if reasons else "yes",
+            "device": f"{self._device} ({machine(self._device)['threads']} threads)",
+        }
+
+    def _keep_model(
+        self, name: str, weights: Mapping[str, Tensor], note: Mapping[str, Any]
+    ) -> None:
+        self._saver.models.append(
+            lambda: models.write_model(self._storage, name, weights, note)
+        )
+
+    def _recall_model(self, name: str) -> Mapping[str, Tensor]:
+        self._saver.flush_models()
+        return models.read_model(self._storage, name)[0]
+
+    def _tell_damaged(self, text: str) -> None:
+        self.tell("checkpoint_damaged", reason=text)
+
+    def tell(self, event: str, **details: Any) -> None:
+        """Write to the journal and, if it is trouble, to the screen."""
+        directory.tell_event(self._storage, event, **details)
+        if "reason" in details and details["reason"]:
+            self._say(f"{event.replace('_', ' ')}: {details['reason']}")
+
+    def _say(self, text: str) -> None:
+        if self._display is None:
+            self._unsaid.append(text)
+        else:
+            self._display.message(text)
+
+    def observers(self) -> Sequence[Observer]:
+        """Return the trainer's observers, then the display."""
+        assert self._display is not None
+        return [*self._trainer.observers(), self._display]
+
+    def checkpoint(self, run: Run, /) -> None:
+        """Save if it is time."""
+        self._saver(run)
+
+    def close(self, run: Run, error: BaseException | None) -> None:
+        """Write down how it ended and let everything go, whatever happened before."""
+        with self._stack:
+            if error is not None and not hasattr(self, "_saver"):
+                return
+            self._saver.wait()
+            if error is not None:
+                reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                directory.tell_event(self._storage, "failed", reason=reason, **self._ending(run))
+            else:
+                result = ending(run)
+                self.tell(result.status, reason=result.reason, **self._ending(run))
+            if run.interrupted and not run.is_finished:
+                self._say(self.way_to_resume())
+
+    def _ending(self, run: Run) -> dict[str, Any]:
+        best, reasons = self._trainer.best(), self._reasons()
+        return {
+            "counters": {name: value for name, value in run.counters.items() if value},
+            "best": dict(best) if best else None,
+            "exact": not reasons,
+            "inexact_because": reasons,
+        }
+
+    def _is_rebuildable(self) -> bool:
+        """Return whether the config alone, without a script, can build this trainer again."""
+        trainer = self._trainer
+        try:
+            is_registered = find("trainer", trainer.config.kind) is type(trainer)
+        except ConfigError:
+            is_registered = False
+        return is_registered and not trainer.is_customised
+
+    def way_to_resume(self) -> str:
+        """Return the sentence that tells how to go on."""
+        if self._is_rebuildable():
+            return f"to go on: ludus resume {self._storage.root}"
+        return "to go on: run the same script with fit(resume=True)"
+
+    def result(self, run: Run) -> Result:
+        """Return how it ended, with where everything is."""
+        reasons = tuple(self._reasons())
+        return ending(
+            run,
+            best=self._trainer.best(),
+            run_dir=str(self._storage.root),
+            exact=not reasons,
+            inexact_because=reasons,
+        )
+
+
+class _Shown:
+    """Passes what the log writes to the display."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+
+    def write(self, record: Record) -> None:
+        self._display.show(record.scalars, record.counters)
+
+    def close(self) -> None:
+        """The session closes the display itself."""

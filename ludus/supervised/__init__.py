@@ -1,0 +1,1 @@
+"""Supervised training: learn from labelled examples, validate, stop early, keep the best model."""

@@ -1,0 +1,312 @@
+"""The supervised trainer: epochs of steps, a validation after each, a test at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful, Trainer
+from ludus.core.errors import ConfigError
+from ludus.data.batches import LoaderBatches, MemoryBatches, make_batches
+from ludus.nn.flat import FlatParameters
+from ludus.nn.model import Model
+from ludus.nn.optimizer import Optimizer
+from ludus.nn.schedules import Schedule
+from ludus.registry import find
+from ludus.run.device import resolve_device
+from ludus.run.logger import WriteLog
+from ludus.run.observers import BestModel, EarlyStopping, FiniteGuard, mode_of
+from ludus.run.seeds import derive, forked, generator
+from ludus.supervised.compiled import CompiledUpdate
+from ludus.supervised.config import SupervisedConfig
+from ludus.supervised.evaluator import SupervisedEvaluator
+from ludus.supervised.short_config import expand
+from ludus.supervised.trial import try_model
+from ludus.supervised.update import Update, count_examples
+
+# Below this many steps the time a compiled update saves does not pay for compiling it.
+_WORTH_COMPILING = 200_000
+
+
+class BaseTrainer(Trainer):
+    """Learns from labelled examples.
+
+    train
+      epoch x max_epochs
+        step x batches
+          train_step
+        sum_up
+        validate (with_validation)
+      test (if there is test data)
+    """
+
+    Config = SupervisedConfig
+    derived = ("schedule", "evaluator", "train_evaluator", "test_evaluator")
+
+    def __init__(
+        self,
+        config: Any,
+        training_config: Mapping[str, Any] | None = None,
+        train_loader: Any = None,
+        val_loader: Any = None,
+        *,
+        test_loader: Any = None,
+    ) -> None:
+        model, root = None, "runs"
+        if training_config is not None:
+            model, (config, root) = config, expand(config, training_config, train_loader)
+        super().__init__(config)
+        self.root = root
+        self.loaders = {"train": train_loader, "validation": val_loader, "test": test_loader}
+        if model is not None:
+            self.set_model(model)
+        self.is_customised |= any(loader is not None for loader in self.loaders.values())
+
+    def set_model(self, model: Any) -> None:
+        """Train this Model, or this torch network."""
+        super().set_model(Model(model) if isinstance(model, nn.Module) else model)
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build data, model, optimizer and observers from the config and what the script gave."""
+        if max_steps is not None:
+            self.config = self.config.replace(max_steps=max_steps)
+        config: SupervisedConfig = self.config
+        self.device = resolve_device(config.settings.device)
+        self._prepare_data()
+        self._prepare_model()
+        length = self.train_data.length()
+        run_steps = config.max_epochs * -(-length // config.accumulate) if length else 0
+        run_steps = min(run_steps or config.max_steps or 1, config.max_steps or run_steps or 1)
+        self.num_train_steps = run_steps
+        if config.compile == "auto":
+            self.config = config = config.replace(compile=run_steps >= _WORTH_COMPILING)
+        learning_rate = config.optimizer.learning_rate
+        self.schedule = Schedule(config.schedule, initial=learning_rate, run_steps=run_steps)
+        self.flat = FlatParameters(self.model.module)
+        self.optimizer = Optimizer(config.optimizer, self.flat)
+        make_update = CompiledUpdate if config.compile else Update
+        self.update = make_update(
+            self.model,
+            self.flat,
+            self.optimizer,
+            accumulate=config.accumulate,
+            max_grad_norm=config.max_grad_norm,
+            precision=config.precision,
+            ema_decay=config.ema_decay,
+        )
+        self._prepare_observers()
+
+    def _prepare_data(self) -> None:
+        config = self.config
+        sources: dict[str, Any] = dict(self.loaders)
+        self.dataset_name = _dataset_name(sources["train"])
+        if sources["train"] is None:
+            if config.data is None:
+                raise ConfigError("'data' is null and no train_loader was given; give one of them")
+            dataset = find("dataset", config.data.kind)(config.data)
+            splits = dataset.load(generator(config.seed, "split"))
+            sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+            self.dataset_name = splits.name
+        if config.with_validation and sources["validation"] is None:
+            raise ConfigError("'with_validation' is on, but there is no validation data; turn it off")
+        self.train_data = self._batches(sources["train"], is_training=True)
+        self.evaluators = {
+            role: SupervisedEvaluator(
+                self._batches(sources[role], is_training=False),
+                prefix=role,
+                precision=config.precision,
+                device=self.device,
+                seed=config.seed,
+            )
+            for role in ("validation", "test")
+            if sources[role] is not None
+        }
+
+    def _batches(self, source: Any, *, is_training: bool) -> MemoryBatches | LoaderBatches:
+        return make_batches(
+            source,
+            batch_size=self.config.batch_size if is_training else max(self.config.batch_size, 256),
+            shuffle=is_training,
+            drop_last=is_training and self.config.drop_last,
+            workers=self.config.settings.workers,
+            seed=self.config.seed,
+            device=self.device,
+        )
+
+    def _prepare_model(self) -> None:
+        config = self.config
+        if self.model is None or not self.is_customised:
+            if config.model is None:
+                raise ConfigError("'model' is null and no model was set; call set_model(Model(...))")
+            with forked(derive(config.seed, "model")):
+                self.model = Model(config.model, loss=config.loss)
+        if self.model.loss is None:
+            self.model.loss = config.loss
+        if self.model.loss != config.loss:
+            raise ConfigError(
+                f"'loss' is {config.loss}, but the model was made for {self.model.loss}; agree on one"
+            )
+        self.model.module.to(self.device)
+        self.model.train()
+        with forked(0):
+            try_model(self.model, self.train_data)
+
+    def _prepare_observers(self) -> None:
+        config, logger = self.config, self.logger
+        cadences = [Every(config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
+        self.write_log = WriteLog(logger, cadences)
+        guarded = ("train/loss", "train/grad_norm", "train/epoch_loss")
+        self.watchers: dict[str, Any] = {
+            "guard": FiniteGuard(logger, metrics=guarded, check=self.update.check)
+        }
+        if (stopping := config.early_stopping) is not None:
+            self.watchers["early_stopping"] = EarlyStopping(
+                logger,
+                metric=stopping.metric,
+                patience=stopping.patience,
+                mode=mode_of(stopping.metric, stopping.mode),
+                min_delta=stopping.min_delta,
+                ask=lambda run, reason: run.stop(f"early stopping: {reason}"),
+            )
+        if (best := config.best_model) is not None:
+            mode = mode_of(best.metric, best.mode)
+            self.watchers["best"] = BestModel(
+                logger, metric=best.metric, mode=mode, save=self.keep_weights
+            )
+
+    def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
+        """Hand the weights that are evaluated to the writer, under this name."""
+        about = {"architecture": self.model.architecture, "dataset": self.dataset_name, **note}
+        self.keep_model(name, self.weights(), about)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of what is evaluated: the running mean if there is one."""
+        state = self.model.state_dict()
+        if self.update.ema is not None:
+            state |= self.flat.by_name(self.update.ema)
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
+
+    def plan(self) -> Repeat:
+        """Return epochs of steps, a validation after each, a test at the end."""
+        data, config = self.train_data, self.config
+        length = data.length()
+        step = Repeat(
+            name="step",
+            times=None if length is None else lambda run: length,
+            until=self._is_step_loop_over,
+            body=(Stage(name="train_step", work=self._train_step),),
+            note=f"{length} batches" if length else "until the data ends",
+        )
+        validate = Stage(
+            name="validate", work=self._validate, when=lambda run: config.with_validation,
+            note="with_validation" if config.with_validation else "off: with_validation is false",
+        )  # fmt: skip
+        epoch = Repeat(
+            name="epoch",
+            times=config.max_epochs,
+            until=self._is_long_enough,
+            counter="epoch",
+            body=(step, Stage(name="sum_up", work=lambda run: self.update.close_epoch()), validate),
+        )
+        test = Stage(name="test", work=self._test, always=True)
+        return Repeat(
+            name="train", times=1, body=(epoch, test) if "test" in self.evaluators else (epoch,)
+        )
+
+    def _is_long_enough(self, run: Run) -> bool:
+        return self.config.max_steps is not None and run.counters["opt_steps"] >= self.config.max_steps
+
+    def _is_step_loop_over(self, run: Run) -> bool:
+        is_started = self.train_data.epoch == run.counters["epoch"]
+        return self._is_long_enough(run) or (is_started and self.train_data.has_ended())
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return everything that must survive."""
+        watchers = {name: w for name, w in self.watchers.items() if isinstance(w, Stateful)}
+        return {
+            "model": self.model,
+            "optimizer": self.optimizer,
+            "update": self.update,
+            "train_data": self.train_data,
+            "write_log": self.write_log,
+            **watchers,
+        }
+
+    def observers(self) -> Sequence[Observer]:
+        """Return the log first, then those who read what it wrote."""
+        return [self.write_log, *self.watchers.values()]
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return the record of the best model so far."""
+        watcher = self.watchers.get("best") if hasattr(self, "watchers") else None
+        return watcher.record if watcher is not None else None
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return the reasons of the training data."""
+        return self.train_data.inexact_because() if hasattr(self, "train_data") else ()
+
+    def _train_step(self, run: Run) -> Mapping[str, Any] | None:
+        data = self.train_data
+        if data.epoch != run.counters["epoch"]:
+            data.start(run.counters["epoch"])
+        batch = data.next()
+        return self.train_step(batch, data.position - 1)
+
+    def train_step(self, batch: Any, batch_idx: int) -> Mapping[str, Any] | None:
+        """Learn from one batch and return its metrics; override it to learn in another way."""
+        counters = self.run.counters
+        learning_rate = self.schedule(counters["opt_steps"])
+        metrics = self.update(
+            batch, batch_idx, learning_rate=learning_rate, is_last=self.train_data.has_ended()
+        )
+        counters["examples"] += count_examples(batch)
+        if self.update.num_gathered == 0:
+            counters["opt_steps"] += 1
+            metrics["train/learning_rate"] = learning_rate
+        return metrics
+
+    def _validate(self, run: Run) -> Mapping[str, float]:
+        return self.evaluate(self.eval_data, training_mode=True)
+
+    def evaluate(self, data: SupervisedEvaluator, training_mode: bool = False) -> dict[str, float]:
+        """Return the metrics of the weights as they are now, the running mean if there is one."""
+        if self.update.ema is None:
+            return data.evaluate(self.model)[1]
+        with self.flat.swapped(self.update.ema):
+            return data.evaluate(self.model)[1]
+
+    def _test(self, run: Run) -> Mapping[str, float]:
+        """Test the best model if one was kept, else the one at hand."""
+        best = self.best()
+        if best is None:
+            return self.evaluate(self.evaluators["test"])
+        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        self.model.load_state_dict(self.recall_model(best["model"]))
+        try:
+            return self.evaluators["test"].evaluate(self.model)[1]
+        finally:
+            self.model.load_state_dict(own)
+
+    @property
+    def eval_data(self) -> SupervisedEvaluator:
+        """What `evaluate` goes through after every epoch."""
+        return self.evaluator or self.evaluators["validation"]
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs have ended."""
+        return self.run.counters["epoch"]
+
+    @property
+    def train_end(self) -> bool:
+        """Whether training is over."""
+        return self.run.is_finished or self._is_long_enough(self.run) or self.run.stop_reason is not None
+
+
+def _dataset_name(loader: Any) -> str:
+    source = getattr(loader, "__self__", loader)
+    dataset = getattr(source, "dataset", source)
+    return str(getattr(dataset, "name", type(dataset).__name__)).lower()

@@ -1,0 +1,127 @@
+"""The config of supervised training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ludus.config import (
+    Count,
+    DatasetSection,
+    ModelSection,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    StrictConfig,
+    TrainerConfig,
+)
+from ludus.core.errors import ConfigError
+from ludus.nn.model import Loss
+from ludus.nn.optimizer import OptimizerSection
+from ludus.nn.schedules import ScheduleSection
+from ludus.run.observers import mode_of
+
+Mode = Literal["min", "max"]
+_WITH_ACCURACY = ("cross_entropy", "binary_cross_entropy")
+
+
+class EarlyStoppingConfig(StrictConfig):
+    """When to stop before the last epoch."""
+
+    metric: str
+    """The metric watched, one that is written every epoch, such as validation/epoch_loss."""
+    patience: Positive
+    """Stop after this many epochs in a row without a better value."""
+    mode: Mode | None
+    """Whether less (min) or more (max) is better; null goes by the metric's name."""
+    min_delta: NonNegativeFloat
+    """A value counts as better only if it is better by more than this."""
+
+
+class BestModelConfig(StrictConfig):
+    """Which model to keep as the best."""
+
+    metric: str
+    """The metric compared, one that is written every epoch."""
+    mode: Mode | None
+    """Whether less (min) or more (max) is better; null goes by the metric's name."""
+
+
+class SupervisedConfig(TrainerConfig):
+    """Everything that decides a supervised run."""
+
+    experiment: str
+    """What this experiment is called; it stands in the names of saved models."""
+    data: DatasetSection | None
+    """The data set; null if the script passes its own loaders."""
+    model: ModelSection | None
+    """The network; null if the script passes its own model."""
+    loss: Loss
+    """What is minimised."""
+    batch_size: Positive
+    """How many examples each batch holds; a loader of your own keeps its own size."""
+    drop_last: bool
+    """Leave out the last batch of an epoch if it is not full."""
+    max_epochs: Positive
+    """How many times to go through the training data."""
+    max_steps: Positive | None
+    """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
+    accumulate: Positive
+    """How many batches make one optimisation step; their gradients are averaged."""
+    max_grad_norm: PositiveFloat | None
+    """Shorten a gradient that is longer than this; null leaves it."""
+    optimizer: OptimizerSection
+    """How weights move along the gradient."""
+    schedule: ScheduleSection
+    """How the learning rate changes with the optimisation steps."""
+    precision: Literal["float32", "bfloat16", "float16"]
+    """What the network computes in; weights stay float32."""
+    compile: bool | Literal["auto"]
+    """Compile the whole update to one function; auto does so if the run is long enough to gain."""
+    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None
+    """Evaluate and save a running mean of the weights that forgets this slowly; null for none."""
+    with_validation: bool
+    """Evaluate on the validation data after every epoch."""
+    early_stopping: EarlyStoppingConfig | None
+    """When to stop before the last epoch; null never does."""
+    best_model: BestModelConfig | None
+    """Which model to keep as the best; null keeps none."""
+    milestone_every_epochs: Count
+    """Save the weights each time this many epochs have ended, and at the end; 0 never does."""
+    log_every_opt_steps: Count
+    """Write the mean of the training metrics each time this many steps were made; 0 only by epoch."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        known = {"train/epoch_loss"}
+        if self.with_validation:
+            known.add("validation/epoch_loss")
+        if self.loss in _WITH_ACCURACY:
+            known |= {name.replace("loss", "accuracy") for name in known}
+        for section in ("early_stopping", "best_model"):
+            watched = getattr(self, section)
+            if watched is None:
+                continue
+            if watched.metric not in known:
+                yield (
+                    f"'{section}.metric' is {watched.metric}, which this run never writes;"
+                    f" it writes {', '.join(sorted(known))}"
+                )
+                continue
+            try:
+                mode_of(watched.metric, watched.mode)
+            except ConfigError as error:
+                yield f"'{section}.mode': {error}"
+        if self.data is not None and self.with_validation and not getattr(self.data, "validation_fraction", 1):
+            yield "'with_validation' is on, but 'data.validation_fraction' is 0; raise it, or turn it off"
+        total = getattr(self.schedule, "total_steps", None)
+        if total is not None and self.schedule.warmup_steps >= total:
+            yield (
+                f"'schedule.warmup_steps' is {self.schedule.warmup_steps}, which leaves nothing of"
+                f" 'schedule.total_steps' {total}; make it smaller"
+            )
+        outputs = getattr(self.model, "outputs", None)
+        if self.loss == "cross_entropy" and outputs == 1:
+            yield "'model.outputs' is 1, but cross_entropy needs one output a class; use binary_cross_entropy"

@@ -1,0 +1,60 @@
+"""Evaluate a model on held-out examples: mean loss and accuracy over all of them."""
+
+from __future__ import annotations
+
+import torch
+
+from ludus.data.batches import LoaderBatches, MemoryBatches
+from ludus.nn.model import Model
+from ludus.run.seeds import derive, forked
+from ludus.supervised.update import Precision, count_examples
+
+
+class SupervisedEvaluator:
+    """Goes through the data once in eval mode; draws nothing from the run's generators."""
+
+    def __init__(
+        self,
+        data: MemoryBatches | LoaderBatches,
+        *,
+        prefix: str,
+        precision: Precision,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        self._data = data
+        self._prefix = prefix
+        self._precision = precision
+        self._device = device
+        self._seed = seed
+
+    def evaluate(self, agent: Model) -> tuple[float, dict[str, float]]:
+        """Return the mean loss as score, and the record."""
+        was_training = agent.module.training
+        agent.eval()
+        totals: dict[str, list[torch.Tensor]] = {}
+        num_examples = 0
+        self._data.start(0)
+        is_mixed = self._precision != "float32"
+        autocast = torch.autocast(
+            self._device.type, dtype=getattr(torch, self._precision), enabled=is_mixed
+        )
+        try:
+            with forked(derive(self._seed, self._prefix)), torch.no_grad(), autocast:
+                while not self._data.has_ended():
+                    batch = self._data.next()
+                    count = count_examples(batch)
+                    result = agent.evaluation_step(batch, self._data.position - 1)
+                    for name, value in result.items():
+                        weight = 1 if name == "correct" else count
+                        totals.setdefault(name, []).append(value.double() * weight)
+                    num_examples += count
+        finally:
+            agent.train(was_training)
+        means = {k: torch.stack(v).sum().item() / max(num_examples, 1) for k, v in totals.items()}
+        record = {self._name(name): value for name, value in means.items()}
+        return means["loss"], record
+
+    def _name(self, name: str) -> str:
+        name = "accuracy" if name == "correct" else name
+        return f"{self._prefix}/{name}" if self._prefix == "test" else f"{self._prefix}/epoch_{name}"

@@ -1,0 +1,1 @@
+"""The supervised trainers a config can name."""

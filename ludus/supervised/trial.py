@@ -1,0 +1,44 @@
+"""Try a model on one batch before training, so that a mismatch is told in a sentence, not a traceback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ludus.core.errors import ConfigError
+from ludus.data.batches import LoaderBatches, MemoryBatches
+from ludus.nn.model import Model
+
+
+def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
+    """Compute the loss of the first batch without learning; raise ConfigError if that cannot be."""
+    if data.inexact_because():
+        # A stream might be used up by looking at it.
+        return
+    data.start(0)
+    batch = data.next()
+    data.epoch, data.position = -1, 0
+    was_training = model.module.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            model.evaluation_step(batch, 0)
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(
+            f"the model cannot learn from this data: {problem} (the batch is {_shapes(batch)},"
+            f" the loss {model.loss}); make model.inputs and model.outputs fit the data"
+        ) from None
+    finally:
+        model.train(was_training)
+
+
+def _shapes(batch: Any) -> str:
+    if isinstance(batch, torch.Tensor):
+        return f"{str(batch.dtype).removeprefix('torch.')} {tuple(batch.shape)}"
+    if isinstance(batch, dict):
+        return ", ".join(f"{key}: {_shapes(value)}" for key, value in batch.items())
+    if isinstance(batch, list | tuple):
+        return " and ".join(_shapes(value) for value in batch)
+    return type(batch).__name__

@@ -1,0 +1,3 @@
+"""The version of ludus."""
+
+VERSION = "0.1.0"
