@@ -16,7 +16,9 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan")
+_FLOAT = re.compile(
+    r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan"
+)
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]+")
 _PLAIN = {"": None, "null": None, "~": None, "true": True, "false": False}
 
@@ -82,7 +84,9 @@ def parse(text: str | bytes, *, source: str) -> Any:
                 f"{source}: not UTF-8 text (byte {error.start}); save the file as UTF-8"
             ) from None
     if len(text) > MAX_BYTES:
-        raise ConfigError(f"{source}: over {MAX_BYTES} characters; a config is a page, not a data file")
+        raise ConfigError(
+            f"{source}: over {MAX_BYTES} characters; a config is a page, not a data file"
+        )
     try:
         _refuse_tricks(text, source)
         return _Loader(text).get_single_data()
@@ -101,7 +105,9 @@ def _refuse_tricks(text: str, source: str) -> None:
     for event in yaml.parse(text, Loader=_Loader):
         mark = f"line {event.start_mark.line + 1}" if event.start_mark else "somewhere"
         if isinstance(event, AliasEvent) or (isinstance(event, NodeEvent) and event.anchor):
-            raise ConfigError(f"{mark}: anchors and aliases (& and *) are not allowed; write it out")
+            raise ConfigError(
+                f"{mark}: anchors and aliases (& and *) are not allowed; write it out"
+            )
         tag = getattr(event, "tag", None)
         if tag is not None and tag != "!":
             raise ConfigError(f"{mark}: the tag '{tag}' is not allowed; write plain values")
@@ -147,6 +153,11 @@ for _type in (type(None), bool, int, float, str):
 def dump(data: Any) -> str:
     """Return the data as YAML that `parse` reads back unchanged, keys in their order."""
     text: str = yaml.dump(
-        data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
+        data,
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=None,
+        allow_unicode=True,
+        width=100,
     )
     return text

@@ -62,7 +62,9 @@ class Run:
         """End one open loop in order; what stands after it in the plan goes on."""
         names = [frame.name for frame in self.cursor]
         if loop not in names:
-            raise PlanError(f"cannot leave '{loop}' ({reason}): it is not open.{nearest(loop, names)}")
+            raise PlanError(
+                f"cannot leave '{loop}' ({reason}): it is not open.{nearest(loop, names)}"
+            )
         # Leaving an outer loop closes the inner ones too, so the outermost request wins.
         if self.leaving is None or names.index(loop) < names.index(self.leaving):
             self.leaving = loop

@@ -27,6 +27,8 @@ class Request:
     """The run's own directory below it; None takes the name in the config."""
     resume: Resume = False
     """False: a new run. True or 'exact': go on. 'approximate': go on even where bytes may differ."""
+    show_on: Literal["stdout", "stderr"] = "stdout"
+    """Where the display goes."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ class Trainer:
             )
         self.config = config
         self.run = Run()
+        self.root = "runs"
+        """The directory that holds all runs, unless `fit` is given another."""
         self.model: Any = None
         self.logger: Any = None
         self.evaluator: Any = None
@@ -139,6 +143,10 @@ class Trainer:
     def best(self) -> Mapping[str, Any] | None:
         """Return the record of the best model so far: metric, score, where it is kept."""
         return None
+
+    def evaluate_weights(self, weights: Mapping[str, Any]) -> Mapping[str, float]:
+        """Return the metrics of saved weights on the data kept for that; called after `prepare`."""
+        raise LudusError(f"a run of {type(self).__name__} cannot be evaluated from its weights")
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons why a resumed run may end with other bytes; none means exact."""
@@ -201,8 +209,9 @@ class Trainer:
         *,
         num_train_steps: int | None = None,
         resume: Resume = False,
-        root: str = "runs",
+        root: str | None = None,
         name: str | None = None,
+        show_on: Literal["stdout", "stderr"] = "stdout",
     ) -> Result:
         """Walk the plan to its end, or to where it is interrupted, and say how it ended."""
         if max_steps is not None and num_train_steps not in (None, max_steps):
@@ -211,7 +220,7 @@ class Trainer:
                 " they mean the same, give one"
             )
         self.run, self._saved_cursor = Run(), []
-        around = type(self).surroundings(self, Request(root, name, resume))
+        around = type(self).surroundings(self, Request(root or self.root, name, resume, show_on))
         self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
         plan = self.plan()
         check_plan(plan)

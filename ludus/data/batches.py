@@ -47,8 +47,12 @@ class Batches(Protocol):
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
 
+# An epoch of up to this many bytes is shuffled whole when it starts, so that a batch is only a view.
+_SMALL = 256 << 20
+
+
 class MemoryBatches:
-    """Batches of examples in memory: one gather each, on the device they lie on."""
+    """Batches of examples in memory, gathered on the device they lie on."""
 
     def __init__(
         self,
@@ -73,7 +77,8 @@ class MemoryBatches:
             )
         self.epoch = -1
         self.position = 0
-        self._pieces: tuple[Tensor, ...] = ()
+        self._is_small = sum(tensor.nbytes for tensor in self._tensors) <= _SMALL
+        self._pieces: Sequence[Any] = ()
 
     def start(self, epoch: int) -> None:
         """Shuffle by (seed, epoch)."""
@@ -83,13 +88,20 @@ class MemoryBatches:
             order = torch.randperm(count, generator=generator(self._seed, "order", epoch))
         else:
             order = torch.arange(count)
-        self._pieces = order.to(self._tensors[0].device).split(self._size)
+        order = order.to(self._tensors[0].device)
+        if self._is_small:
+            shuffled = [tensor.index_select(0, order).split(self._size) for tensor in self._tensors]
+            self._pieces = list(zip(*shuffled, strict=True))
+        else:
+            self._pieces = order.split(self._size)
 
     def next(self) -> tuple[Tensor, ...]:
         """Return the next batch."""
-        rows = self._pieces[self.position]
+        piece = self._pieces[self.position]
         self.position += 1
-        return tuple([tensor.index_select(0, rows) for tensor in self._tensors])
+        if self._is_small:
+            return piece  # type: ignore[no-any-return]
+        return tuple([tensor.index_select(0, piece) for tensor in self._tensors])
 
     def length(self) -> int:
         return self._length

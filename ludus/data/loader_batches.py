@@ -87,7 +87,7 @@ class LoaderBatches:
             if isinstance(loader_generator, torch.Generator):
                 loader_generator.manual_seed(derive(self._seed, "order", self.epoch))
         with forked(derive(self._seed, "order", self.epoch)):
-            iterator = iter(self._loader)
+            iterator: Iterator[Any] = iter(self._loader)
             for _ in range(0 if self._is_stateful else position):
                 next(iterator)
             return iterator

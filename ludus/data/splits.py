@@ -40,9 +40,7 @@ class Splits:
     test: Dataset[Any] | None
 
 
-def split_rows(
-    count: int, fractions: Sequence[float], generator: torch.Generator
-) -> list[Tensor]:
+def split_rows(count: int, fractions: Sequence[float], generator: torch.Generator) -> list[Tensor]:
     """Return shuffled row numbers: first one piece for each fraction, last the rest."""
     order = torch.randperm(count, generator=generator)
     pieces, start = [], 0
@@ -51,5 +49,7 @@ def split_rows(
         pieces.append(order[start : start + size])
         start += size
     if start >= count:
-        raise ConfigError(f"the fractions {list(fractions)} leave nothing of {count} examples to train on")
+        raise ConfigError(
+            f"the fractions {list(fractions)} leave nothing of {count} examples to train on"
+        )
     return [*pieces, order[start:]]

@@ -25,7 +25,9 @@ class FlatParameters:
         kinds = {(parameter.dtype, parameter.device) for _, parameter in named}
         if len(kinds) > 1:
             shown = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
-            raise LudusError(f"the model's parameters are {shown}; bring them to one type and device")
+            raise LudusError(
+                f"the model's parameters are {shown}; bring them to one type and device"
+            )
         self.names = [name for name, _ in named]
         self.shapes = [parameter.shape for _, parameter in named]
         self.sizes = [parameter.numel() for _, parameter in named]

@@ -87,7 +87,9 @@ class Model:
     def save_model(self, directory: str | Path) -> None:
         """Write the weights to a directory of their own."""
         path = Path(directory)
-        write_model(Storage(path.parent), path.name, self.state_dict(), {"architecture": self.architecture})
+        write_model(
+            Storage(path.parent), path.name, self.state_dict(), {"architecture": self.architecture}
+        )
 
     def load_model(self, directory: str | Path) -> None:
         """Load the weights that `save_model` or a run wrote."""
@@ -100,7 +102,9 @@ def _section(config: StrictConfig | Mapping[str, Any]) -> StrictConfig:
         return config
     if "kind" not in config:
         raise ConfigError(f"a model config needs a 'kind', one of: {', '.join(kinds('model'))}")
-    section: StrictConfig = validate(find("model", config["kind"]).Config, config, source="Model config")
+    section: StrictConfig = validate(
+        find("model", config["kind"]).Config, config, source="Model config"
+    )
     return section
 
 

@@ -81,13 +81,21 @@ class Optimizer:
             dampening=0.0, nesterov=config.nesterov, maximize=False,
         )  # fmt: skip
 
-    def moved(
-        self, vector: Tensor, gradient: Tensor, moments: list[Tensor], num_steps: Tensor, lr: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Return the vector and moments after one step, as arithmetic that a compiler can fuse.
+    def corrections(self, num_steps: Tensor) -> Tensor:
+        """Return by how much each moment still falls short of its mean after so many steps."""
+        config = self.config
+        betas = (config.beta1, config.beta2) if isinstance(config, Adam) else (0.0, 0.0)
+        return torch.stack([1 - beta**num_steps for beta in betas])
 
-        num_steps counts this step already.
-        """
+    def moved(
+        self,
+        vector: Tensor,
+        gradient: Tensor,
+        moments: list[Tensor],
+        corrections: Tensor,
+        lr: Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the vector and moments after one step, as arithmetic that a compiler can fuse."""
         config = self.config
         if isinstance(config, Sgd):
             gradient = gradient + config.weight_decay * vector
@@ -101,10 +109,8 @@ class Optimizer:
             vector = vector * (1 - lr * config.weight_decay)
         first = torch.lerp(moments[0], gradient, 1 - config.beta1)
         second = config.beta2 * moments[1] + (1 - config.beta2) * gradient * gradient
-        correction1 = 1 - config.beta1**num_steps
-        correction2 = 1 - config.beta2**num_steps
-        denominator = second.sqrt() / correction2.sqrt() + config.eps
-        return vector - (lr / correction1) * first / denominator, [first, second]
+        denominator = second.sqrt() / corrections[1].sqrt() + config.eps
+        return vector - (lr / corrections[0]) * first / denominator, [first, second]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments by parameter name."""

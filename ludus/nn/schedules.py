@@ -91,7 +91,7 @@ class Schedule:
         """Return the value at this step; steps count from 0."""
         config, initial = self._config, self._initial
         if step < config.warmup_steps:
-            return initial * (step + 1) / config.warmup_steps
+            return float(initial * (step + 1) / config.warmup_steps)
         step -= config.warmup_steps
         match config.kind:
             case "constant":

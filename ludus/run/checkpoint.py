@@ -25,7 +25,6 @@ from ludus.run.storage import Storage, hash_file, write_durably
 from ludus.run.tensors import read_tensors, write_tensors
 
 FORMAT = 1
-_BYTES = torch.uint8
 MAX_STATE = 1 << 28
 _NUMBER = re.compile(r"[0-9]{10}")
 _FILES = ("state.json", "tensors.safetensors")
@@ -86,7 +85,7 @@ def write_segment(storage: Storage, segment: codec.Segment) -> str:
         for name, tensor in sorted(segment.tensors.items()):
             header = f"{name}:{tensor.dtype}:{tuple(tensor.shape)};"
             digest.update(header.encode())
-            digest.update(tensor.contiguous().flatten().view(_BYTES).numpy())
+            digest.update(_bytes(tensor))
         segment.name = f"{digest.hexdigest()}.safetensors"
     storage.make("segments")
     path = storage.path(f"segments/{segment.name}")
@@ -113,7 +112,9 @@ def verify(storage: Storage, number: int) -> dict[str, Any]:
         raise CheckpointError(f"{directory} says it is number {manifest.get('number')}")
     found = set(storage.names(directory)) - {"manifest.json"}
     if found != set(manifest["files"]) or found != set(_FILES):
-        raise CheckpointError(f"{directory} holds {sorted(found)}, which is not what it was saved with")
+        raise CheckpointError(
+            f"{directory} holds {sorted(found)}, which is not what it was saved with"
+        )
     for name, about in manifest["files"].items():
         if not isinstance(about, dict) or storage.size(f"{directory}/{name}") != about.get("bytes"):
             raise CheckpointError(f"{directory}/{name} has not the size it was saved with")
@@ -210,5 +211,9 @@ def digest_of(state: Mapping[str, Any], *, leave_out: Sequence[str] = ()) -> str
             tensors[f"segment/{segment.name}/{name}"] = tensor
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
-        digest.update(tensor.cpu().contiguous().flatten().view(_BYTES).numpy())
+        digest.update(_bytes(tensor))
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> Any:
+    return memoryview(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy())  # type: ignore[arg-type]

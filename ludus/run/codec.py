@@ -31,7 +31,10 @@ class Segment:
     """
 
     def __init__(
-        self, tensors: dict[str, Tensor] | None, name: str | None, load: Callable[[], dict[str, Tensor]]
+        self,
+        tensors: dict[str, Tensor] | None,
+        name: str | None,
+        load: Callable[[], dict[str, Tensor]],
     ) -> None:
         self._tensors = tensors
         self._load = load
@@ -83,7 +86,9 @@ def encode(
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
-            return float(value) if math.isfinite(value) else {"$": "float", "value": str(float(value))}
+            return (
+                float(value) if math.isfinite(value) else {"$": "float", "value": str(float(value))}
+            )
         if isinstance(value, Mapping):
             if all(type(key) is str and key != "$" for key in value):
                 return {key: walk(item, f"{path}/{key}") for key, item in value.items()}
@@ -128,7 +133,7 @@ def decode(tree: Any, tensors: Mapping[str, Tensor], segments: list[Segment]) ->
                 return tuple(decode(item, tensors, segments) for item in tree["items"])
             case "dict":
                 pairs = [[decode(part, tensors, segments) for part in row] for row in tree["items"]]
-                return {key: value for key, value in pairs}
+                return dict(pairs)
             case "bytes":
                 return base64.b64decode(tree["base64"], validate=True)
             case "segment":

@@ -90,7 +90,8 @@ def last_ending(storage: Storage) -> dict[str, Any] | None:
 def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], list[str]]:
     """Return the keys that differ: those a resume may change (lengths), and those it may not."""
     before, after = (config.model_dump(exclude={"name", "settings"}) for config in (old, new))
-    lengths, others = [], []
+    lengths: list[str] = []
+    others: list[str] = []
     for path in sorted({*key_paths(before), *key_paths(after)}):
         one, two = _at(before, path), _at(after, path)
         if one == two or isinstance(one, dict) or isinstance(two, dict):

@@ -26,7 +26,9 @@ class RunLock:
     def __enter__(self) -> RunLock:
         """Take the lock, or raise RunError naming who holds it."""
         if self._path in _held:
-            raise RunError(f"{self._path.parent} is in use by this very process; let that run end first")
+            raise RunError(
+                f"{self._path.parent} is in use by this very process; let that run end first"
+            )
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -77,7 +77,7 @@ class Logger:
     def open(self, storage: Storage) -> None:
         """Start the back ends; JSONL is always the first."""
         sections = [find("logger", "jsonl").Config(kind="jsonl"), *self.config.backends]
-        for section in {section.kind: section for section in sections}.values():  # type: ignore[attr-defined]
+        for section in {section.kind: section for section in sections}.values():
             self._backends.append(find("logger", section.kind)(section, storage))
 
     def attach(self, backend: Backend) -> None:
@@ -94,8 +94,12 @@ class Logger:
 
     def record(self, metrics: Mapping[str, Any] | None) -> None:
         """Take the metrics that a stage returned."""
-        if metrics:
-            for name, value in metrics.items():
+        if not metrics:
+            return
+        for name, value in metrics.items():
+            if name in self._scalars:
+                self._scalars[name].append(value)
+            else:
                 self.log(name, value)
 
     def text(self, name: str, text: str) -> None:

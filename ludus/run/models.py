@@ -1,6 +1,6 @@
 """Model directories: the weights alone, immutable, with a note of what they are.
 
-    models/<name>/   weights.safetensors   model.json
+models/<name>/   weights.safetensors   model.json
 """
 
 from __future__ import annotations

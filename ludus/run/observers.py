@@ -25,7 +25,9 @@ def mode_of(metric: str, given: Mode | None = None) -> Mode:
         return "min"
     if any(word in words for word in _MAXIMISED):
         return "max"
-    raise ConfigError(f"cannot tell whether '{metric}' should go up or down; set mode to min or max")
+    raise ConfigError(
+        f"cannot tell whether '{metric}' should go up or down; set mode to min or max"
+    )
 
 
 def is_better(score: float, best: float | None, mode: Mode) -> bool:

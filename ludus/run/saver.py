@@ -29,7 +29,9 @@ class Background:
     def start(self, work: Callable[[], None]) -> None:
         """Wait for the piece before, then begin this one."""
         self.wait()
-        self._thread = threading.Thread(target=self._do, args=(work,), name="ludus-saver", daemon=True)
+        self._thread = threading.Thread(
+            target=self._do, args=(work,), name="ludus-saver", daemon=True
+        )
         self._thread.start()
 
     def _do(self, work: Callable[[], None]) -> None:
@@ -109,7 +111,9 @@ class Saver:
         self._last_save = time.monotonic()
         number = run.boundaries
         if not self._storage.flush_appends():
-            self._fail(StorageError("the disk is full: the log is held in memory until there is space"))
+            self._fail(
+                StorageError("the disk is full: the log is held in memory until there is space")
+            )
             return
         state = {name: dict(part.state_dict()) for name, part in self._parts.items()}
         taken = codec.encode(state, keep=self._snapshot.keep)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from torch import Tensor
 
 from ludus import strict_yaml
@@ -66,7 +67,9 @@ class Session:
             if not path.is_dir():
                 raise RunError(f"{path} is a file; choose another name for the run")
             ours = {"LOCK", "config.yaml"}
-            others = [name.name for name in path.iterdir() if name.name.split(".tmp-")[0] not in ours]
+            others = [
+                name.name for name in path.iterdir() if name.name.split(".tmp-")[0] not in ours
+            ]
             if others:
                 raise RunError(f"{path} is not a run, yet holds {others[0]}; choose another name")
 
@@ -110,19 +113,24 @@ class Session:
         settings = self._trainer.config.settings
         self._logger.open(self._storage)
         self._stack.callback(self._logger.close)
-        display = make_display(settings.display, self._facts(), self._trainer.plan())
+        console = Console(stderr=self._request.show_on == "stderr")
+        plan = self._trainer.plan()
+        display = make_display(settings.display, self._facts(), plan, console=console)
         self._display = self._stack.enter_context(display)
         self._logger.attach(_Shown(display))
         for text in self._unsaid:
             display.message(text)
-        self._stack.enter_context(Signals(run, self._say))
+        display(run)
+        self._stack.enter_context(Signals(run))
         if self._saved_state is not None:
             self._random.load_state_dict(self._random_state)
 
     def _load(self) -> checkpoint.Saved | None:
         saved = checkpoint.read_newest(self._storage, damaged=self._tell_damaged)
         text = self._storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
-        old = from_data(strict_yaml.parse(text, source="config.yaml"), source="the run's config.yaml")
+        old = from_data(
+            strict_yaml.parse(text, source="config.yaml"), source="the run's config.yaml"
+        )
         new = self._trainer.config
         lengths, others = directory.changed_keys(old, new)
         if others:
@@ -194,9 +202,7 @@ class Session:
     def _keep_model(
         self, name: str, weights: Mapping[str, Tensor], note: Mapping[str, Any]
     ) -> None:
-        self._saver.models.append(
-            lambda: models.write_model(self._storage, name, weights, note)
-        )
+        self._saver.models.append(lambda: models.write_model(self._storage, name, weights, note))
 
     def _recall_model(self, name: str) -> Mapping[str, Tensor]:
         self._saver.flush_models()
@@ -208,7 +214,7 @@ class Session:
     def tell(self, event: str, **details: Any) -> None:
         """Write to the journal and, if it is trouble, to the screen."""
         directory.tell_event(self._storage, event, **details)
-        if "reason" in details and details["reason"]:
+        if details.get("reason"):
             self._say(f"{event.replace('_', ' ')}: {details['reason']}")
 
     def _say(self, text: str) -> None:
@@ -233,7 +239,9 @@ class Session:
                 return
             self._saver.wait()
             if error is not None:
-                reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                reason = (
+                    f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                )
                 directory.tell_event(self._storage, "failed", reason=reason, **self._ending(run))
             else:
                 result = ending(run)

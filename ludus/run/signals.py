@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
-from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -16,9 +17,8 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM)
 class Signals:
     """Listens while a run walks; only the main thread may listen, elsewhere this does nothing."""
 
-    def __init__(self, run: Run, tell: Callable[[str], None]) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
-        self._tell = tell
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
@@ -31,7 +31,10 @@ class Signals:
             raise KeyboardInterrupt
         self._run.interrupted = True
         name = signal.Signals(number).name
-        self._tell(f"{name}: saving at the next boundary, then stopping; once more stops at once")
+        text = f"\n{name}: saving at the next boundary, then stopping; once more stops at once\n"
+        # A handler may interrupt a half-done write to a stream, so it goes past them to the terminal.
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode())
 
     def __exit__(
         self,

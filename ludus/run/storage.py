@@ -126,7 +126,9 @@ class Storage:
             temporary.unlink(missing_ok=True)
             raise StorageError(f"{path} cannot be written: {error.strerror}") from error
 
-    def commit(self, name: str, fill: Callable[[Path], None], *, step: Callable[[str], None]) -> None:
+    def commit(
+        self, name: str, fill: Callable[[Path], None], *, step: Callable[[str], None]
+    ) -> None:
         """Make a directory appear whole: `fill` writes into a temporary one, which is then renamed.
 
         `step` is told each point passed, so that tests can kill the process there.
@@ -192,7 +194,9 @@ class Storage:
                 try:
                     self._appends[name] = Append(self.path(name))
                 except OSError as error:
-                    raise StorageError(f"{self.path(name)} cannot be opened: {error.strerror}") from error
+                    raise StorageError(
+                        f"{self.path(name)} cannot be opened: {error.strerror}"
+                    ) from error
             return self._appends[name]
 
     def offsets(self) -> dict[str, int]:
@@ -201,7 +205,8 @@ class Storage:
 
     def flush_appends(self) -> bool:
         """Try to write what a full disk made us hold back; return whether nothing is left."""
-        return all([file.flush() for file in self._appends.values()])
+        flushed = [file.flush() for file in self._appends.values()]
+        return all(flushed)
 
     def sync_appends(self) -> None:
         """Make every growing file durable."""

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful, Trainer
 from ludus.core.errors import ConfigError
-from ludus.data.batches import LoaderBatches, MemoryBatches, make_batches
 from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Schedule
-from ludus.registry import find
 from ludus.run.device import resolve_device
 from ludus.run.logger import WriteLog
 from ludus.run.observers import BestModel, EarlyStopping, FiniteGuard, mode_of
-from ludus.run.seeds import derive, forked, generator
+from ludus.run.seeds import derive, forked
 from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
+from ludus.supervised.roles import make_roles
 from ludus.supervised.short_config import expand
 from ludus.supervised.trial import try_model
 from ludus.supervised.update import Update, count_examples
@@ -44,7 +42,6 @@ class BaseTrainer(Trainer):
     """
 
     Config = SupervisedConfig
-    derived = ("schedule", "evaluator", "train_evaluator", "test_evaluator")
 
     def __init__(
         self,
@@ -57,7 +54,7 @@ class BaseTrainer(Trainer):
     ) -> None:
         model, root = None, "runs"
         if training_config is not None:
-            model, (config, root) = config, expand(config, training_config, train_loader)
+            model, (config, root) = config, expand(training_config, train_loader)
         super().__init__(config)
         self.root = root
         self.loaders = {"train": train_loader, "validation": val_loader, "test": test_loader}
@@ -75,7 +72,12 @@ class BaseTrainer(Trainer):
             self.config = self.config.replace(max_steps=max_steps)
         config: SupervisedConfig = self.config
         self.device = resolve_device(config.settings.device)
-        self._prepare_data()
+        roles = make_roles(config, self.loaders, self.device)
+        self.dataset_name, self.train_data, self.evaluators = (
+            roles.dataset_name,
+            roles.train,
+            roles.evaluators,
+        )
         self._prepare_model()
         length = self.train_data.length()
         run_steps = config.max_epochs * -(-length // config.accumulate) if length else 0
@@ -99,48 +101,13 @@ class BaseTrainer(Trainer):
         )
         self._prepare_observers()
 
-    def _prepare_data(self) -> None:
-        config = self.config
-        sources: dict[str, Any] = dict(self.loaders)
-        self.dataset_name = _dataset_name(sources["train"])
-        if sources["train"] is None:
-            if config.data is None:
-                raise ConfigError("'data' is null and no train_loader was given; give one of them")
-            dataset = find("dataset", config.data.kind)(config.data)
-            splits = dataset.load(generator(config.seed, "split"))
-            sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
-            self.dataset_name = splits.name
-        if config.with_validation and sources["validation"] is None:
-            raise ConfigError("'with_validation' is on, but there is no validation data; turn it off")
-        self.train_data = self._batches(sources["train"], is_training=True)
-        self.evaluators = {
-            role: SupervisedEvaluator(
-                self._batches(sources[role], is_training=False),
-                prefix=role,
-                precision=config.precision,
-                device=self.device,
-                seed=config.seed,
-            )
-            for role in ("validation", "test")
-            if sources[role] is not None
-        }
-
-    def _batches(self, source: Any, *, is_training: bool) -> MemoryBatches | LoaderBatches:
-        return make_batches(
-            source,
-            batch_size=self.config.batch_size if is_training else max(self.config.batch_size, 256),
-            shuffle=is_training,
-            drop_last=is_training and self.config.drop_last,
-            workers=self.config.settings.workers,
-            seed=self.config.seed,
-            device=self.device,
-        )
-
     def _prepare_model(self) -> None:
         config = self.config
         if self.model is None or not self.is_customised:
             if config.model is None:
-                raise ConfigError("'model' is null and no model was set; call set_model(Model(...))")
+                raise ConfigError(
+                    "'model' is null and no model was set; call set_model(Model(...))"
+                )
             with forked(derive(config.seed, "model")):
                 self.model = Model(config.model, loss=config.loss)
         if self.model.loss is None:
@@ -217,7 +184,9 @@ class BaseTrainer(Trainer):
         )
 
     def _is_long_enough(self, run: Run) -> bool:
-        return self.config.max_steps is not None and run.counters["opt_steps"] >= self.config.max_steps
+        return (
+            self.config.max_steps is not None and run.counters["opt_steps"] >= self.config.max_steps
+        )
 
     def _is_step_loop_over(self, run: Run) -> bool:
         is_started = self.train_data.epoch == run.counters["epoch"]
@@ -290,6 +259,14 @@ class BaseTrainer(Trainer):
         finally:
             self.model.load_state_dict(own)
 
+    def evaluate_weights(self, weights: Mapping[str, Any]) -> Mapping[str, float]:
+        """Return the metrics of these weights on the test data, or on the validation data."""
+        self.model.load_state_dict(weights)
+        role = "test" if "test" in self.evaluators else "validation"
+        if role not in self.evaluators:
+            raise ConfigError("this run has neither test nor validation data to evaluate on")
+        return self.evaluators[role].evaluate(self.model)[1]
+
     @property
     def eval_data(self) -> SupervisedEvaluator:
         """What `evaluate` goes through after every epoch."""
@@ -303,10 +280,8 @@ class BaseTrainer(Trainer):
     @property
     def train_end(self) -> bool:
         """Whether training is over."""
-        return self.run.is_finished or self._is_long_enough(self.run) or self.run.stop_reason is not None
-
-
-def _dataset_name(loader: Any) -> str:
-    source = getattr(loader, "__self__", loader)
-    dataset = getattr(source, "dataset", source)
-    return str(getattr(dataset, "name", type(dataset).__name__)).lower()
+        return (
+            self.run.is_finished
+            or self._is_long_enough(self.run)
+            or self.run.stop_reason is not None
+        )

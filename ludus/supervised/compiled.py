@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,107 +27,133 @@ class StepModule(nn.Module):
         return self._model[0].training_step(batch, batch_idx)
 
 
+class _State(NamedTuple):
+    """Every tensor that the compiled function changes in place."""
+
+    vector: Tensor
+    gathered: Tensor
+    moments: Sequence[Tensor]
+    num_steps: Tensor
+    corrections: Tensor
+    ema: Tensor | None
+    totals: Tensor
+    scale: Tensor
+    buffers: dict[str, Tensor]
+
+
 class CompiledUpdate(Update):
     """Does what Update does, in one call of compiled code that changes the same tensors in place."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._learning_rate = torch.zeros((), device=self._device)
         self._module = StepModule(self.model)
-        self._buffers = dict(self._module.named_buffers())
-        self._run_compiled = torch.compile(self._learn, dynamic=False, fullgraph=True)
-
-    def __call__(self, batch: Any, batch_idx: int, *, learning_rate: float, is_last: bool) -> dict[str, Any]:
-        """Learn from a batch; `is_last` closes the step even if fewer batches were gathered."""
-        count = count_examples(batch)
-        self.num_examples += count
-        self.num_gathered += 1
-        closes = self.num_gathered == self._accumulate or is_last
-        self._learning_rate.fill_(learning_rate)
-        loss, norm = self._run_compiled(
+        self._numbers = torch.zeros(2, device=self._device)
+        """The learning rate, and one over the number of batches in the step."""
+        self._state = _State(
             self.flat.vector,
             self.flat.gradient,
             self.optimizer.moments,
             self.optimizer.num_steps,
+            torch.zeros(2, device=self._device),
             self.ema,
             self.totals,
-            (self.scale, self.num_good, self.num_skipped),
-            self._buffers,
-            self._learning_rate,
-            batch,
-            count,
-            self.num_gathered if closes else 0,
+            self.scale,
+            dict(self._module.named_buffers()),
         )
-        metrics = {"train/loss": loss}
-        if closes:
-            self.num_gathered = 0
-            if self._precision != "float16":
-                metrics["train/grad_norm"] = norm
-        return metrics
+        self._compiled_gather = _compile(self._gather, self._device)
+        self._compiled_learn = _compile(self._learn, self._device)
+        self._last_numbers = (0.0, 0)
 
-    def _learn(
-        self,
-        vector: Tensor,
-        gathered: Tensor,
-        moments: Sequence[Tensor],
-        num_steps: Tensor,
-        ema: Tensor | None,
-        totals: Tensor,
-        scaler: tuple[Tensor, Tensor, Tensor],
-        buffers: dict[str, Tensor],
-        learning_rate: Tensor,
-        batch: Any,
-        count: int,
-        closes: int,
-    ) -> tuple[Tensor, Tensor]:
-        """Compute one batch; `closes` is the number of batches in the step, 0 if it goes on."""
-        gradient, result, fresh = self._differentiate(vector, buffers, batch, scaler[0])
-        for name, value in fresh.items():
-            buffers[name].copy_(value)
-        totals[0].add_(result["loss"] * count)
-        if "correct" in result:
-            totals[1].add_(result["correct"])
+    def __call__(
+        self, batch: Any, batch_idx: int, *, learning_rate: float, is_last: bool
+    ) -> dict[str, Any]:
+        """Learn from a batch; `is_last` closes the step even if fewer batches were gathered."""
+        self.num_examples += count_examples(batch)
+        self.num_gathered += 1
+        if self.num_gathered < self._accumulate and not is_last:
+            return {"train/loss": self._compiled_gather(self._state, batch)}
+        numbers = (learning_rate, self.num_gathered)
+        if numbers != self._last_numbers:
+            self._numbers.copy_(torch.tensor([learning_rate, 1 / self.num_gathered]))
+            self._last_numbers = numbers
+        loss, norm = self._compiled_learn(self._state, batch, self._numbers)
+        self.num_gathered = 0
+        if self._precision == "float16":
+            return {"train/loss": loss}
+        return {"train/loss": loss, "train/grad_norm": norm}
+
+    def _gather(self, state: _State, batch: Any) -> Tensor:
+        """Add the gradient of one batch to those that wait."""
+        loss, gradient = self._differentiate(state, batch)
+        state.gathered.add_(gradient)
+        return loss
+
+    def _learn(self, state: _State, batch: Any, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the last batch of a step and take the step."""
+        loss, gradient = self._differentiate(state, batch)
         if self._accumulate > 1:
-            gathered.add_(gradient)
-            gradient = gathered
-        if not closes:
-            return result["loss"], result["loss"]
-        gradient = gradient / (scaler[0] * closes) if self._precision == "float16" else gradient / closes
+            gradient = (state.gathered + gradient) * numbers[1]
+            state.gathered.zero_()
+        if self._precision == "float16":
+            gradient = gradient / state.scale
         norm = torch.linalg.vector_norm(gradient)
         is_good = torch.isfinite(norm)
         if self._precision == "float16":
             self._rescale((~is_good).to(torch.float32))
         if self._max_grad_norm is not None:
             gradient = gradient * (self._max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        steps = num_steps + 1
-        new_vector, new_moments = self.optimizer.moved(
-            vector, gradient, list(moments), steps, learning_rate
+        steps = state.num_steps + 1
+        # Stored, not only computed: else the powers would be taken again for every weight.
+        state.corrections.copy_(self.optimizer.corrections(steps))
+        vector, moments = self.optimizer.moved(
+            state.vector, gradient, list(state.moments), state.corrections, numbers[0]
         )
-        vector.copy_(torch.where(is_good, new_vector, vector))
-        num_steps.copy_(torch.where(is_good, steps, num_steps))
-        for moment, new in zip(moments, new_moments, strict=True):
+        state.vector.copy_(torch.where(is_good, vector, state.vector))
+        state.num_steps.copy_(torch.where(is_good, steps, state.num_steps))
+        for moment, new in zip(state.moments, moments, strict=True):
             moment.copy_(torch.where(is_good, new, moment))
-        if ema is not None and self._ema_decay is not None:
-            ema.copy_(torch.where(is_good, torch.lerp(ema, vector, 1 - self._ema_decay), ema))
-        if self._accumulate > 1:
-            gathered.zero_()
-        return result["loss"], norm
+        if state.ema is not None and self._ema_decay is not None:
+            mean = torch.lerp(state.ema, state.vector, 1 - self._ema_decay)
+            state.ema.copy_(torch.where(is_good, mean, state.ema))
+        return loss, norm
 
-    def _differentiate(
-        self, vector: Tensor, buffers: dict[str, Tensor], batch: Any, scale: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Return the gradient, what the model returned, and the buffers as it left them."""
+    def _differentiate(self, state: _State, batch: Any) -> tuple[Tensor, Tensor]:
+        """Return the loss and its gradient; count the batch, and keep the buffers it leaves."""
         names = [f"module.{name}" for name in self.flat.names]
 
         def loss_of(vector: Tensor) -> tuple[Tensor, tuple[dict[str, Tensor], dict[str, Tensor]]]:
             weights = dict(zip(names, self.flat.views(vector), strict=True))
-            fresh = {name: buffer.clone() for name, buffer in buffers.items()}
+            fresh = {name: buffer.clone() for name, buffer in state.buffers.items()}
             with torch.autocast(
                 self._device.type, dtype=self._dtype, enabled=self._precision != "float32"
             ):
                 result = functional_call(self._module, {**weights, **fresh}, (batch, 0))
-            loss = result["loss"] * scale if self._precision == "float16" else result["loss"]
+            loss = result["loss"] * state.scale if self._precision == "float16" else result["loss"]
             return loss, (result, fresh)
 
-        gradient, (_, (result, fresh)) = grad_and_value(loss_of, has_aux=True)(vector)
-        return gradient, {name: value.detach() for name, value in result.items()}, fresh
+        gradient, (_, (result, fresh)) = grad_and_value(loss_of, has_aux=True)(state.vector)
+        for name, buffer in state.buffers.items():
+            buffer.copy_(fresh[name])
+        loss = result["loss"].detach()
+        state.totals[0].add_(loss * count_examples(batch))
+        if "correct" in result:
+            state.totals[1].add_(result["correct"])
+        return loss, gradient
+
+
+def _compile(function: Any, device: torch.device) -> Any:
+    """Compile a function whose answer depends on nothing but the tensors it is given.
+
+    So only the tensors are checked at each call: new shapes are compiled anew, and looking again at
+    every Python object on the way would cost as much as the update itself.
+    """
+    return torch.compile(
+        function,
+        dynamic=False,
+        fullgraph=True,
+        options={
+            "guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe,
+            # On the CPU the Python that calls the kernels would cost as much as they do.
+            "cpp_wrapper": device.type == "cpu",
+        },
+    )

@@ -114,7 +114,11 @@ class SupervisedConfig(TrainerConfig):
                 mode_of(watched.metric, watched.mode)
             except ConfigError as error:
                 yield f"'{section}.mode': {error}"
-        if self.data is not None and self.with_validation and not getattr(self.data, "validation_fraction", 1):
+        if (
+            self.data is not None
+            and self.with_validation
+            and not getattr(self.data, "validation_fraction", 1)
+        ):
             yield "'with_validation' is on, but 'data.validation_fraction' is 0; raise it, or turn it off"
         total = getattr(self.schedule, "total_steps", None)
         if total is not None and self.schedule.warmup_steps >= total:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ludus.data.batches import LoaderBatches, MemoryBatches
+from ludus.data.batches import MemoryBatches
+from ludus.data.loader_batches import LoaderBatches
 from ludus.nn.model import Model
 from ludus.run.seeds import derive, forked
 from ludus.supervised.update import Precision, count_examples
@@ -57,4 +58,6 @@ class SupervisedEvaluator:
 
     def _name(self, name: str) -> str:
         name = "accuracy" if name == "correct" else name
-        return f"{self._prefix}/{name}" if self._prefix == "test" else f"{self._prefix}/epoch_{name}"
+        return (
+            f"{self._prefix}/{name}" if self._prefix == "test" else f"{self._prefix}/epoch_{name}"
+        )

@@ -23,9 +23,7 @@ OPTIONAL = (
 )
 
 
-def expand(
-    model: Any, training_config: Mapping[str, Any], train_loader: Any
-) -> tuple[SupervisedConfig, str]:
+def expand(training_config: Mapping[str, Any], train_loader: Any) -> tuple[SupervisedConfig, str]:
     """Return the complete config and the root directory of its runs.
 
     Besides the keys of the short form, any key of the complete one may be given.

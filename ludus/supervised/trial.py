@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from ludus.core.errors import ConfigError
-from ludus.data.batches import LoaderBatches, MemoryBatches
+from ludus.data.batches import MemoryBatches
+from ludus.data.loader_batches import LoaderBatches
 from ludus.nn.model import Model
 
 

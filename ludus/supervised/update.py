@@ -54,12 +54,16 @@ class Update:
         self.totals = torch.zeros(2, dtype=exact, device=self._device)
         self._loss_total, self._correct_total = self.totals[0], self.totals[1]
         self.num_examples = 0
-        self.scale = torch.full((), _FIRST_SCALE if precision == "float16" else 1.0, device=self._device)
+        self.scale = torch.full(
+            (), _FIRST_SCALE if precision == "float16" else 1.0, device=self._device
+        )
         self.num_good = torch.zeros((), device=self._device)
         self.num_skipped = torch.zeros((), device=self._device)
         """Steps skipped in a row because the half-precision scale was too large."""
 
-    def __call__(self, batch: Any, batch_idx: int, *, learning_rate: float, is_last: bool) -> dict[str, Any]:
+    def __call__(
+        self, batch: Any, batch_idx: int, *, learning_rate: float, is_last: bool
+    ) -> dict[str, Any]:
         """Learn from a batch; `is_last` closes the step even if fewer batches were gathered."""
         result = self._backward(batch, batch_idx)
         self._count(result, count_examples(batch))
@@ -94,7 +98,7 @@ class Update:
             gradient.div_(self.scale * self.num_gathered)
         elif self.num_gathered > 1:
             gradient.div_(self.num_gathered)
-        norm = torch.linalg.vector_norm(gradient)
+        norm: Tensor = torch.linalg.vector_norm(gradient)
         found_inf = None
         is_good = True
         if self._precision == "float16":
@@ -164,13 +168,14 @@ class Update:
         self.num_gathered = state["num_gathered"]
         self.totals.copy_(state["totals"])
         self.num_examples = state["num_examples"]
-        for tensor, saved in zip((self.scale, self.num_good, self.num_skipped), state["scaler"], strict=True):
+        for tensor, saved in zip(
+            (self.scale, self.num_good, self.num_skipped), state["scaler"], strict=True
+        ):
             tensor.copy_(saved)
 
 
 def count_examples(batch: Any) -> int:
     """Return how many examples a batch holds: the rows of its first tensor."""
-    if isinstance(batch, Tensor):
-        return len(batch)
-    values = batch.values() if isinstance(batch, Mapping) else batch
-    return count_examples(next(iter(values)))
+    while not isinstance(batch, Tensor):
+        batch = next(iter(batch.values())) if isinstance(batch, Mapping) else batch[0]
+    return batch.shape[0]

@@ -69,6 +69,15 @@ def test_the_overall_fraction_is_unknown_inside_an_endless_loop():
     assert [loop.fraction for loop in place.loops] == [None, 0.5]
 
 
+def test_an_endless_loop_inside_a_loop_of_one_round_is_just_as_unknown():
+    episode = Repeat(
+        name="episode", until=lambda run: False, body=(Stage(name="act", work=nothing),)
+    )
+    plan = Repeat(name="train", times=1, body=(Repeat(name="match", times=1, body=(episode,)),))
+    run = a_run(("train", 0, 1), ("match", 0, 1), ("episode", 5, None))
+    assert Odometer(plan).read(run).fraction is None
+
+
 def test_the_fraction_falls_only_where_a_loop_first_tells_its_rounds():
     test_loop = Repeat(
         name="test", times=lambda run: 9, body=(Stage(name="examine", work=nothing),)

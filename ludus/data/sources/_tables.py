@@ -49,7 +49,9 @@ def load_table(
             targets = _standardise(targets[:, None], train)[:, 0]
 
     def part(rows: Tensor) -> Examples | None:
-        return Examples(inputs[rows].contiguous(), targets[rows].contiguous()) if len(rows) else None
+        return (
+            Examples(inputs[rows].contiguous(), targets[rows].contiguous()) if len(rows) else None
+        )
 
     whole = part(train)
     assert whole is not None

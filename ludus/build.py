@@ -1,0 +1,42 @@
+"""Turn a config into a trainer with all its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ludus import strict_yaml
+from ludus.config import TrainerConfig, from_data, override
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.trainer import Trainer
+from ludus.registry import find
+from ludus.run.directory import found_run, read_note
+from ludus.run.storage import Storage
+
+
+def build_trainer(config: TrainerConfig) -> Trainer:
+    """Return the trainer that this config names."""
+    trainer: Trainer = find("trainer", config.kind)(config)
+    return trainer
+
+
+def rebuild_trainer(path: str | Path, overrides: list[str]) -> tuple[Trainer, Storage]:
+    """Return the trainer of an existing run, from the config it was resolved to.
+
+    Only the length and the settings can usefully be overridden; the run refuses the rest.
+    """
+    storage = found_run(path)
+    note = read_note(storage)
+    if note["origin"] != "config":
+        script = f" ({note['script']})" if note.get("script") else ""
+        raise RunError(
+            f"{path} was built by a script, which alone knows its model and data; run the script"
+            f"{script} again with fit(resume=True)"
+        )
+    text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
+    data = strict_yaml.parse(text, source=f"{path}/config.yaml")
+    for change in overrides:
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise ConfigError(f"'{change}' is not an override; write key.path=value")
+        override(data, key.strip(), strict_yaml.parse(value, source=f"override {key}"))
+    return build_trainer(from_data(data, source=f"{path}/config.yaml")), storage

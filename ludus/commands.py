@@ -1,0 +1,177 @@
+"""What the commands do that is more than one call: results, lists of runs, evaluation, migration."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ludus.build import build_trainer, rebuild_trainer
+from ludus.config import TrainerConfig, from_data, read_data
+from ludus.core.errors import ConfigError, LudusError, RunError
+from ludus.core.plan import render
+from ludus.core.trainer import Result
+from ludus.migrations import VERSION, migrate
+from ludus.run import checkpoint, directory
+from ludus.run.lock import is_locked
+from ludus.run.logger import Logger
+from ludus.run.models import read_model
+from ludus.run.seeds import derive, seed_everything
+from ludus.run.storage import Storage
+
+
+def result_json(result: Result) -> str:
+    """Return a result as one line of JSON."""
+    return json.dumps(
+        {
+            "run_dir": result.run_dir,
+            "status": result.status,
+            "reason": result.reason,
+            "counters": dict(result.counters),
+            "best": dict(result.best) if result.best else None,
+            "best_score": result.best["score"] if result.best else None,
+            "exact": result.exact,
+            "inexact_because": list(result.inexact_because),
+        }
+    )
+
+
+def print_result(result: Result) -> None:
+    """Print how a run ended and what to do next."""
+    console = Console(highlight=False)
+    reason = f": {result.reason}" if result.reason else ""
+    console.print(f"{result.status}{escape(reason)}")
+    if result.best is not None:
+        best = result.best
+        console.print(
+            f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}"
+        )
+    if not result.exact:
+        console.print("not exact: " + escape("; ".join(result.inexact_because)))
+    verb = "resume" if result.status == "interrupted" else "report"
+    console.print(f"next: ludus {verb} {result.run_dir}")
+
+
+def prepared(config: TrainerConfig) -> Any:
+    """Return the trainer of a config, built but not begun."""
+    trainer = build_trainer(config)
+    trainer.set_logger(Logger(Logger.Config(backends=[])))
+    seed_everything(derive(config.seed, "global"))
+    trainer.prepare(max_steps=None)
+    return trainer
+
+
+def render_plan(config: TrainerConfig) -> str:
+    """Return the tree of what a config would do."""
+    return render(prepared(config).plan())
+
+
+def evaluate_run(path: str, *, as_json: bool) -> None:
+    """Evaluate the best model of a run, or its last weights where no best was kept."""
+    trainer, storage = rebuild_trainer(path, [])
+    trainer = prepared(trainer.config)
+    saved = checkpoint.read_newest(storage, damaged=lambda text: None)
+    if saved is None:
+        raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
+    best = saved.manifest.get("best")
+    if best is not None:
+        weights, source = read_model(storage, best["model"])[0], best["model"]
+    else:
+        weights, source = saved.state["model"], f"checkpoint {saved.number}"
+    metrics = dict(trainer.evaluate_weights(weights))
+    if as_json:
+        about = {"run_dir": str(storage.root), "model": source, "metrics": metrics, "best": best}
+        print(json.dumps(about | _summary(storage)))
+        return
+    console = Console(highlight=False)
+    console.print(f"{escape(str(storage.root))}: {source}")
+    for name, value in metrics.items():
+        console.print(f"  {escape(name)}  {value:.6g}")
+
+
+def _summary(storage: Storage) -> dict[str, Any]:
+    """Return how one run stands: status, counters, best score, exactness."""
+    ending = directory.last_ending(storage) or {}
+    status = ending.get("event", "killed")
+    if is_locked(storage.root):
+        status = "running"
+    best = ending.get("best")
+    return {
+        "run_dir": str(storage.root),
+        "status": status,
+        "reason": ending.get("reason"),
+        "counters": ending.get("counters", {}),
+        "best_score": best["score"] if best else None,
+        "best_metric": best["metric"] if best else None,
+        "exact": ending.get("exact"),
+    }
+
+
+def list_runs(root: Path, *, as_json: bool) -> None:
+    """Print one row for every run below the root, the newest first."""
+    rows = []
+    for path in sorted(root.iterdir()) if root.is_dir() else []:
+        if not (path / "run.json").is_file():
+            continue
+        try:
+            storage = directory.found_run(path)
+            note = directory.read_note(storage)
+            row = {"name": path.name, "kind": note["kind"], "created": note["created"]}
+            rows.append(row | _summary(storage))
+        except (LudusError, OSError, ValueError, KeyError) as error:
+            rows.append(
+                {"name": path.name, "kind": "?", "created": "", "run_dir": str(path)}
+                | {"status": "damaged", "reason": str(error), "counters": {}, "best_score": None}
+                | {"best_metric": None, "exact": None}
+            )
+    rows.sort(key=lambda row: str(row["created"]), reverse=True)
+    if as_json:
+        print(json.dumps({"root": str(root), "runs": rows}))
+        return
+    if not rows:
+        print(f"no runs in {root}; `ludus train CONFIG` makes one")
+        return
+    _print_runs(rows)
+
+
+def _print_runs(rows: list[dict[str, Any]]) -> None:
+    table = Table("run", "trainer", "status", "progress", "best", "exact", "started", box=None)
+    for row in rows:
+        best = "" if row["best_score"] is None else f"{row['best_metric']} {row['best_score']:.5g}"
+        started = row["created"]
+        if started:
+            moment = datetime.datetime.fromisoformat(started).astimezone()
+            started = moment.strftime("%Y-%m-%d %H:%M")
+        exact = {True: "yes", False: "no", None: ""}[row["exact"]]
+        cells = [row["name"], row["kind"], row["status"], _progress(row["counters"])]
+        table.add_row(*[escape(str(cell)) for cell in [*cells, best, exact, started]])
+    Console().print(table)
+
+
+def _progress(counters: Mapping[str, int]) -> str:
+    shown = ("epoch", "iteration", "opt_steps", "env_steps")
+    return ", ".join(f"{name} {counters[name]:,}" for name in shown if name in counters)
+
+
+def migrate_file(path: Path, *, write: bool) -> None:
+    """Print or replace a config file, brought to the current version and checked."""
+    data = read_data(path)
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected keys and values")
+    data, passed = migrate(data, source=str(path))
+    config = from_data(data, source=str(path))
+    if not passed:
+        Console(stderr=True, highlight=False).print(f"{path} is at version {VERSION} already")
+        if write:
+            return
+    text = config.to_yaml() if passed else path.read_text(encoding="utf-8")
+    if write:
+        Storage(path.parent).write(path.name, text.encode())
+    else:
+        print(text, end="")

@@ -1,0 +1,74 @@
+"""The data of a supervised run in its roles: batches to learn from, evaluators to measure with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ludus.core.errors import ConfigError
+from ludus.data.batches import MemoryBatches, make_batches
+from ludus.data.loader_batches import LoaderBatches
+from ludus.registry import find
+from ludus.run.seeds import generator
+from ludus.supervised.config import SupervisedConfig
+from ludus.supervised.evaluator import SupervisedEvaluator
+
+_EVALUATION_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What a trainer learns from and is measured on."""
+
+    dataset_name: str
+    train: MemoryBatches | LoaderBatches
+    evaluators: Mapping[str, SupervisedEvaluator]
+    """By role: validation, test; only those there is data for."""
+
+
+def make_roles(config: SupervisedConfig, loaders: Mapping[str, Any], device: torch.device) -> Roles:
+    """Return the roles of a script's own loaders, or else of the config's data set."""
+    sources, name = dict(loaders), _dataset_name(loaders["train"])
+    if sources["train"] is None:
+        if config.data is None:
+            raise ConfigError("'data' is null and no train_loader was given; give one of them")
+        dataset = find("dataset", config.data.kind)(config.data)  # type: ignore[attr-defined]
+        splits = dataset.load(generator(config.seed, "split"))
+        sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+        name = splits.name
+    if config.with_validation and sources["validation"] is None:
+        raise ConfigError("'with_validation' is on, but there is no validation data; turn it off")
+
+    def batches(source: Any, *, is_training: bool) -> MemoryBatches | LoaderBatches:
+        size = config.batch_size
+        return make_batches(
+            source,
+            batch_size=size if is_training else max(size, _EVALUATION_BATCH),
+            shuffle=is_training,
+            drop_last=is_training and config.drop_last,
+            workers=config.settings.workers,
+            seed=config.seed,
+            device=device,
+        )
+
+    evaluators = {
+        role: SupervisedEvaluator(
+            batches(sources[role], is_training=False),
+            prefix=role,
+            precision=config.precision,
+            device=device,
+            seed=config.seed,
+        )
+        for role in ("validation", "test")
+        if sources[role] is not None
+    }
+    return Roles(name, batches(sources["train"], is_training=True), evaluators)
+
+
+def _dataset_name(loader: Any) -> str:
+    source = getattr(loader, "__self__", loader)
+    dataset = getattr(source, "dataset", source)
+    return str(getattr(dataset, "name", type(dataset).__name__)).lower()
