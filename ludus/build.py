@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ludus import strict_yaml
-from ludus.config import TrainerConfig, from_data, override
-from ludus.core.errors import ConfigError, RunError
+from ludus.config import TrainerConfig, apply_overrides, current, typed
+from ludus.core.errors import RunError
 from ludus.core.trainer import Trainer
 from ludus.registry import find
 from ludus.run.directory import found_run, read_note
@@ -26,17 +26,16 @@ def rebuild_trainer(path: str | Path, overrides: list[str]) -> tuple[Trainer, St
     """
     storage = found_run(path)
     note = read_note(storage)
-    if note["origin"] != "config":
+    if note.get("origin") not in ("config", "script"):
+        raise RunError(f"{path}/run.json does not say how the run was built; it was damaged")
+    if note["origin"] == "script":
         script = f" ({note['script']})" if note.get("script") else ""
         raise RunError(
             f"{path} was built by a script, which alone knows its model and data; run the script"
             f"{script} again with fit(resume=True)"
         )
+    source = f"{path}/config.yaml"
     text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
-    data = strict_yaml.parse(text, source=f"{path}/config.yaml")
-    for change in overrides:
-        key, equals, value = change.partition("=")
-        if not equals:
-            raise ConfigError(f"'{change}' is not an override; write key.path=value")
-        override(data, key.strip(), strict_yaml.parse(value, source=f"override {key}"))
-    return build_trainer(from_data(data, source=f"{path}/config.yaml")), storage
+    data = current(strict_yaml.parse(text, source=source), source=source)
+    apply_overrides(data, overrides)
+    return build_trainer(typed(data, source=source)), storage

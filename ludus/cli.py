@@ -2,15 +2,57 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ludus.core.errors import LudusError
 
+
+class Commands(TyperGroup):
+    """Runs a command so that a user's mistake is one sentence and exit code 1, never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+            return done
+        except LudusError as error:
+            code, text = 1, str(error)
+        except KeyboardInterrupt:
+            code, text = 130, "stopped at once; a run can be resumed from its last checkpoint"
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; python would complain once more when it exits.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise typer.Exit(128 + signal.SIGPIPE) from None
+        except OSError as error:
+            code, text = 1, f"{error.filename or 'the system'}: {error.strerror or error}"
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            problem = " ".join(str(error).split())[:200]
+            code, text = 1, f"out of memory; make the model or the batch smaller ({problem})"
+        print(f"ludus: {text}", file=sys.stderr)
+        raise typer.Exit(code)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # torch, which has errors of its own for this, may not be imported for their sake.
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )
+
+
 app = typer.Typer(
+    cls=Commands,
     name="ludus",
     help="Train anything that learns, and never lose a run.",
     no_args_is_help=True,
@@ -19,7 +61,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ConfigFile = Annotated[str, typer.Argument(metavar="CONFIG", help="A complete YAML file.")]
+ConfigFile = Annotated[
+    str, typer.Argument(metavar="CONFIG", help="A complete YAML file, or - for standard input.")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Change a key: optimizer.beta1=0.8"),
@@ -92,7 +136,9 @@ def resume(
     from ludus.build import rebuild_trainer
 
     _load(plugin)
-    trainer, storage = rebuild_trainer(run, overrides or [])
+    # A run given as `.` has a name all the same: that of its directory.
+    path = run if Path(run).name not in ("", "..") else os.path.abspath(run)
+    trainer, storage = rebuild_trainer(path, overrides or [])
     result = trainer.fit(
         root=str(storage.root.parent),
         name=storage.root.name,
@@ -210,22 +256,8 @@ def doctor() -> None:
 
 
 def main() -> None:
-    """Run the command; a user's mistake is one sentence and exit code 1, never a traceback."""
-    try:
-        app()
-    except LudusError as error:
-        print(f"ludus: {error}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print(
-            "ludus: stopped at once; the run can be resumed from its last checkpoint",
-            file=sys.stderr,
-        )
-        sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; python would complain once more when it exits.
-        sys.stderr.close()
-        sys.exit(0)
+    """Run the command line."""
+    app()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ludus import strict_yaml
 from ludus.build import build_trainer, rebuild_trainer
 from ludus.config import TrainerConfig, from_data, read_data
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.core.plan import render
 from ludus.core.trainer import Result
-from ludus.migrations import VERSION, migrate
 from ludus.run import checkpoint, directory
+from ludus.run.device import Compute
 from ludus.run.lock import is_locked
 from ludus.run.logger import Logger
 from ludus.run.models import read_model
@@ -44,18 +47,14 @@ def result_json(result: Result) -> str:
 
 def print_result(result: Result) -> None:
     """Print how a run ended and what to do next."""
-    console = Console(highlight=False)
-    reason = f": {result.reason}" if result.reason else ""
-    console.print(f"{result.status}{escape(reason)}")
+    print(f"{result.status}: {result.reason}" if result.reason else result.status)
     if result.best is not None:
         best = result.best
-        console.print(
-            f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}"
-        )
+        print(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
     if not result.exact:
-        console.print("not exact: " + escape("; ".join(result.inexact_because)))
+        print("not exact: " + "; ".join(result.inexact_because))
     verb = "resume" if result.status == "interrupted" else "report"
-    console.print(f"next: ludus {verb} {result.run_dir}")
+    print(f"next: ludus {verb} {result.run_dir}")
 
 
 def prepared(config: TrainerConfig) -> Any:
@@ -75,69 +74,74 @@ def render_plan(config: TrainerConfig) -> str:
 def evaluate_run(path: str, *, as_json: bool) -> None:
     """Evaluate the best model of a run, or its last weights where no best was kept."""
     trainer, storage = rebuild_trainer(path, [])
-    trainer = prepared(trainer.config)
-    saved = checkpoint.read_newest(storage, damaged=lambda text: None)
+    saved = checkpoint.read_newest(storage, damaged=lambda text: print(text, file=sys.stderr))
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
     best = saved.manifest.get("best")
     if best is not None:
         weights, source = read_model(storage, best["model"])[0], best["model"]
     else:
-        weights, source = saved.state["model"], f"checkpoint {saved.number}"
-    metrics = dict(trainer.evaluate_weights(weights))
+        weights, source = saved.state.get("model", {}), f"checkpoint {saved.number}"
+    with Compute(trainer.config.settings):
+        metrics = dict(prepared(trainer.config).evaluate_weights(weights))
     if as_json:
-        about = {"run_dir": str(storage.root), "model": source, "metrics": metrics, "best": best}
+        # JSON has no number for what is not finite.
+        told = {name: x if math.isfinite(x) else str(x) for name, x in metrics.items()}
+        about = {"run_dir": str(storage.root), "model": source, "metrics": told, "best": best}
         print(json.dumps(about | _summary(storage)))
         return
-    console = Console(highlight=False)
-    console.print(f"{escape(str(storage.root))}: {source}")
+    print(f"{storage.root}: {source}")
     for name, value in metrics.items():
-        console.print(f"  {escape(name)}  {value:.6g}")
+        print(f"  {name}  {value:.6g}")
 
 
 def _summary(storage: Storage) -> dict[str, Any]:
     """Return how one run stands: status, counters, best score, exactness."""
-    ending = directory.last_ending(storage) or {}
-    status = ending.get("event", "killed")
-    if is_locked(storage.root):
-        status = "running"
-    best = ending.get("best")
-    return {
-        "run_dir": str(storage.root),
-        "status": status,
-        "reason": ending.get("reason"),
-        "counters": ending.get("counters", {}),
-        "best_score": best["score"] if best else None,
-        "best_metric": best["metric"] if best else None,
-        "exact": ending.get("exact"),
-    }
+    try:
+        ending = directory.last_ending(storage) or {}
+        best = ending.get("best") or {}
+        summary = {
+            "run_dir": str(storage.root),
+            "status": "running" if is_locked(storage.root) else ending.get("event", "killed"),
+            "reason": ending.get("reason"),
+            "counters": {name: int(value) for name, value in ending.get("counters", {}).items()},
+            "best_score": float(best["score"]) if best else None,
+            "best_metric": str(best["metric"]) if best else None,
+            "exact": bool(ending["exact"]) if "exact" in ending else None,
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RunError(
+            f"{storage.root}/events.jsonl is damaged: {type(error).__name__} {error}"
+        ) from None
+    return summary
 
 
 def list_runs(root: Path, *, as_json: bool) -> None:
     """Print one row for every run below the root, the newest first."""
-    rows = []
-    for path in sorted(root.iterdir()) if root.is_dir() else []:
-        if not (path / "run.json").is_file():
-            continue
-        try:
-            storage = directory.found_run(path)
-            note = directory.read_note(storage)
-            row = {"name": path.name, "kind": note["kind"], "created": note["created"]}
-            rows.append(row | _summary(storage))
-        except (LudusError, OSError, ValueError, KeyError) as error:
-            rows.append(
-                {"name": path.name, "kind": "?", "created": "", "run_dir": str(path)}
-                | {"status": "damaged", "reason": str(error), "counters": {}, "best_score": None}
-                | {"best_metric": None, "exact": None}
-            )
+    paths = sorted(root.iterdir()) if root.is_dir() else []
+    rows = [_row(path) for path in paths if (path / "run.json").is_file()]
     rows.sort(key=lambda row: str(row["created"]), reverse=True)
     if as_json:
         print(json.dumps({"root": str(root), "runs": rows}))
-        return
-    if not rows:
+    elif not rows:
         print(f"no runs in {root}; `ludus train CONFIG` makes one")
-        return
-    _print_runs(rows)
+    else:
+        _print_runs(rows)
+
+
+def _row(path: Path) -> dict[str, Any]:
+    """Return what one line of the list says; of a damaged run, that it is damaged, and why."""
+    row: dict[str, Any] = {"name": path.name, "kind": "?", "created": "", "run_dir": str(path)}
+    try:
+        storage = directory.found_run(path)
+        note = directory.read_note(storage)
+        created = datetime.datetime.fromisoformat(note["created"])
+        row |= {"kind": str(note["kind"]), "created": created.isoformat()}
+        return row | _summary(storage)
+    except (LudusError, OSError, ValueError, TypeError, KeyError) as error:
+        reason = str(error) if isinstance(error, LudusError) else f"run.json is damaged: {error!r}"
+        row |= {"status": "damaged", "reason": reason, "counters": {}}
+        return row | {"best_score": None, "best_metric": None, "exact": None}
 
 
 def _print_runs(rows: list[dict[str, Any]]) -> None:
@@ -151,7 +155,11 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
         exact = {True: "yes", False: "no", None: ""}[row["exact"]]
         cells = [row["name"], row["kind"], row["status"], _progress(row["counters"])]
         table.add_row(*[escape(str(cell)) for cell in [*cells, best, exact, started]])
-    Console().print(table)
+    # A pipe has no width: there a row is a line, however long.
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)
+    for row in rows:
+        if row["status"] == "damaged":
+            print(f"{row['name']}: {row['reason']}")
 
 
 def _progress(counters: Mapping[str, int]) -> str:
@@ -161,17 +169,16 @@ def _progress(counters: Mapping[str, int]) -> str:
 
 def migrate_file(path: Path, *, write: bool) -> None:
     """Print or replace a config file, brought to the current version and checked."""
+    if write and str(path) == "-":
+        raise ConfigError("--write needs a file, not standard input")
     data = read_data(path)
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected keys and values")
-    data, passed = migrate(data, source=str(path))
     config = from_data(data, source=str(path))
-    if not passed:
-        Console(stderr=True, highlight=False).print(f"{path} is at version {VERSION} already")
-        if write:
-            return
-    text = config.to_yaml() if passed else path.read_text(encoding="utf-8")
-    if write:
-        Storage(path.parent).write(path.name, text.encode())
+    if data["version"] == config.version:
+        print(f"{path} is at version {config.version} already", file=sys.stderr)
+        text = strict_yaml.dump(data) if str(path) == "-" else path.read_text(encoding="utf-8")
     else:
+        text = config.to_yaml()
+        if write:
+            Storage(path.parent).write(path.name, text.encode())
+    if not write:
         print(text, end="")

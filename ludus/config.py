@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny
+from pydantic import AfterValidator, Field, SerializeAsAny
 
-from ludus import strict_yaml
+from ludus import migrations, strict_yaml
 from ludus.core.errors import ConfigError
-from ludus.migrations import migrate
+from ludus.overrides import apply_overrides, key_paths, override
 from ludus.registry import example_path, find, kinds
-from ludus.strict_config import StrictConfig, key_paths, override, registered, validate
+from ludus.strict_config import StrictConfig, registered, validate
 
 __all__ = [
     "CheckpointSettings",
     "Settings",
     "StrictConfig",
     "TrainerConfig",
+    "apply_overrides",
+    "current",
     "example",
     "from_data",
     "key_paths",
     "override",
     "read_config",
     "read_data",
+    "typed",
     "validate",
 ]
 
@@ -46,6 +51,8 @@ class CheckpointSettings(StrictConfig):
 
     every_seconds: NonNegativeFloat
     """Save when this much time has passed since the last save; 0 means never by time."""
+    every_stages: Count
+    """Save each time this many stages have been done; 1 saves after every one, 0 never by stages."""
     every_opt_steps: Count
     """Save each time this many optimisation steps have been made; 0 means never by steps."""
     every_epochs: Count
@@ -75,10 +82,16 @@ class Settings(StrictConfig):
     """How often a run is saved, and what is kept."""
 
 
+def _is_current(version: int) -> int:
+    if version != migrations.VERSION:
+        raise ValueError(f"must be {migrations.VERSION}, the version of this ludus")
+    return version
+
+
 class TrainerConfig(StrictConfig):
     """What every trainer's file has; a trainer adds its own keys below these."""
 
-    version: Literal[1]
+    version: Annotated[int, AfterValidator(_is_current)]
     """The version of the file format; `ludus migrate` brings an older file up to date."""
     kind: str
     """Which trainer this file is for."""
@@ -101,17 +114,26 @@ class TrainerConfig(StrictConfig):
 
 def from_data(data: Any, *, source: str) -> TrainerConfig:
     """Return the typed config of whichever trainer the data names."""
+    return typed(current(data, source=source), source=source)
 
+
+def current(data: Any, *, source: str) -> dict[str, Any]:
+    """Return the data at the current version, not yet checked; the caller's data is left as it is."""
     if not isinstance(data, Mapping):
         found = "nothing" if data is None else f"a {type(data).__name__}"
         raise ConfigError(
             f"{source}: expected keys and values, found {found}; `ludus new KIND` prints a whole file"
         )
-    data, _ = migrate(dict(data), source=source)
+    return migrations.migrate(copy.deepcopy(dict(data)), source=source)[0]
+
+
+def typed(data: Mapping[str, Any], *, source: str) -> TrainerConfig:
+    """Return the checked config of data at the current version."""
     kind = data.get("kind")
     if not isinstance(kind, str):
+        found = f"is {json.dumps(kind)}" if "kind" in data else "is missing"
         raise ConfigError(
-            f"{source}: 'kind' is missing; it names the trainer: {', '.join(kinds('trainer'))}"
+            f"{source}: 'kind' {found}; it names the trainer: {', '.join(kinds('trainer'))}"
         )
     try:
         trainer = find("trainer", kind)
@@ -123,23 +145,20 @@ def from_data(data: Any, *, source: str) -> TrainerConfig:
 
 def read_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainerConfig:
     """Read a file, apply `key.path=value` overrides, and return the typed config."""
-    data = read_data(path)
-    if overrides and not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected keys and values")
-    for text in overrides:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"'{text}' is not an override; write key.path=value")
-        override(data, key.strip(), strict_yaml.parse(value, source=f"override {key}"))
-    return from_data(data, source=str(path))
+    data = current(read_data(path), source=str(path))
+    apply_overrides(data, overrides)
+    return typed(data, source=str(path))
 
 
 def read_data(path: str | Path) -> Any:
-    """Return what a config file holds, unchecked."""
-    path = Path(path)
+    """Return what a config file holds, unchecked; `-` reads from standard input."""
+    path, limit = Path(path), strict_yaml.MAX_BYTES * 4 + 1
     try:
-        with path.open("rb") as file:
-            text = file.read(strict_yaml.MAX_BYTES * 4 + 1)
+        if str(path) == "-":
+            text = sys.stdin.buffer.read(limit)
+        else:
+            with path.open("rb") as file:
+                text = file.read(limit)
     except IsADirectoryError:
         raise ConfigError(f"{path} is a directory; give the config file") from None
     except FileNotFoundError:

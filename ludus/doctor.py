@@ -55,8 +55,11 @@ def findings() -> Iterator[Finding]:
 
 
 def _torch() -> Iterator[Finding]:
-    import torch
-
+    try:
+        import torch
+    except ImportError as error:
+        yield "bad", "torch", f"cannot be imported ({error}): pip install torch"
+        return
     from ludus.run.fingerprint import cpu_name
 
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])

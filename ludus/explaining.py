@@ -8,30 +8,49 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from ludus.config import StrictConfig, read_config
+from ludus.config import (
+    StrictConfig,
+    apply_overrides,
+    current,
+    key_paths,
+    read_data,
+    typed,
+)
 from ludus.core.errors import ConfigError, nearest
-from ludus.strict_config import section_class
+from ludus.strict_config import annotation_of, section_class
 
 
 def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
     """Print the meaning of the given keys, or of all."""
-    config = read_config(path, overrides)
-    entries = list(describe(config))
-    changed = {override.partition("=")[0].strip() for override in overrides}
+    written = read_data(path)
+    data = current(written, source=path)
+    added = sorted({*key_paths(data)} - {*key_paths(written)})
+    changed = apply_overrides(data, overrides)
+    entries = list(describe(typed(data, source=path)))
     if keys:
         known = [name for name, _, _ in entries]
         for key in keys:
             if not any(_matches(name, key) for name in known):
                 raise ConfigError(f"'{key}' is not a key of this config.{nearest(key, known)}")
         entries = [entry for entry in entries if any(_matches(entry[0], key) for key in keys)]
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     for name, value, meaning in entries:
-        is_override = any(name == key or name.endswith(f".{key}") for key in changed)
-        source = "the command line" if is_override else path
-        shown = "" if value is _SECTION else f" = {_shown(value)}"
-        console.print(f"[bold]{escape(name)}[/bold]{escape(shown)}", end="")
-        console.print("" if value is _SECTION else f"  [dim](from {escape(source)})[/dim]")
-        console.print(f"    {escape(meaning)}")
+        console.print(f"[bold]{escape(name)}[/bold]", end="")
+        if value is not _SECTION:
+            source = _source(name, path=path, added=added, changed=changed)
+            console.print(f" = {escape(_shown(value))}  [dim](from {escape(source)})[/dim]", end="")
+        console.print(f"\n    {escape(meaning)}")
+
+
+def _source(name: str, *, path: str, added: Sequence[str], changed: Sequence[str]) -> str:
+    """Return where the value of a key came from."""
+
+    def is_among(keys: Sequence[str]) -> bool:
+        return any(name == key or name.startswith(f"{key}.") for key in keys)
+
+    if is_among(changed):
+        return "the command line"
+    return f"the migration of {path}" if is_among(added) else path
 
 
 def _matches(name: str, key: str) -> bool:
@@ -56,13 +75,13 @@ def describe(config: StrictConfig, prefix: str = "") -> Iterator[tuple[str, Any,
                 yield from describe(item, f"{path}.{index}.")
         else:
             yield path, value, meaning
-            yield from _unused(field.annotation, value, path)
+            yield from _unused(annotation_of(field), value, path)
 
 
 def _unused(annotation: Any, value: Any, path: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the keys that a section set to null would have."""
     section = section_class(annotation, value) if value is None else None
-    if section is None or section is StrictConfig:
+    if section is None:
         return
     for name, field in section.model_fields.items():
         yield f"{path}.{name}", None, " ".join((field.description or "").split())

@@ -14,19 +14,31 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[int]]:
-    """Return the data at the current version, and the versions it passed through."""
+    """Return the data at the current version, and the versions it passed through.
+
+    The steps may change the data in place.
+    """
     version = data.get("version")
     if version is None:
         raise ConfigError(f"{source}: 'version' is missing; the current one is {VERSION}")
     if type(version) is not int or version < 1:
-        raise ConfigError(f"{source}: 'version' must be a whole number from 1 to {VERSION}")
+        raise ConfigError(
+            f"{source}: 'version' is {version!r}, which never was one; the current one is {VERSION}"
+        )
     if version > VERSION:
         raise ConfigError(
             f"{source}: version {version} is newer than this ludus reads ({VERSION}); update ludus"
         )
     passed = []
     while version < VERSION:
-        data = MIGRATIONS[version](data)
+        step = MIGRATIONS[version]
+        try:
+            data = step(data)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"{source}: not a complete file of version {version}, so it cannot be brought to"
+                f" {version + 1}: {type(error).__name__} {error}"
+            ) from error
         version += 1
         data["version"] = version
         passed.append(version)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import inspect
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,13 +36,13 @@ def register(category: str, kind: str) -> Callable[[C], C]:
 
     def remember(cls: C) -> C:
         known = _REGISTERED[category].get(kind)
-        if known is not None and (known.__module__, known.__qualname__) != (
-            cls.__module__,
-            cls.__qualname__,
-        ):
+        owner = f"{known.__module__}.{known.__qualname__}" if known else None
+        # A built-in kind keeps its name even while its module is not yet imported.
+        if known is None and _built_in(category).get(kind, cls.__module__) != cls.__module__:
+            owner = _built_in(category)[kind]
+        if owner is not None and owner != f"{cls.__module__}.{cls.__qualname__}":
             raise LudusError(
-                f"the {category} kind '{kind}' is taken by {known.__module__}.{known.__qualname__};"
-                " register yours under another name"
+                f"the {category} kind '{kind}' is taken by {owner}; register yours under another name"
             )
         _REGISTERED[category][kind] = cls
         cls.kind = kind
@@ -50,10 +52,18 @@ def register(category: str, kind: str) -> Callable[[C], C]:
 
 
 def register_trainer(kind: str, *, example: str | Path | None = None) -> Callable[[C], C]:
-    """Register a trainer; `example` is its complete YAML, for `ludus new` and `ludus.example`."""
-    if example is not None:
-        _EXAMPLES[kind] = Path(example)
-    return register("trainer", kind)
+    """Register a trainer; `example` is its complete YAML, for `ludus new` and `ludus.example`.
+
+    A relative path is looked up beside the file that defines the trainer.
+    """
+
+    def remember(cls: C) -> C:
+        register("trainer", kind)(cls)
+        if example is not None:
+            _EXAMPLES[kind] = Path(inspect.getfile(cls)).parent / example
+        return cls
+
+    return remember
 
 
 def find(category: str, kind: str) -> type[Any]:
@@ -64,7 +74,10 @@ def find(category: str, kind: str) -> type[Any]:
     if kind not in registered:
         _load_entry_points()
     if kind not in registered:
-        raise ConfigError(f"no {category} kind is named '{kind}'.{nearest(kind, kinds(category))}")
+        hint = nearest(kind, kinds(category))
+        if "Did you mean" not in hint:
+            hint += " A kind of your own is found with --plugin its_module."
+        raise ConfigError(f"no {category} kind is named '{kind}'.{hint}")
     return registered[kind]
 
 
@@ -90,14 +103,29 @@ def example_path(kind: str) -> Path:
 
 def load_plugin(module: str) -> None:
     """Import a user's own module so that its kinds are known."""
+    if not all(word.isidentifier() for word in module.split(".")) or module.endswith(".py"):
+        raise ConfigError(
+            f"--plugin {module}: not the name of a module; for a file my_plugin.py give my_plugin"
+        )
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
-            raise
-        raise ConfigError(
-            f"--plugin {module}: no such module; give a dotted name that Python can import from here"
-        ) from None
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise ConfigError(
+                f"--plugin {module}: no such module; give a dotted name that Python can import from here"
+            ) from None
+        raise _not_importable(f"--plugin {module}", error) from error
+    except LudusError:
+        raise
+    except Exception as error:
+        raise _not_importable(f"--plugin {module}", error) from error
+
+
+def _not_importable(what: str, error: Exception) -> LudusError:
+    """Return an error that says in one sentence why a module could not be imported, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+    return LudusError(f"{what}: cannot be imported: {type(error).__name__}: {error}{place}")
 
 
 class TrainerType(str):
@@ -130,4 +158,11 @@ def _load_entry_points() -> None:
         return
     _loaded_entry_points = True
     for entry in importlib.metadata.entry_points(group="ludus.plugins"):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:
+            # The next one who asks must be told again, not be served half of the kinds.
+            _loaded_entry_points = False
+            if isinstance(error, LudusError):
+                raise
+            raise _not_importable(f"the installed plugin {entry.value}", error) from error

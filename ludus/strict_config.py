@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar, get_args
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from ludus.core.errors import ConfigError, nearest
+from ludus.overrides import override
 from ludus.registry import find, kinds
 
 T = TypeVar("T", bound="StrictConfig")
@@ -50,23 +52,43 @@ SubParameters = StrictConfig
 
 def registered(category: str) -> BeforeValidator:
     """Return the validator of a section whose `kind` names a registered class with a Config."""
+    return BeforeValidator(_ByKind(category))
 
-    def choose(value: Any) -> Any:
-        if isinstance(value, StrictConfig):
-            return value
-        if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
-            raise PydanticCustomError(
-                "kind", "must be a section with a 'kind', one of: " + ", ".join(kinds(category))
-            )
+
+class _ByKind:
+    """Reads a section with the Config of the registered class that its `kind` names."""
+
+    def __init__(self, category: str) -> None:
+        self.category = category
+
+    def __call__(self, value: Any) -> Any:
+        is_read = isinstance(value, StrictConfig)
+        kind = getattr(value, "kind", None) if is_read else _kind_in(value)
+        if not isinstance(kind, str):
+            text = _section_with_kind(kinds(self.category))
+            raise PydanticCustomError("section", "{text}", {"text": text})
         try:
-            config_class = find(category, value["kind"]).Config
+            config_class: type[StrictConfig] = find(self.category, kind).Config
         except ConfigError as error:
-            raise PydanticCustomError(
-                "kind", str(error).replace("{", "(").replace("}", ")")
-            ) from None
-        return config_class.model_validate(value)
+            raise PydanticCustomError("kind", "{text}", {"text": str(error)}) from None
+        # A section that a script made is taken as it is, if it is of the right class.
+        return value if isinstance(value, config_class) else config_class.model_validate(value)
 
-    return BeforeValidator(choose)
+    def config_class(self, value: Any) -> type[StrictConfig] | None:
+        """Return the Config that this value is read with, if its kind is known."""
+        kind = _kind_in(value)
+        if not isinstance(kind, str) or kind not in kinds(self.category):
+            return None
+        found: type[StrictConfig] = find(self.category, kind).Config
+        return found
+
+
+def _kind_in(value: Any) -> Any:
+    return value.get("kind") if isinstance(value, Mapping) else None
+
+
+def _section_with_kind(known: Sequence[str]) -> str:
+    return f"must be a section with a 'kind', one of: {', '.join(known)}"
 
 
 def validate(cls: type[T], data: Any, *, source: str) -> T:
@@ -77,12 +99,24 @@ def validate(cls: type[T], data: Any, *, source: str) -> T:
     try:
         config = cls.model_validate(dict(data))
     except ValidationError as error:
-        lines = [_describe(cls, data, problem) for problem in error.errors()]
-        raise ConfigError(_listed(source, lines)) from None
-    problems = list(config.problems())
+        raise ConfigError(_listed(source, _describe_all(cls, data, error))) from None
+    problems = list(_all_problems(config))
     if problems:
         raise ConfigError(_listed(source, problems))
     return config
+
+
+def _all_problems(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the problems of a section and of all the sections in it, each with its place."""
+    if isinstance(value, StrictConfig):
+        yield from (f"'{path}': {problem}" if path else problem for problem in value.problems())
+        children = [(name, getattr(value, name)) for name in type(value).model_fields]
+    elif isinstance(value, list | tuple):
+        children = [(str(index), item) for index, item in enumerate(value)]
+    else:
+        return
+    for name, child in children:
+        yield from _all_problems(child, f"{path}.{name}" if path else name)
 
 
 def _listed(source: str, lines: Sequence[str]) -> str:
@@ -91,25 +125,55 @@ def _listed(source: str, lines: Sequence[str]) -> str:
     return f"{source}: {len(lines)} problems:\n" + "\n".join(f"  - {line}" for line in lines)
 
 
-def _describe(cls: type[StrictConfig], data: Any, problem: Any) -> str:
-    loc = [
-        part
-        for part in problem["loc"]
-        if not str(part).startswith(("function-", "literal", "nullable"))
+_MESSAGES = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "list_type": "must be a list",
+    "model_type": "must be a section with keys of its own",
+    "dict_type": "must be a section with keys of its own",
+}
+
+
+def _describe_all(cls: type[StrictConfig], data: Any, error: ValidationError) -> list[str]:
+    """Return a line for each place that is wrong, however many choices a union tried there."""
+    lines: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
+    for problem in error.errors():
+        path, line = _describe(cls, data, problem)
+        lines.setdefault(path, []).append(line)
+        found[path] = _found(problem["input"]) if line.startswith("must ") else ""
+    return [
+        f"'{path}' {' or '.join(dict.fromkeys(told))}{found[path]}" for path, told in lines.items()
     ]
-    path = ".".join(str(part) for part in loc)
-    if problem["type"] == "extra_forbidden":
-        section = _section_class(cls, data, loc[:-1])
-        known = section.model_fields if section else {}
-        return f"'{path}' is not a key here.{nearest(str(loc[-1]), known)}"
-    if problem["type"] == "missing":
-        section = _section_class(cls, data, loc[:-1])
-        meaning = section.model_fields[str(loc[-1])].description if section else ""
-        return f"'{path}' is missing; it is: {_one_line(meaning)}"
+
+
+def _describe(cls: type[StrictConfig], data: Any, problem: Any) -> tuple[str, str]:
+    """Return where a problem is, as keys of the file, and what is wrong there."""
+    keys, section, annotation = _locate(cls, data, problem["loc"])
+    path, known = ".".join(keys), section.model_fields if section else {}
+    match problem["type"]:
+        case "extra_forbidden":
+            return path, f"is not a key here.{nearest(keys[-1], known)}"
+        case "missing":
+            return path, f"is missing; it is: {_one_line(known[keys[-1]].description)}"
+        case "invalid_key":
+            return path, "is not a key here: a key is a word"
+        case "kind":
+            return f"{path}.kind", f"is wrong: {problem['msg']}"
+        case "union_tag_invalid":
+            tag = problem["ctx"]["tag"]
+            return f"{path}.kind", f"is '{tag}'.{nearest(tag, _tags(annotation))}"
+        case "union_tag_not_found" | "model_attributes_type":
+            return path, _section_with_kind(_tags(annotation))
     message = str(problem["msg"]).replace("Input should be", "must be").replace("Value error, ", "")
-    value = problem["input"]
-    shown = "" if isinstance(value, Mapping | list) else f" (found {_shown(value)})"
-    return f"'{path}' {message}{shown}"
+    return path, _MESSAGES.get(problem["type"], message)
+
+
+def _found(value: Any) -> str:
+    return "" if isinstance(value, Mapping | list) else f" (found {_shown(value)})"
 
 
 def _shown(value: Any) -> str:
@@ -122,65 +186,53 @@ def _one_line(text: str | None) -> str:
 
 
 def section_class(annotation: Any, value: Any) -> type[StrictConfig] | None:
-    """Return the StrictConfig that a field's value is read with, looking through unions and kinds."""
+    """Return the StrictConfig that a value is read with, looking through lists, unions and kinds."""
     if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
-        if annotation is StrictConfig and isinstance(value, Mapping):
-            for category in ("model", "dataset", "logger"):
-                if value.get("kind") in kinds(category):
-                    return find(category, value["kind"]).Config  # type: ignore[no-any-return]
         return annotation
+    for note in getattr(annotation, "__metadata__", ()):
+        if isinstance(chooser := getattr(note, "func", None), _ByKind):
+            return chooser.config_class(value)
     options = [section_class(argument, value) for argument in get_args(annotation)]
     found = [option for option in options if option is not None]
     if isinstance(value, Mapping) and "kind" in value:
         for option in found:
-            kind = option.model_fields.get("kind")
-            if kind is not None and value["kind"] in get_args(kind.annotation):
+            if value["kind"] in _tags(option):
                 return option
     return found[0] if found else None
 
 
-def _section_class(
+def annotation_of(field: FieldInfo) -> Any:
+    """Return the whole annotation of a field, with the notes that pydantic takes off it."""
+    return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def _tags(annotation: Any) -> list[str]:
+    """Return each `kind` that one of the sections in an annotation goes by."""
+    if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
+        kind = annotation.model_fields.get("kind")
+        return [str(tag) for tag in get_args(kind.annotation)] if kind else []
+    return [tag for argument in get_args(annotation) for tag in _tags(argument)]
+
+
+def _locate(
     cls: type[StrictConfig], data: Any, loc: Sequence[Any]
-) -> type[StrictConfig] | None:
-    current: type[StrictConfig] | None = cls
+) -> tuple[list[str], type[StrictConfig] | None, Any]:
+    """Return the keys that lead to a place, the section of the last one, and its annotation.
+
+    pydantic also names the choice it made in a union, which is no key of the file.
+    """
+    keys: list[str] = []
+    annotation: Any = cls
+    section = owner = section_class(cls, data)
     for part in loc:
-        if isinstance(part, int):
-            data = data[part] if isinstance(data, list) and part < len(data) else None
+        section = section_class(annotation, data)
+        field = section.model_fields.get(part) if section and isinstance(part, str) else None
+        if isinstance(part, int) and isinstance(data, list):
+            data = data[part]
+        elif isinstance(data, Mapping) and (field is not None or part in data):
+            owner, data = section, data.get(part)
+            annotation = annotation_of(field) if field else None if section else annotation
+        else:
             continue
-        if current is None or part not in current.model_fields:
-            continue
-        annotation = current.model_fields[part].annotation
-        data = data.get(part) if isinstance(data, Mapping) else None
-        value = data[0] if isinstance(data, list) and data else data
-        current = section_class(annotation, value)
-    return current
-
-
-def override(data: dict[str, Any], key: str, value: Any) -> None:
-    """Set one key of a nested mapping in place; a bare name must stand in just one section."""
-    path = key.replace("__", ".").split(".")
-    if len(path) == 1 and key not in data:
-        places = [place for place in key_paths(data) if place.split(".")[-1] == key]
-        if len(places) > 1:
-            raise ConfigError(f"'{key}' stands in several sections; say which: {', '.join(places)}")
-        path = places[0].split(".") if places else path
-    section: Any = data
-    for part in path[:-1]:
-        if not isinstance(section, dict) or not isinstance(section.get(part), dict):
-            raise ConfigError(
-                f"'{key}' is not a key of this config.{nearest(key, key_paths(data))}"
-            )
-        section = section[part]
-    if path[-1] not in section:
-        raise ConfigError(f"'{key}' is not a key of this config.{nearest(key, key_paths(data))}")
-    section[path[-1]] = value
-
-
-def key_paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return the dotted path of every key."""
-    paths = []
-    for key, value in data.items():
-        paths.append(f"{prefix}{key}")
-        if isinstance(value, Mapping):
-            paths += key_paths(value, f"{prefix}{key}.")
-    return paths
+        keys.append(str(part))
+    return keys, owner, annotation

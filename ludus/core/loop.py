@@ -5,9 +5,8 @@
     after_<loop>
     -- boundary --                            observers, then the checkpoint
 
-A boundary comes just before a node opens, if anything happened since the last one, and once at the
-end. Only there is a checkpoint written, so a saved cursor names the node about to open: its hooks,
-and the question whether it opens at all, are still to come.
+A boundary comes just before a node opens, if anything happened since the last one, and at the end.
+So a saved cursor names the node about to open: whether it does, and its hooks, are still to come.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def walk(
 
 def _bind(node: Node, run: Run, hooks: Hooks, boundary: Callable[[], None]) -> Walker:
     """Turn a node into a function that holds all it needs: nothing is looked up while walking."""
-    bind = _bind_stage if isinstance(node, Stage) else _bind_repeat
-    return bind(node, run, hooks, boundary)  # type: ignore[arg-type]
+    bind: Callable[..., Walker] = _bind_stage if isinstance(node, Stage) else _bind_repeat
+    return bind(node, run, hooks, boundary)
 
 
 def _bind_stage(stage: Stage, run: Run, hooks: Hooks, boundary: Callable[[], None]) -> Walker:
@@ -57,9 +56,8 @@ def _bind_stage(stage: Stage, run: Run, hooks: Hooks, boundary: Callable[[], Non
         run.cursor.append(rest.pop() if rest else Frame(stage.name))
         if run.is_pending:
             boundary()
-        if (stage.always or not run.decide(run.is_ending)) and (
-            stage.when is None or run.decide(stage.when(run))
-        ):
+        is_open = stage.always or not run.decide(run.is_ending)
+        if is_open and (stage.when is None or run.decide(stage.when(run))):
             for hook in before:
                 hook()
             run.record(stage.work(run))
@@ -94,11 +92,11 @@ def _bind_repeat(loop: Repeat, run: Run, hooks: Hooks, boundary: Callable[[], No
         frame = rest.pop(0) if rest else Frame(loop.name)
         run.cursor.append(frame)
         # A saved cursor that goes on below this loop stands inside an open round.
-        is_open = bool(rest)
-        todo = body_from[rest[0].name] if rest else body
+        is_open, todo = bool(rest), body_from[rest[0].name] if rest else body
         while True:
             if not is_open:
-                if run.is_pending:
+                # When the root closes the run ends, and that boundary is passed in `walk`.
+                if run.is_pending and len(run.cursor) > 1:
                     boundary()
                 if not opens(frame):
                     break

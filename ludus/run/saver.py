@@ -98,6 +98,8 @@ class Saver:
         is_due = False
         for cadence in self._cadences:
             is_due |= cadence.is_due(run)
+        stages = self._settings.every_stages
+        is_due |= stages > 0 and run.boundaries % stages == 0
         # Reading the clock at every boundary would cost as much as walking the plan.
         self._num_calls += 1
         if self._settings.every_seconds and self._num_calls % 16 == 0:

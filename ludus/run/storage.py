@@ -1,60 +1,36 @@
-"""The one door to the disk: every file of a run is opened here and nowhere else."""
+"""The one door to the disk: every file of a run is opened through here and nowhere else."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ludus.core.errors import StorageError
+from ludus.run.files import Append, hash_file, open_plain, sync_directory, write_durably
+
+__all__ = ["Append", "Storage", "hash_file", "is_log_name", "is_safe_name", "write_durably"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_CHUNK = 1 << 20
+_LEFT_BEHIND = re.compile(r".+\.(tmp|trash)-[0-9]+")
+_FOLDERS = ("checkpoints", "models", "segments", "events")
 
 
-class Append:
-    """A file that only grows; what was written can be made durable and, on resume, cut back.
+def is_safe_name(name: str) -> bool:
+    """Return whether a relative name stays below the root."""
+    return all(_NAME.fullmatch(part) for part in name.split("/"))
 
-    What a full disk refuses is held in memory and goes out, in order, when there is space again.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self.offset = os.fstat(self._descriptor).st_size
-        self.backlog = b""
-
-    def write(self, data: bytes) -> None:
-        """Add the bytes in one piece, or hold them back."""
-        self.backlog += data
-        self.flush()
-
-    def flush(self) -> bool:
-        """Try to write what is held back; return whether nothing is left."""
-        if not self.backlog:
-            return True
-        try:
-            written = os.write(self._descriptor, self.backlog)
-            if written != len(self.backlog):
-                os.ftruncate(self._descriptor, self.offset)
-                return False
-        except OSError:
-            return False
-        self.offset += written
-        self.backlog = b""
-        return True
-
-    def sync(self) -> None:
-        """Make everything written so far durable."""
-        os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
+def is_log_name(name: str) -> bool:
+    """Return whether a growing file may have this name, so that a resume may shorten it."""
+    folder = name.split("/")[0] if "/" in name else ""
+    if not is_safe_name(name) or folder in ("checkpoints", "models", "segments"):
+        return False
+    return folder == "events" or name.endswith((".jsonl", ".csv"))
 
 
 class Storage:
@@ -67,12 +43,13 @@ class Storage:
 
     def path(self, name: str) -> Path:
         """Return where this name lies; refuse a name that could lead out of the root."""
+        if not is_safe_name(name):
+            shown = name if len(name) <= 80 else name[:77] + "..."
+            raise StorageError(
+                f"{shown!r} is not a safe file name; use letters, digits, '.', '_' and '-'"
+            )
         path = self.root
         for part in name.split("/"):
-            if not _NAME.fullmatch(part):
-                raise StorageError(
-                    f"'{name}' is not a safe file name; use letters, digits, '.', '_' and '-'"
-                )
             path = path / part
             if path.is_symlink():
                 raise StorageError(f"{path} is a link; a run directory holds none")
@@ -81,10 +58,10 @@ class Storage:
     def make(self, name: str) -> Path:
         """Make a directory, and those above it, and return its path."""
         path = self.path(name)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"{path} cannot be made: {error.strerror}") from error
+        if not path.is_dir():
+            with _told(path, "made"):
+                path.mkdir(parents=True, exist_ok=True)
+                sync_directory(path.parent)
         return path
 
     def exists(self, name: str) -> bool:
@@ -92,39 +69,42 @@ class Storage:
 
     def names(self, directory: str) -> list[str]:
         """Return the sorted names in a directory ('' is the root); none if it does not exist."""
+        path = self.path(directory) if directory else self.root
         try:
-            return sorted(os.listdir(self.path(directory) if directory else self.root))
-        except FileNotFoundError:
-            return []
+            with _told(path, "read"):
+                return sorted(os.listdir(path))
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return []
+            raise
 
     def size(self, name: str) -> int:
         """Return the bytes of one file."""
-        return self.path(name).stat().st_size
+        path = self.path(name)
+        with _told(path, "read"):
+            return path.stat().st_size
 
     def read(self, name: str, *, limit: int = 1 << 28) -> bytes:
         """Return a whole file of at most `limit` bytes."""
         path = self.path(name)
-        try:
-            if path.stat().st_size > limit:
+        with open_plain(path) as file, _told(path, "read"):
+            if os.fstat(file.fileno()).st_size > limit:
                 raise StorageError(f"{path} is larger than the {limit} bytes it may have")
-            return path.read_bytes()
-        except OSError as error:
-            raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+            return file.read(limit)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a whole file so that a crash leaves the old one or the new one, never a part."""
         path = self.path(name)
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            _sync_directory(path.parent)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+            with _told(path, "written"):
+                write_durably(temporary, [data])
+                temporary.replace(path)
+                sync_directory(path.parent)
+        except StorageError:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
 
     def commit(
         self, name: str, fill: Callable[[Path], None], *, step: Callable[[str], None]
@@ -137,20 +117,19 @@ class Storage:
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         self.discard(temporary)
         try:
-            temporary.mkdir(parents=True)
-            step("made")
-            fill(temporary)
-            _sync_directory(temporary)
-            step("filled")
-            if path.exists():
-                self.set_aside(name)
-            temporary.rename(path)
-            step("renamed")
-            _sync_directory(path.parent)
-        except Exception as error:
+            with _told(path, "written"):
+                temporary.mkdir(parents=True)
+                step("made")
+                fill(temporary)
+                sync_directory(temporary)
+                step("filled")
+                if path.exists():
+                    self.set_aside(name)
+                temporary.rename(path)
+                step("renamed")
+                sync_directory(path.parent)
+        except Exception:
             self.discard(temporary)
-            if isinstance(error, OSError):
-                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
             raise
 
     def set_aside(self, name: str) -> str:
@@ -159,19 +138,21 @@ class Storage:
         number = 0
         while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
             number += 1
-        path.rename(aside)
+        with _told(path, "renamed"):
+            path.rename(aside)
         return aside.name
 
     def remove(self, name: str) -> None:
         """Delete a file or directory; a crash half way leaves only a name that nobody reads."""
         path = self.path(name)
-        if path.is_dir():
-            trash = path.with_name(f"{path.name}.trash-{os.getpid()}")
-            self.discard(trash)
-            path.rename(trash)
-            self.discard(trash)
-        else:
-            path.unlink(missing_ok=True)
+        with _told(path, "removed"):
+            if path.is_dir():
+                trash = path.with_name(f"{path.name}.trash-{os.getpid()}")
+                self.discard(trash)
+                path.rename(trash)
+                self.discard(trash)
+            else:
+                path.unlink(missing_ok=True)
 
     def discard(self, path: Path) -> None:
         """Delete a directory that no reader knows."""
@@ -179,24 +160,32 @@ class Storage:
 
     def sweep(self) -> None:
         """Delete what crashed writers left behind; only the holder of the lock may do this."""
-        for directory in (".", "checkpoints", "models", "segments", "events"):
-            folder = self.root / directory
-            for path in sorted(folder.glob("*")) if folder.is_dir() else []:
-                if ".tmp-" in path.name or ".trash-" in path.name:
-                    self.discard(path) if path.is_dir() else path.unlink(missing_ok=True)
+        for folder in (self.root, *(self.root / name for name in _FOLDERS)):
+            if folder.is_symlink() or not folder.is_dir():
+                continue
+            for path in sorted(folder.iterdir()):
+                if not _LEFT_BEHIND.fullmatch(path.name):
+                    continue
+                if path.is_dir() and not path.is_symlink():
+                    self.discard(path)
+                else:
+                    with _told(path, "removed"):
+                        path.unlink(missing_ok=True)
 
     def append(self, name: str) -> Append:
         """Return the growing file of this name, opening it at the first call."""
         with self._guard:
             if name not in self._appends:
+                path = self.path(name)
+                if not is_log_name(name):
+                    raise StorageError(
+                        f"'{name}' cannot be a growing file; name it *.jsonl or *.csv, or put it in"
+                        " events/"
+                    )
                 if "/" in name:
                     self.make(name.rpartition("/")[0])
-                try:
-                    self._appends[name] = Append(self.path(name))
-                except OSError as error:
-                    raise StorageError(
-                        f"{self.path(name)} cannot be opened: {error.strerror}"
-                    ) from error
+                with _told(path, "opened"):
+                    self._appends[name] = Append(path)
             return self._appends[name]
 
     def offsets(self) -> dict[str, int]:
@@ -214,26 +203,30 @@ class Storage:
             file.sync()
 
     def cut_back(self, offsets: Mapping[str, int], *, keep: tuple[str, ...]) -> None:
-        """Shorten growing files to where a checkpoint saw them; delete those it did not know.
+        """Shorten growing files to where a checkpoint saw them; put those it did not know aside.
 
         The files in `keep` (journals of what happened to the run) are left as they are.
         """
-        present = [name for name in self.names("") if name.endswith((".jsonl", ".csv"))]
-        present += [f"events/{name}" for name in self.names("events")]
-        for name in sorted({*present, *offsets}):
-            if name in keep:
-                continue
-            path = self.path(name)
-            size = path.stat().st_size if path.exists() else 0
-            if size < offsets.get(name, 0):
+        for name, offset in sorted(offsets.items()):
+            size = self.size(name) if self.exists(name) else 0
+            if name not in keep and size < offset:
                 raise StorageError(
-                    f"{path} has {size} bytes, but the checkpoint saw {offsets[name]}; the file was"
-                    " shortened or lost: restore it, or start a new run"
+                    f"{self.path(name)} has {size} bytes, but the checkpoint saw {offset}; the file"
+                    " was shortened or lost: restore it, or start a new run"
                 )
-            if name in offsets:
-                os.truncate(path, offsets[name])
-            else:
-                path.unlink()
+        present = [name for name in self.names("") if is_log_name(name)]
+        present += [f"events/{name}" for name in self.names("events") if is_safe_name(name)]
+        for name in sorted(set(present) - set(keep)):
+            path = self.path(name)
+            with _told(path, "cut back"):
+                if offsets.get(name):
+                    os.truncate(path, offsets[name])
+                elif name in offsets or name.startswith("events/"):
+                    # TensorBoard would go on reading a file that is only renamed.
+                    path.unlink()
+                else:
+                    # A log that only a lost part of the run wrote, or a file of the user's own.
+                    self.set_aside(name)
 
     def close(self) -> None:
         """Make the growing files durable and close them."""
@@ -246,37 +239,18 @@ class Storage:
 
     def sha256(self, name: str) -> str:
         """Return the hash of one file, read in pieces."""
-        return hash_file(self.path(name))
+        path = self.path(name)
+        with _told(path, "read"):
+            return hash_file(path)
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.root).free
 
 
-def write_durably(path: Path, chunks: Iterator[Any]) -> tuple[int, str]:
-    """Write a new file, make it durable, and return its size and hash."""
-    digest, size = hashlib.sha256(), 0
-    with path.open("wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-            digest.update(chunk)
-            size += len(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    return size, digest.hexdigest()
-
-
-def hash_file(path: Path) -> str:
-    """Return the sha256 of a file, read in pieces."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+@contextlib.contextmanager
+def _told(path: Path, deed: str) -> Iterator[None]:
+    """Turn an error of the system into one that says what could not be done."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        raise StorageError(f"{path} cannot be {deed}: {error.strerror}") from error

@@ -42,6 +42,8 @@ class BaseTrainer(Trainer):
     """
 
     Config = SupervisedConfig
+    # An evaluator begins its data anew each time.
+    derived = ("evaluators",)
 
     def __init__(
         self,

@@ -1,0 +1,35 @@
+# `make train` and `make test` set everything up by themselves; they need Python 3.11 to 3.13 and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: train test check faults bench clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and 'ludus needs Python 3.11 to 3.13, this is %d.%d; try: make PYTHON=python3.12' % sys.version_info[:2])"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+train: $(READY)  ## Train the main job, with a live display.
+	$(BIN)/ludus train configs/supervised.yaml --run digits-$$(date +%Y%m%d-%H%M%S)
+
+check: $(READY)  ## Lint and types.
+	$(BIN)/ruff check ludus tests benchmarks examples
+	$(BIN)/ruff format --check ludus tests benchmarks examples
+	$(BIN)/mypy
+
+test: check  ## Everything that CI runs.
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+faults: $(READY)  ## The long campaigns: kills at random instants, in chains, with negative controls.
+	$(BIN)/python -m pytest -m slow -n 0 -s
+
+bench: $(READY)  ## The benchmarks beside their peers.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	for name in supervised checkpoint startup; do $(BIN)/python -m benchmarks $$name --json bench-$$name.json || exit 1; done
+
+clean:  ## Remove what the build made; runs are kept.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

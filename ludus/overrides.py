@@ -1,0 +1,61 @@
+"""Change keys of nested data by their paths, as `optimizer.learning_rate=0.1` on the command line does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ludus import strict_yaml
+from ludus.core.errors import ConfigError, nearest
+
+
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Apply `key.path=value` texts in place, and return the paths of the keys they changed."""
+    changed = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"'{text}' is not an override; write key.path=value")
+        parsed = strict_yaml.parse(value, source=f"override {key}")
+        changed.append(override(data, key.strip(), parsed))
+    return changed
+
+
+def override(data: dict[str, Any], key: str, value: Any) -> str:
+    """Set one key of a nested mapping in place and return its path.
+
+    The key is a dotted path, or a bare name that stands in just one section.
+    """
+    path = key.replace("__", ".").split(".")
+    if len(path) == 1 and key not in data:
+        places = [place for place in key_paths(data) if place.split(".")[-1] == key]
+        if len(places) > 1:
+            raise ConfigError(f"'{key}' stands in several sections; say which: {', '.join(places)}")
+        path = places[0].split(".") if places else path
+    section: Any = data
+    for depth, part in enumerate(path):
+        above = ".".join(path[:depth])
+        if not isinstance(section, dict):
+            what = "null" if section is None else "not a section"
+            raise ConfigError(
+                f"'{above}' is {what}, so '{key}' cannot be set; set all of '{above}'"
+            )
+        if part not in section:
+            hint = nearest(key, key_paths(data))
+            if "Did you mean" not in hint:
+                hint = f" Known{f' in {above}' if above else ''}: {', '.join(map(str, section))}."
+            raise ConfigError(f"'{key}' is not a key of this config.{hint}")
+        if depth < len(path) - 1:
+            section = section[part]
+    section[path[-1]] = value
+    return ".".join(path)
+
+
+def key_paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return the dotted path of every key."""
+    paths = []
+    for key, value in data.items():
+        paths.append(f"{prefix}{key}")
+        if isinstance(value, Mapping):
+            paths += key_paths(value, f"{prefix}{key}.")
+    return paths

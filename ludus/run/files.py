@@ -1,0 +1,131 @@
+"""Single files: opened only if they are plain ones, made durable, hashed, and grown line by line."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ludus.core.errors import StorageError
+
+_CHUNK = 1 << 20
+# A link could lead out of the run directory, and a pipe could hold the reader for ever.
+_SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file for reading; raise StorageError for a link, a pipe, a device or a directory."""
+    try:
+        return os.fdopen(_open(path, os.O_RDONLY), "rb")
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _open(path: Path, flags: int) -> int:
+    descriptor = os.open(path, flags | _SAFELY, 0o644)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise StorageError(f"{path} is not a plain file")
+
+
+def write_durably(path: Path, chunks: Iterable[Any]) -> tuple[int, str]:
+    """Write a new file, make it durable, and return its size and hash."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    return size, digest.hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """Return the sha256 of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with open_plain(path) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sync_file(path: Path) -> None:
+    """Make one file durable."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_directory(path: Path) -> None:
+    """Make durable which names stand in a directory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Append:
+    """A file that only grows; what was written can be made durable and, on resume, cut back.
+
+    What a full disk refuses is held in memory and goes out, in order, when there is space again.
+    A file of lines that a power cut left with half a line at its end loses that half when opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        is_new = not path.exists()
+        self._descriptor = _open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self.offset = os.fstat(self._descriptor).st_size
+        self.backlog = b""
+        self._is_torn = False
+        if is_new:
+            sync_directory(path.parent)
+        if path.suffix == ".jsonl":
+            self._drop_torn_line()
+
+    def _drop_torn_line(self) -> None:
+        end = self.offset
+        while end > 0:
+            start = max(0, end - _CHUNK)
+            newline = os.pread(self._descriptor, end - start, start).rfind(b"\n")
+            end = start if newline < 0 else start + newline + 1
+            if newline >= 0:
+                break
+        if end < self.offset:
+            os.ftruncate(self._descriptor, end)
+            self.offset = end
+
+    def write(self, data: bytes) -> None:
+        """Add the bytes in one piece, or hold them back."""
+        self.backlog += data
+        self.flush()
+
+    def flush(self) -> bool:
+        """Try to write what is held back; return whether nothing is left."""
+        if not self.backlog:
+            return True
+        try:
+            if self._is_torn:
+                os.ftruncate(self._descriptor, self.offset)
+            self._is_torn = True
+            written = os.write(self._descriptor, self.backlog)
+            if written != len(self.backlog):
+                os.ftruncate(self._descriptor, self.offset)
+                self._is_torn = False
+                return False
+        except OSError:
+            return False
+        self.offset += written
+        self.backlog, self._is_torn = b"", False
+        return True
+
+    def sync(self) -> None:
+        """Make everything written so far durable."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)

@@ -1,0 +1,68 @@
+"""The contract of a storage: whole files or none, growing files that can be cut, no way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ludus.core.errors import StorageError
+from ludus.run.storage import Storage
+
+_BAD_NAMES = ("../x", "/etc/x", "a/../b", ".hidden", "-x", "a\0b", "a\nb", "", "a//b", "x" * 300)
+
+
+def check_storage(make: Callable[[], Storage]) -> None:
+    """Check what every storage promises; `make` opens the same empty place each time."""
+    storage = make()
+    for name in _BAD_NAMES:
+        try:
+            storage.write(name, b"no")
+        except StorageError:
+            continue
+        raise AssertionError(f"the name {name!r} was accepted")
+    storage.make("folder")
+    storage.write("folder/file", b"one")
+    storage.write("folder/file", b"two")
+    assert storage.read("folder/file") == b"two", "a second write does not replace the first"
+    assert storage.names("folder") == ["file"], "writing leaves other files behind"
+    _check_commit(storage)
+    _check_append(storage, make)
+
+
+def _check_commit(storage: Storage) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "part").write_bytes(b"half")
+        raise OSError(28, "no space left")
+
+    storage.make("whole")
+    try:
+        storage.commit("whole/thing", fail, step=lambda point: None)
+    except StorageError:
+        assert storage.names("whole") == [], "a failed commit leaves something behind"
+    else:
+        raise AssertionError("a failed commit was not told")
+    storage.commit(
+        "whole/thing", lambda folder: _put(folder / "part", b"all"), step=lambda point: None
+    )
+    assert storage.read("whole/thing/part") == b"all", "a commit does not keep what was written"
+    storage.remove("whole/thing")
+    assert storage.names("whole") == [], "removing leaves something behind"
+
+
+def _put(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def _check_append(storage: Storage, make: Callable[[], Storage]) -> None:
+    storage.append("log.jsonl").write(b"one\n")
+    offsets = storage.offsets()
+    storage.append("log.jsonl").write(b"two\n")
+    storage.append("late.jsonl").write(b"x\n")
+    storage.close()
+    again = make()
+    again.cut_back(offsets, keep=())
+    assert again.read("log.jsonl") == b"one\n", "cutting back does not restore the length"
+    assert not again.exists("late.jsonl"), "a file the checkpoint did not know is still there"
+    again.append("log.jsonl").write(b"three\n")
+    again.close()
+    assert again.read("log.jsonl") == b"one\nthree\n", "appending does not go on at the end"

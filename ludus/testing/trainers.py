@@ -1,0 +1,214 @@
+"""The contract of a trainer: killed anywhere and taken up again, it ends as if never killed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ludus.core.errors import LudusError
+from ludus.core.run import Observer, Run, Stateful
+from ludus.core.trainer import Request, Result, Trainer
+from ludus.run import checkpoint
+from ludus.run.session import Session
+from ludus.run.storage import Storage, hash_file
+from ludus.testing.recorder import Recorder
+from ludus.testing.undeclared import UndeclaredState
+
+Make = Callable[[], Trainer]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL inside one process: nothing of ours may catch it and go on."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Everything by which two ended runs are compared, byte for byte."""
+
+    state: str
+    metrics: str
+    models: tuple[tuple[str, str], ...]
+    heard: tuple[str, ...]
+
+
+def ending_of(path: Path) -> Ending:
+    """Return what is left of a run that has ended."""
+    storage = Storage(path)
+    saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
+    models = tuple(
+        (name, hash_file(path / "models" / name / "weights.safetensors"))
+        for name in storage.names("models")
+        if "." not in name
+    )
+    heard = saved.state.get("callback.recorder", {}).get("heard", [])
+    metrics = hashlib.sha256(storage.read("metrics.jsonl")).hexdigest()
+    return Ending(checkpoint.digest_of(saved.state), metrics, models, tuple(heard))
+
+
+class Watched(Session):
+    """A session with one more observer, and perhaps one part whose saved state is left out."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        request: Request,
+        *,
+        watch: Sequence[Observer],
+        leave_out: str | None,
+    ) -> None:
+        super().__init__(trainer, request)
+        self._watch = watch
+        self._leave_out = leave_out
+
+    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
+        self._fresh = {**parts, "logger": self._logger, "random": self._random}
+        return super().open(run, parts)
+
+    def _load(self) -> checkpoint.Saved | None:
+        saved = super()._load()
+        if saved is not None and self._leave_out is not None:
+            saved.state[self._leave_out] = dict(self._fresh[self._leave_out].state_dict())
+        return saved
+
+    def observers(self) -> Sequence[Observer]:
+        return [*super().observers(), *self._watch]
+
+
+def run_trainer(
+    make: Make,
+    root: Path,
+    name: str,
+    *,
+    kill_at: int | None = None,
+    leave_out: str | None = None,
+    watch: Callable[[Trainer], Observer] | None = None,
+) -> Result | None:
+    """Run a fresh trainer, or go on with its run; None means it was killed at that boundary."""
+    trainer = make()
+    heard = _RecorderLater(trainer)
+    watchers: list[Observer] = [watch(trainer)] if watch is not None else []
+
+    def kill(run: Run) -> None:
+        if kill_at is not None and run.boundaries >= kill_at:
+            raise Killed
+
+    watchers.append(kill)
+    patched = type(
+        type(trainer).__name__,
+        (type(trainer),),
+        {
+            "surroundings": staticmethod(
+                lambda t, request: Watched(t, request, watch=watchers, leave_out=leave_out)
+            )
+        },
+    )
+    trainer.__class__ = patched
+    heard.add()
+    try:
+        return trainer.fit(root=str(root), name=name, resume=True)
+    except Killed:
+        return None
+
+
+class _RecorderLater:
+    """Adds a Recorder once the trainer's plan can be drawn, which is after it was prepared."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    def add(self) -> None:
+        prepare = self._trainer.prepare
+
+        def prepare_and_listen(*, max_steps: int | None) -> None:
+            prepare(max_steps=max_steps)
+            self._trainer.add(Recorder(self._trainer.plan()))
+
+        self._trainer.prepare = prepare_and_listen  # type: ignore[method-assign]
+
+
+def count_boundaries(path: Path) -> int:
+    """Return how many boundaries an ended run passed."""
+    return checkpoint.numbers(Storage(path))[-1]
+
+
+def check_kill_anywhere(make: Make, root: Path, *, max_kills: int = 12) -> None:
+    """Kill at boundaries spread over the whole run, resume each, and compare with an unbroken run."""
+    run_trainer(make, root, "unbroken")
+    unbroken = ending_of(root / "unbroken")
+    total = count_boundaries(root / "unbroken")
+    instants = sorted({1 + index * total // max_kills for index in range(max_kills)} | {total})
+    for instant in instants:
+        name = f"killed-{instant}"
+        assert run_trainer(make, root, name, kill_at=instant) is None, f"{name} was not killed"
+        result = run_trainer(make, root, name)
+        assert result is not None, f"{name} was killed twice"
+        assert result.status in ("finished", "stopped"), result
+        found = ending_of(root / name)
+        assert found.heard == unbroken.heard, f"killed at {instant}: other events were heard"
+        assert found == unbroken, f"killed at boundary {instant} of {total}: other bytes at the end"
+
+
+def check_kill_chain(make: Make, root: Path, *, step: int) -> None:
+    """Kill one run again and again, every few boundaries, until it ends; compare."""
+    run_trainer(make, root, "unbroken")
+    total = count_boundaries(root / "unbroken")
+    for instant in range(step, total, step):
+        run_trainer(make, root, "chain", kill_at=instant)
+    run_trainer(make, root, "chain")
+    assert ending_of(root / "chain") == ending_of(root / "unbroken"), "a chain of kills shows"
+
+
+def check_negative_controls(make: Make, root: Path, *, inert: Sequence[str] = ()) -> None:
+    """Leave out each part in turn on resume: the end must differ, or the check above proves nothing.
+
+    `inert` names parts that cannot matter in this run, such as generators nobody draws from.
+    """
+    run_trainer(make, root, "unbroken")
+    unbroken = ending_of(root / "unbroken")
+    total = count_boundaries(root / "unbroken")
+    trainer = make()
+    watched: list[str] = []
+    run_trainer(lambda: trainer, root, "names")
+    watched = [*trainer.all_parts(), "logger", "random"]
+    for part in watched:
+        if part in inert:
+            continue
+        instants = [total * share // 8 for share in (4, 5, 3, 6, 2, 7, 1)]
+        differs = any(
+            _differs_without(make, root, part, instant, unbroken) for instant in instants if instant
+        )
+        assert differs, f"leaving out '{part}' changes nothing: is it a part at all?"
+
+
+def _differs_without(make: Make, root: Path, part: str, instant: int, unbroken: Ending) -> bool:
+    name = f"without-{part}-{instant}"
+    run_trainer(make, root, name, kill_at=instant)
+    try:
+        run_trainer(make, root, name, leave_out=part)
+    except (LudusError, AssertionError, RuntimeError, KeyError, IndexError):
+        return True
+    return ending_of(root / name) != unbroken
+
+
+def check_all_state_is_declared(make: Make, root: Path) -> None:
+    """Fail on any attribute of the trainer that changes between boundaries and is in no part."""
+    watchers: list[UndeclaredState] = []
+
+    def watch(trainer: Trainer) -> Observer:
+        watchers.append(UndeclaredState(trainer))
+        return watchers[-1]
+
+    run_trainer(make, root, "watched", watch=watch)
+    found = watchers[0].found()
+    assert not found, f"these change during a run but belong to no part: {', '.join(found)}"
+
+
+def check_trainer(make: Make, root: Path, *, inert: Sequence[str] = ()) -> None:
+    """Check the whole contract."""
+    check_kill_anywhere(make, root / "anywhere")
+    check_kill_chain(make, root / "chain", step=3)
+    check_negative_controls(make, root / "controls", inert=inert)
+    check_all_state_is_declared(make, root / "declared")

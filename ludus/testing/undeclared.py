@@ -1,0 +1,91 @@
+"""Find state that would be lost: attributes that change between boundaries and belong to no part."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ludus.core.run import Run
+from ludus.core.trainer import Trainer
+from ludus.run import codec
+from ludus.run.checkpoint import digest_of
+
+MAX_BOUNDARIES = 60
+_SERVICES = {"config", "run", "logger", "storage", "callbacks", "keep_model", "recall_model"}
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+class UndeclaredState:
+    """An observer that looks at every attribute of a trainer at every boundary."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._first: dict[str, str] = {}
+        self._changed: dict[str, Tensor | None] = {}
+        self._saved_storages: set[int] = set()
+        self._num_seen = 0
+
+    def __call__(self, run: Run) -> None:
+        """Compare each attribute with what it was at the first boundary."""
+        self._num_seen += 1
+        if self._num_seen > MAX_BOUNDARIES:
+            return
+        parts = self._trainer.all_parts()
+        for part in parts.values():
+            _, tensors, _ = codec.encode(dict(part.state_dict()))
+            self._saved_storages |= {_storage(tensor) for tensor in tensors.values()}
+        services = [getattr(self._trainer, name) for name in sorted(_SERVICES)]
+        seen = {id(thing) for thing in (self, self._trainer, *services, *parts.values())}
+        for path, value in self._attributes(seen):
+            digest = digest_of({"value": value})
+            if self._first.setdefault(path, digest) != digest:
+                self._changed[path] = value if isinstance(value, Tensor) else None
+
+    def found(self) -> list[str]:
+        """Return the paths of attributes that changed, yet are in no part's state."""
+        return sorted(
+            path
+            for path, value in self._changed.items()
+            if value is None or _storage(value) not in self._saved_storages
+        )
+
+    def _attributes(self, seen: set[int]) -> Iterator[tuple[str, Any]]:
+        ignored = _SERVICES | set(self._trainer.derived)
+        for name, value in vars(self._trainer).items():
+            if name not in ignored:
+                yield from _leaves(value, name, seen, depth=3)
+
+
+def _leaves(value: Any, path: str, seen: set[int], *, depth: int) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (*_PLAIN, Tensor, np.ndarray)):
+        yield path, value
+        return
+    is_machinery = isinstance(
+        value, type | types.ModuleType | types.FunctionType | types.MethodType
+    )
+    if depth == 0 or id(value) in seen or is_machinery:
+        return
+    seen.add(id(value))
+    if isinstance(value, nn.Module):
+        yield from ((f"{path}.{name}", tensor) for name, tensor in value.state_dict().items())
+    elif isinstance(value, torch.Generator):
+        yield path, value.get_state()
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}[{key!r}]", seen, depth=depth - 1)
+    elif isinstance(value, list | tuple):
+        yield f"len({path})", len(value)
+        for index, item in enumerate(value[:50]):
+            yield from _leaves(item, f"{path}[{index}]", seen, depth=depth - 1)
+    elif hasattr(value, "__dict__"):
+        for name, item in vars(value).items():
+            yield from _leaves(item, f"{path}.{name}", seen, depth=depth - 1)
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,113 @@
+"""Prove exact resume on a user's own config: kill the run, resume it, compare every byte at the end."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from ludus.build import build_trainer
+from ludus.config import read_config
+from ludus.core.errors import LudusError
+from ludus.testing import trainers
+from ludus.testing.victim import RUN
+
+_POINTS = ("segments", "state", "tensors", "manifest", "renamed", "collected")
+
+
+def verify_config(
+    config: str, overrides: Sequence[str], *, num_kills: int, seed: int, plugins: Sequence[str]
+) -> bool:
+    """Return whether the config passed, having printed what was done and found."""
+    console = Console(highlight=False)
+    words = [f"--plugin={plugin}" for plugin in plugins]
+    checked = read_config(config, [*overrides, "settings.display=none"])
+    with tempfile.TemporaryDirectory(prefix="ludus-verify-") as folder:
+        root = Path(folder)
+        # A copy, so that an edit of the file in the meantime does not matter.
+        config = str(root / "config.yaml")
+        Path(config).write_text(checked.to_yaml(), encoding="utf-8")
+        console.print("state: looking for attributes that change but are in no part")
+        try:
+            trainers.check_all_state_is_declared(lambda: build_trainer(checked), root / "declared")
+        except AssertionError as error:
+            console.print(f"[red]failed[/red]: {escape(str(error))}")
+            return False
+        console.print("unbroken run: ", end="")
+        started = time.monotonic()
+        _run(config, root / "unbroken", words)
+        seconds = time.monotonic() - started
+        total = trainers.count_boundaries(root / "unbroken" / RUN)
+        console.print(f"{total} boundaries in {seconds:.1f} s")
+        expected = trainers.ending_of(root / "unbroken" / RUN)
+        num_done = _kill(config, root / "killed", words, num_kills, seed, total, seconds, console)
+        _run(config, root / "killed", words)
+        found = trainers.ending_of(root / "killed" / RUN)
+    compared = ("state", "metrics", "models")
+    differ = [name for name in compared if getattr(found, name) != getattr(expected, name)]
+    if differ:
+        console.print(f"[red]not exact[/red]: after {num_done} kills {', '.join(differ)} differ")
+        return False
+    console.print(f"[green]exact[/green]: killed {num_done} times, the same bytes at the end")
+    return True
+
+
+def _kill(
+    config: str,
+    root: Path,
+    words: Sequence[str],
+    num_kills: int,
+    seed: int,
+    total: int,
+    seconds: float,
+    console: Console,
+) -> int:
+    """Kill one run in a chain, at boundaries, inside the writer and at random times; count the kills."""
+    chance = random.Random(seed)
+    boundaries = sorted(chance.sample(range(1, total + 1), k=min(num_kills, total)))
+    num_done = 0
+    for number, boundary in enumerate(boundaries):
+        way = number % 3
+        if way == 0:
+            console.print(f"kill at boundary {boundary}")
+            done = _run(config, root, [*words, f"--at-boundary={boundary}"], may_die=True)
+        elif way == 1:
+            point = chance.choice(_POINTS)
+            console.print(f"kill in the checkpoint writer, at '{point}'")
+            done = _run(config, root, [*words, f"--at-point={point}"], may_die=True)
+        else:
+            delay = chance.uniform(0.5, 1.0) * seconds
+            console.print(f"kill after {delay:.1f} s")
+            done = _run(config, root, words, may_die=True, seconds=delay)
+        num_done += not done
+    return num_done
+
+
+def _run(
+    config: str,
+    root: Path,
+    words: Sequence[str],
+    *,
+    may_die: bool = False,
+    seconds: float | None = None,
+) -> bool:
+    """Run or resume in a process of its own; return whether it came to its end."""
+    command = [sys.executable, "-m", "ludus.testing.victim", config, str(root), *words]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        _, errors = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return False
+    if child.returncode != 0 and not (may_die and child.returncode == -9):
+        lines = errors.decode(errors="replace").strip().splitlines()
+        raise LudusError(f"the run failed: {lines[-1] if lines else child.returncode}")
+    return child.returncode == 0

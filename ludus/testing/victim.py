@@ -1,0 +1,82 @@
+"""Run or resume a config in a process that may kill itself: the victim of the kill campaigns.
+
+python -m ludus.testing.victim CONFIG ROOT [--at-boundary N] [--at-point NAME] [--leave-out PART] ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Callable, Sequence
+
+from ludus.build import build_trainer
+from ludus.config import read_config
+from ludus.core.run import Observer, Run
+from ludus.core.trainer import Request, Trainer
+from ludus.registry import load_plugin
+from ludus.run import checkpoint
+from ludus.testing.trainers import Watched
+
+RUN = "victim"
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("config")
+    parser.add_argument("root")
+    parser.add_argument("--at-boundary", type=int)
+    parser.add_argument("--at-point")
+    parser.add_argument("--leave-out")
+    parser.add_argument("--plugin", action="append", default=[])
+    parser.add_argument("overrides", nargs="*")
+    options = parser.parse_intermixed_args()
+    for plugin in options.plugin:
+        load_plugin(plugin)
+    if options.at_point is not None:
+        checkpoint.passed = _killer(options.at_point)  # type: ignore[assignment]
+    trainer = build_trainer(read_config(options.config, options.overrides))
+    watch: list[Observer] = []
+    if options.at_boundary is not None:
+        watch.append(_kill_at(options.at_boundary))
+    run_watched(trainer, options.root, watch, leave_out=options.leave_out)
+
+
+def run_watched(
+    trainer: Trainer, root: str, watch: Sequence[Observer], *, leave_out: str | None
+) -> None:
+    """Go on with the run of this trainer, watched."""
+
+    def surround(self: Trainer, request: Request) -> Watched:
+        return Watched(self, request, watch=watch, leave_out=leave_out)
+
+    trainer.__class__ = type(
+        type(trainer).__name__, (type(trainer),), {"surroundings": staticmethod(surround)}
+    )
+    trainer.fit(root=root, name=RUN, resume=True, show_on="stderr")
+
+
+def _kill_at(boundary: int) -> Observer:
+    def kill(run: Run) -> None:
+        if run.boundaries == boundary:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill
+
+
+def _killer(point: str) -> Callable[[str], None]:
+    name, _, occurrence = point.partition(":")
+    seen = 0
+
+    def passed(here: str) -> None:
+        nonlocal seen
+        seen += here == name
+        if here == name and seen == int(occurrence or 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return passed
+
+
+if __name__ == "__main__":
+    main()

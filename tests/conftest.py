@@ -1,0 +1,27 @@
+"""Shared by all tests: modules are found by listing folders, as kinds are."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+HERE = Path(__file__).parent
+
+
+def modules_in(folder: str) -> dict[str, ModuleType]:
+    """Return every module of a folder of the tests, by its name."""
+    found = {}
+    for path in sorted((HERE / folder).glob("[a-z]*.py")):
+        name = f"contract_{folder.replace('/', '_')}_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        found[path.stem] = module
+    return found

@@ -1,0 +1,45 @@
+"""The real supervised trainer with everything on: accumulation, EMA, schedule, early stop, best model."""
+
+from __future__ import annotations
+
+import ludus
+
+
+def make() -> ludus.Trainer:
+    config = ludus.example("supervised").replace(
+        max_epochs=6,
+        accumulate=3,
+        ema_decay=0.9,
+        batch_size=100,
+        log_every_opt_steps=2,
+        model={
+            "kind": "mlp",
+            "inputs": 64,
+            "widths": [8],
+            "outputs": 10,
+            "activation": "relu",
+            "layer_norm": False,
+            "dropout": 0.2,
+        },
+        data={
+            "kind": "digits",
+            "validation_fraction": 0.2,
+            "test_fraction": 0.2,
+            "standardise": True,
+        },
+        early_stopping={
+            "metric": "validation/epoch_accuracy",
+            "patience": 2,
+            "mode": None,
+            "min_delta": 0.02,
+        },
+        best_model={"metric": "validation/epoch_loss", "mode": None},
+        milestone_every_epochs=2,
+        **{
+            "settings.display": "none",
+            "settings.threads": 1,
+            "settings.checkpoint.every_opt_steps": 3,
+            "settings.loggers": [{"kind": "csv"}],
+        },
+    )
+    return ludus.Trainer(config)

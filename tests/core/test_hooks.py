@@ -1,0 +1,120 @@
+"""Hooks fall out of the names in the plan; one that fits nothing is refused before any work."""
+
+from __future__ import annotations
+
+import pytest
+
+from ludus.core import HookError, LudusError, Repeat, Run, Trainer
+from ludus.core.trainer import Bare
+from tests.core.test_loop import Tiny, simple
+
+
+def plan(self: Tiny) -> Repeat:
+    return simple(self.say("train_step"))
+
+
+def test_a_misspelt_hook_is_refused_with_the_nearest_right_name() -> None:
+    class Misspelt(Tiny):
+        def before_trian_step(self) -> None: ...
+
+    with pytest.raises(HookError, match=r"Misspelt.before_trian_step.*'before_train_step'"):
+        Misspelt(plan).fit()
+
+
+def test_a_misspelt_hook_of_a_callback_is_refused_too() -> None:
+    class Callback:
+        def after_rounds(self) -> None: ...
+
+    trainer = Tiny(plan)
+    trainer.add(Callback())
+    with pytest.raises(HookError, match="'after_round'"):
+        trainer.fit()
+
+
+def test_a_hook_takes_nothing_or_the_run() -> None:
+    class Both(Tiny):
+        def before_round(self) -> None:
+            self.events.append("nothing")
+
+        def after_round(self, run: Run) -> None:
+            assert run is self.run
+            self.events.append("run")
+
+    trainer = Both(plan)
+    trainer.fit()
+    assert trainer.events == ["nothing", "train_step", "run"]
+
+
+def test_a_hook_that_wants_more_is_refused_before_any_work() -> None:
+    class Greedy(Tiny):
+        def before_round(self, batch, index) -> None: ...
+
+    trainer = Greedy(plan)
+    with pytest.raises(HookError, match=r"before_round\(batch, index\) takes 2 arguments"):
+        trainer.fit()
+    assert trainer.events == []
+
+
+def test_super_always_works_even_for_hooks_the_plan_lacks() -> None:
+    class Polite(Tiny):
+        def before_train(self) -> None:
+            super().before_train()
+            super().before_epoch()
+            self.events.append("polite")
+
+    trainer = Polite(plan)
+    trainer.fit()
+    assert trainer.events[0] == "polite"
+
+
+def test_attributes_that_only_look_like_hooks_are_left_alone() -> None:
+    class Shy(Tiny):
+        after_thought = "not callable"
+
+        @property
+        def before_long(self) -> None:
+            raise AssertionError("a property must not be evaluated")
+
+    assert Shy(plan).fit().status == "finished"
+
+
+def test_callbacks_are_called_after_the_trainer_in_the_order_they_were_added() -> None:
+    class Named:
+        def __init__(self, events: list[str], name: str) -> None:
+            self.events, self.name = events, name
+
+        def before_train_step(self) -> None:
+            self.events.append(self.name)
+
+    trainer = Tiny(plan)
+    trainer.add(Named(trainer.events, "first"), name="one")
+    trainer.add(Named(trainer.events, "second"), name="two")
+    trainer.fit()
+    assert trainer.events == ["first", "second", "train_step"]
+    with pytest.raises(LudusError, match="'one' was added already"):
+        trainer.add(Named([], "x"), name="one")
+
+
+def test_open_and_close_come_once_around_the_walk_even_if_it_fails() -> None:
+    class Failing(Tiny):
+        surroundings = Bare
+
+        def open(self) -> None:
+            self.events.append("open")
+
+        def close(self) -> None:
+            self.events.append("close")
+
+        def after_train_step(self) -> None:
+            raise ValueError("broken")
+
+    trainer = Failing(plan)
+    with pytest.raises(ValueError, match="broken"):
+        trainer.fit()
+    assert trainer.events == ["open", "train_step", "close"]
+
+
+def test_the_two_names_of_the_length_must_agree() -> None:
+    """000-M3: max_steps is another name of num_train_steps."""
+    with pytest.raises(LudusError, match="they mean the same"):
+        Trainer(None).fit(max_steps=3, num_train_steps=4)

@@ -1,0 +1,300 @@
+"""The one loop, on eight toy plans: wherever it is cut and taken up again, nothing shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ludus.core import Interrupted, PlanError, Repeat, Run, Stage, Trainer
+from ludus.core.plan import hook_names, walk_nodes
+from ludus.core.run import Stateful
+from ludus.core.trainer import Bare, Request
+from ludus.run import codec
+from ludus.run.logger import Logger
+from ludus.run.seeds import GlobalRandom, seed_everything
+from ludus.testing.recorder import Recorder
+from tests.conftest import modules_in
+
+TOYS = {name: case for name, case in modules_in("contracts/trainers").items() if "toy" in name}
+every_toy = pytest.mark.parametrize("toy", TOYS.values(), ids=TOYS.keys())
+
+
+class Cut(BaseException):
+    """The process dies here."""
+
+
+class InMemory(Bare):
+    """Surroundings that write every state they see as JSON text, and can cut the walk."""
+
+    def __init__(self, trainer: Trainer, request: Request) -> None:
+        super().__init__(trainer, request)
+        self.states: list[tuple[str, dict[str, Any]]] = []
+        self.cut_after: int | None = None
+        self.random = GlobalRandom()
+        trainer.logger = Logger(Logger.Config(backends=[]))
+        seed_everything(3)
+
+    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
+        self._saved = self._start
+        if self._saved is None:
+            return None
+        tree, tensors = self._saved
+        state = codec.decode(json.loads(tree), tensors, [])
+        self.random_state = state.pop("random")
+        return state
+
+    def ready(self, run: Run) -> None:
+        if self._saved is not None:
+            self.random.load_state_dict(self.random_state)
+
+    def checkpoint(self, run: Run, /) -> None:
+        state = self._trainer.state_dict() | {"random": self.random.state_dict()}
+        tree, tensors, _ = codec.encode(state, keep=lambda path, tensor: tensor.clone())
+        self.states.append((json.dumps(tree), tensors))
+        if self.cut_after == run.boundaries:
+            raise Cut
+
+    _start: Any = None
+
+
+def walk_toy(toy, *, cut_after: int | None = None, start: Any = None) -> tuple[Trainer, InMemory]:
+    trainer = toy.make()
+    made: list[InMemory] = []
+
+    def surround(self: Trainer, request: Request) -> InMemory:
+        around = InMemory(self, request)
+        around.cut_after, around._start = cut_after, start
+        made.append(around)
+        return around
+
+    class Listening(type(trainer)):
+        surroundings = staticmethod(surround)
+
+        def prepare(self, *, max_steps: int | None) -> None:
+            super().prepare(max_steps=max_steps)
+            self.add(Recorder(self.plan()))
+
+    trainer.__class__ = Listening
+    try:
+        trainer.fit()
+    except Cut:
+        pass
+    return trainer, made[0]
+
+
+def outcome(trainer: Trainer) -> dict[str, Any]:
+    heard = trainer.callbacks["recorder"].heard
+    return {
+        "result": trainer.result,
+        "counters": trainer.run.counters,
+        "heard": heard,
+        "stop": trainer.run.stop_reason,
+        "boundaries": trainer.run.boundaries,
+    }
+
+
+@every_toy
+def test_cut_after_every_boundary_and_rebuilt_from_json_the_walk_ends_the_same(toy) -> None:
+    whole, around = walk_toy(toy)
+    expected = outcome(whole)
+    assert len(around.states) == whole.run.boundaries > 5
+    for boundary in range(1, whole.run.boundaries):
+        _, cut = walk_toy(toy, cut_after=boundary)
+        assert len(cut.states) == boundary
+        again, _ = walk_toy(toy, start=cut.states[-1])
+        assert outcome(again) == expected, f"cut after boundary {boundary}"
+
+
+@every_toy
+def test_a_cursor_is_a_short_json_list_that_names_the_node_about_to_open(toy) -> None:
+    _, around = walk_toy(toy)
+    for tree, _ in around.states[:-1]:
+        cursor = json.loads(tree)["run"]["cursor"]
+        assert cursor[0][0] == "train"
+        assert all(isinstance(name, str) and index >= 0 for name, index, _ in cursor)
+        assert len(cursor) <= 5
+    assert json.loads(around.states[-1][0])["run"]["cursor"] == []
+
+
+@every_toy
+def test_hooks_come_in_pairs_around_every_node(toy) -> None:
+    trainer, _ = walk_toy(toy)
+    opened: list[str] = []
+    after_of = {hook_names(node)[0]: hook_names(node)[1] for node in walk_nodes(trainer.plan())}
+    for event in trainer.callbacks["recorder"].heard:
+        name = event.split()[0]
+        if name in after_of:
+            opened.append(after_of[name])
+        else:
+            assert opened.pop() == name
+    assert opened == []
+
+
+def simple(*stages: Stage | Repeat, times: int = 1) -> Repeat:
+    loop = Repeat(name="round", times=times, counter="iteration", body=tuple(stages))
+    return Repeat(name="train", times=1, body=(loop,))
+
+
+class Tiny(Trainer):
+    """A plan given from outside, walked in memory."""
+
+    surroundings = Bare
+
+    def __init__(self, plan: Any) -> None:
+        super().__init__(None)
+        self.events: list[str] = []
+        self._plan = plan
+
+    def plan(self) -> Repeat:
+        return self._plan(self)
+
+    def parts(self) -> dict[str, Stateful]:
+        return {}
+
+    def say(self, name: str, **options: Any) -> Stage:
+        return Stage(name=name, work=lambda run: self.events.append(name), **options)
+
+
+def test_a_stop_gives_every_open_loop_its_after_and_runs_what_is_always_run() -> None:
+    class Stopped(Tiny):
+        def after_one(self, run: Run) -> None:
+            run.stop("enough")
+
+        def after_round(self) -> None:
+            self.events.append("after_round")
+
+        def after_train(self) -> None:
+            self.events.append("after_train")
+
+    def plan(self: Tiny) -> Repeat:
+        loop = Repeat(name="round", times=5, body=(self.say("one"), self.say("two")))
+        return Repeat(
+            name="train", times=1, body=(loop, self.say("save", always=True), self.say("no"))
+        )
+
+    trainer = Stopped(plan)
+    result = trainer.fit()
+    assert trainer.events == ["one", "after_round", "save", "after_train"]
+    assert (result.status, result.reason) == ("stopped", "enough")
+
+
+def test_leaving_one_loop_ends_it_alone_and_only_once() -> None:
+    class Left(Tiny):
+        def after_two(self, run: Run) -> None:
+            if len(self.events) < 4:
+                run.leave("inner", "bored")
+
+    def plan(self: Tiny) -> Repeat:
+        inner = Repeat(name="inner", times=2, body=(self.say("one"), self.say("two")))
+        return simple(inner, self.say("three"), times=2)
+
+    trainer = Left(plan)
+    assert trainer.fit().status == "finished"
+    assert trainer.events == ["one", "two", "three", "one", "two", "one", "two", "three"]
+
+
+def test_leaving_a_loop_that_is_not_open_is_refused_with_the_open_ones() -> None:
+    class Wrong(Tiny):
+        def after_one(self, run: Run) -> None:
+            run.leave("rounds", "typo")
+
+    with pytest.raises(PlanError, match=r"'rounds'.*Did you mean 'round'"):
+        Wrong(lambda self: simple(self.say("one"))).fit()
+
+
+def test_an_interrupt_runs_no_after_hook_and_can_be_taken_up() -> None:
+    class Paused(Tiny):
+        def after_one(self, run: Run) -> None:
+            run.interrupted = run.counters["iteration"] == 1
+
+        def after_train(self) -> None:
+            self.events.append("after_train")
+
+    trainer = Paused(lambda self: simple(self.say("one"), times=4))
+    result = trainer.fit()
+    assert result.status == "interrupted"
+    assert trainer.events == ["one", "one"]
+    state = trainer.state_dict()
+    again = Paused(lambda self: simple(self.say("one"), times=4))
+    assert again.fit(trainer_state=state).status == "finished"
+    assert again.events == ["one", "one", "after_train"]
+
+
+def test_a_long_stage_may_raise_interrupted_itself() -> None:
+    def plan(self: Tiny) -> Repeat:
+        def work(run: Run) -> None:
+            raise Interrupted
+
+        return simple(self.say("one"), Stage(name="long", work=work))
+
+    trainer = Tiny(plan)
+    assert trainer.fit().status == "interrupted"
+    assert trainer.run.boundaries == 1
+
+
+def test_a_finished_run_goes_on_when_its_loop_is_made_longer() -> None:
+    trainer = Tiny(lambda self: simple(self.say("one"), times=2))
+    trainer.fit()
+    longer = Tiny(lambda self: simple(self.say("one"), times=5))
+    result = longer.fit(trainer_state=trainer.state_dict())
+    assert longer.events == ["one"] * 3
+    assert result.counters["iteration"] == 5
+
+
+def test_a_finished_run_that_is_no_longer_does_nothing_again() -> None:
+    class Ending(Tiny):
+        def after_train(self) -> None:
+            self.events.append("after_train")
+
+    trainer = Ending(lambda self: simple(self.say("one"), times=2))
+    trainer.fit()
+    again = Ending(lambda self: simple(self.say("one"), times=2))
+    assert again.fit(trainer_state=trainer.state_dict()).status == "finished"
+    assert again.events == []
+
+
+def test_every_decision_passes_through_decide() -> None:
+    asked: list[Any] = []
+
+    class Collective(Tiny):
+        def prepare(self, *, max_steps: int | None) -> None:
+            self.run.decide = lambda value: asked.append(value) or value
+
+    def plan(self: Tiny) -> Repeat:
+        loop = Repeat(
+            name="round",
+            times=lambda run: 2,
+            until=lambda run: False,
+            when=lambda run: True,
+            body=(self.say("one", when=lambda run: True),),
+        )
+        return Repeat(name="train", times=1, body=(loop,))
+
+    trainer = Collective(plan)
+    trainer.fit()
+    assert trainer.events == ["one", "one"]
+    assert asked.count(2) == 1
+    assert asked.count(True) == 3
+
+
+def test_observers_run_in_order_and_the_checkpoint_sees_what_they_did() -> None:
+    order: list[str] = []
+
+    class Around(Bare):
+        def checkpoint(self, run: Run, /) -> None:
+            order.append("checkpoint")
+
+    class Watched(Tiny):
+        surroundings = Around
+
+        def observers(self) -> list[Any]:
+            return [lambda run: order.append("first"), lambda run: order.append("second")]
+
+        def after_round(self) -> None:
+            order.append("hook")
+
+    Watched(lambda self: simple(self.say("one"))).fit()
+    assert order == ["hook", "first", "second", "checkpoint"] + ["first", "second", "checkpoint"]
