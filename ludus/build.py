@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ludus import strict_yaml
-from ludus.config import TrainerConfig, apply_overrides, current, typed
+from ludus.config import TrainerConfig, change, current, typed
 from ludus.core.errors import RunError
 from ludus.core.trainer import Trainer
 from ludus.registry import find
@@ -37,5 +37,5 @@ def rebuild_trainer(path: str | Path, overrides: list[str]) -> tuple[Trainer, St
     source = f"{path}/config.yaml"
     text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
     data = current(strict_yaml.parse(text, source=source), source=source)
-    apply_overrides(data, overrides)
+    change(data, overrides, source=source)
     return build_trainer(typed(data, source=source)), storage

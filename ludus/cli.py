@@ -21,17 +21,18 @@ class Commands(TyperGroup):
         """Run the command that was asked for."""
         try:
             done = super().invoke(ctx)
-            sys.stdout.flush()
+            print(end="", flush=True)
             return done
         except LudusError as error:
             code, text = 1, str(error)
         except KeyboardInterrupt:
             code, text = 130, "stopped at once; a run can be resumed from its last checkpoint"
         except BrokenPipeError:
-            # Whoever read our output has seen enough; python would complain once more when it exits.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            # Whoever read our output has seen enough.
+            _drop_output()
             raise typer.Exit(128 + signal.SIGPIPE) from None
         except OSError as error:
+            _drop_output()
             code, text = 1, f"{error.filename or 'the system'}: {error.strerror or error}"
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
@@ -42,13 +43,19 @@ class Commands(TyperGroup):
         raise typer.Exit(code)
 
 
+def _drop_output() -> None:
+    """Give up what can no longer be written, or python would complain of it once more at its exit."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def _is_out_of_memory(error: Exception) -> bool:
-    # torch, which has errors of its own for this, may not be imported for their sake.
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in str(error)
-    )
+    # Torch has a type of its own for this on a GPU, and none elsewhere; it may not be imported here.
+    said = ("can't allocate memory", "Storage size calculation overflowed")
+    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return is_named or any(words in str(error) for words in said)
 
 
 app = typer.Typer(
@@ -79,6 +86,26 @@ AsJson = Annotated[
 Root = Annotated[str, typer.Option("--root", help="The directory that holds all runs.")]
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from ludus.version import VERSION
+
+        print(f"ludus {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Train anything that learns, and never lose a run."""
+
+
 def _load(plugins: list[str] | None) -> None:
     from ludus.registry import load_plugin
 
@@ -98,7 +125,7 @@ def new(
     from ludus.registry import example_path
 
     _load(plugin)
-    sys.stdout.write(example_path(kind).read_text(encoding="utf-8"))
+    print(example_path(kind).read_text(encoding="utf-8"), end="")
 
 
 @app.command()
@@ -257,7 +284,7 @@ def doctor() -> None:
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="ludus")
 
 
 if __name__ == "__main__":

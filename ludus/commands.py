@@ -74,7 +74,7 @@ def render_plan(config: TrainerConfig) -> str:
 def evaluate_run(path: str, *, as_json: bool) -> None:
     """Evaluate the best model of a run, or its last weights where no best was kept."""
     trainer, storage = rebuild_trainer(path, [])
-    saved = checkpoint.read_newest(storage, damaged=lambda text: print(text, file=sys.stderr))
+    saved = checkpoint.read_newest(storage, damaged=_warn)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
     best = saved.manifest.get("best")
@@ -95,25 +95,23 @@ def evaluate_run(path: str, *, as_json: bool) -> None:
         print(f"  {name}  {value:.6g}")
 
 
+def _warn(text: str) -> None:
+    print(f"ludus: {text}", file=sys.stderr)
+
+
 def _summary(storage: Storage) -> dict[str, Any]:
     """Return how one run stands: status, counters, best score, exactness."""
-    try:
-        ending = directory.last_ending(storage) or {}
-        best = ending.get("best") or {}
-        summary = {
-            "run_dir": str(storage.root),
-            "status": "running" if is_locked(storage.root) else ending.get("event", "killed"),
-            "reason": ending.get("reason"),
-            "counters": {name: int(value) for name, value in ending.get("counters", {}).items()},
-            "best_score": float(best["score"]) if best else None,
-            "best_metric": str(best["metric"]) if best else None,
-            "exact": bool(ending["exact"]) if "exact" in ending else None,
-        }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RunError(
-            f"{storage.root}/events.jsonl is damaged: {type(error).__name__} {error}"
-        ) from None
-    return summary
+    ending = directory.last_ending(storage) or {}
+    best = ending.get("best")
+    return {
+        "run_dir": str(storage.root),
+        "status": "running" if is_locked(storage.root) else ending.get("event", "killed"),
+        "reason": ending.get("reason"),
+        "counters": ending.get("counters", {}),
+        "best_score": best["score"] if best else None,
+        "best_metric": best["metric"] if best else None,
+        "exact": ending.get("exact"),
+    }
 
 
 def list_runs(root: Path, *, as_json: bool) -> None:

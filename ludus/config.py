@@ -23,7 +23,7 @@ __all__ = [
     "Settings",
     "StrictConfig",
     "TrainerConfig",
-    "apply_overrides",
+    "change",
     "current",
     "example",
     "from_data",
@@ -39,8 +39,9 @@ ModelSection = Annotated[SerializeAsAny[StrictConfig], registered("model")]
 DatasetSection = Annotated[SerializeAsAny[StrictConfig], registered("dataset")]
 LoggerSection = Annotated[SerializeAsAny[StrictConfig], registered("logger")]
 
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
+# Torch counts in 64 bits, so no count of ours may be larger.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[int, Field(ge=1, lt=2**63)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -68,7 +69,7 @@ class Settings(StrictConfig):
 
     device: str
     """Where to compute: cpu, cuda, cuda:1, or auto for the best this machine has."""
-    threads: Positive | None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None
     """How many CPU threads torch may use; null leaves torch's own choice."""
     workers: Count
     """How many processes load data; 0 loads in the main process."""
@@ -143,10 +144,26 @@ def typed(data: Mapping[str, Any], *, source: str) -> TrainerConfig:
     return config
 
 
+def change(data: dict[str, Any], overrides: Sequence[str], *, source: str) -> list[str]:
+    """Apply `key.path=value` overrides in place, and return the paths of the keys they changed.
+
+    Where one does not fit because the file itself lacks the key, the file's own problems are told.
+    """
+    whole = copy.deepcopy(data)
+    try:
+        return apply_overrides(data, overrides)
+    except ConfigError as error:
+        try:
+            typed(whole, source=source)
+        except ConfigError as problems:
+            raise ConfigError(f"{error} Besides, {problems}") from None
+        raise
+
+
 def read_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainerConfig:
     """Read a file, apply `key.path=value` overrides, and return the typed config."""
     data = current(read_data(path), source=str(path))
-    apply_overrides(data, overrides)
+    change(data, overrides, source=str(path))
     return typed(data, source=str(path))
 
 

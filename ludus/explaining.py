@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from ludus.config import (
     StrictConfig,
-    apply_overrides,
+    change,
     current,
     key_paths,
     read_data,
@@ -25,7 +25,7 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
     written = read_data(path)
     data = current(written, source=path)
     added = sorted({*key_paths(data)} - {*key_paths(written)})
-    changed = apply_overrides(data, overrides)
+    changed = change(data, overrides, source=path)
     entries = list(describe(typed(data, source=path)))
     if keys:
         known = [name for name, _, _ in entries]

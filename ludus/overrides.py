@@ -41,10 +41,12 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
                 f"'{above}' is {what}, so '{key}' cannot be set; set all of '{above}'"
             )
         if part not in section:
-            hint = nearest(key, key_paths(data))
-            if "Did you mean" not in hint:
-                hint = f" Known{f' in {above}' if above else ''}: {', '.join(map(str, section))}."
-            raise ConfigError(f"'{key}' is not a key of this config.{hint}")
+            hint = nearest(part, map(str, section))
+            if not above and "Did you mean" not in hint:
+                # A bare name may be meant for a key of some section.
+                close = nearest(key, key_paths(data))
+                hint = close if "Did you mean" in close else hint
+            raise ConfigError(f"'{key}' is not a key of {above or 'this config'}.{hint}")
         if depth < len(path) - 1:
             section = section[part]
     section[path[-1]] = value

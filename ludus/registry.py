@@ -60,7 +60,9 @@ def register_trainer(kind: str, *, example: str | Path | None = None) -> Callabl
     def remember(cls: C) -> C:
         register("trainer", kind)(cls)
         if example is not None:
-            _EXAMPLES[kind] = Path(inspect.getfile(cls)).parent / example
+            path = Path(example)
+            beside = path if path.is_absolute() else Path(inspect.getfile(cls)).parent / path
+            _EXAMPLES[kind] = beside
         return cls
 
     return remember

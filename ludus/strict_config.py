@@ -139,15 +139,14 @@ _MESSAGES = {
 
 def _describe_all(cls: type[StrictConfig], data: Any, error: ValidationError) -> list[str]:
     """Return a line for each place that is wrong, however many choices a union tried there."""
-    lines: dict[str, list[str]] = {}
+    lines: dict[str, str] = {}
     found: dict[str, str] = {}
     for problem in error.errors():
         path, line = _describe(cls, data, problem)
-        lines.setdefault(path, []).append(line)
+        told = lines.get(path)
+        lines[path] = f"{told} or {line.removeprefix('must be ')}" if told else line
         found[path] = _found(problem["input"]) if line.startswith("must ") else ""
-    return [
-        f"'{path}' {' or '.join(dict.fromkeys(told))}{found[path]}" for path, told in lines.items()
-    ]
+    return [f"'{path}' {line}{found[path]}" for path, line in lines.items()]
 
 
 def _describe(cls: type[StrictConfig], data: Any, problem: Any) -> tuple[str, str]:

@@ -34,6 +34,10 @@ class _Loader(yaml.SafeLoader):
 def _construct_scalar(loader: _Loader, node: ScalarNode) -> Any:
     text = node.value
     if node.style is not None:
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ConfigError(
+                f"line {node.start_mark.line + 1}: half of a surrogate pair; write the character"
+            )
         return text
     if text in _PLAIN:
         return _PLAIN[text]

@@ -19,7 +19,8 @@ def modules_in(folder: str) -> dict[str, ModuleType]:
     for path in sorted((HERE / folder).glob("[a-z]*.py")):
         name = f"contract_{folder.replace('/', '_')}_{path.stem}"
         spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)

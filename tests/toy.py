@@ -13,7 +13,12 @@ from ludus.core import Every, Observer, Run, Stage, Stateful, Trainer
 from ludus.run.logger import WriteLog
 from ludus.run.seeds import generator
 
-COUNTED = {"train_step": "opt_steps", "fit": "opt_steps", "collect": "env_steps", "query": "examples"}
+COUNTED = {
+    "train_step": "opt_steps",
+    "fit": "opt_steps",
+    "collect": "env_steps",
+    "query": "examples",
+}
 
 
 class ToyConfig(TrainerConfig):
@@ -26,7 +31,7 @@ class ToyConfig(TrainerConfig):
 def toy_config(kind: str, *, num_rounds: int = 3) -> ToyConfig:
     settings = example("supervised").settings.model_dump()
     settings |= {"display": "none", "loggers": []}
-    settings["checkpoint"] |= {"every_stages": 2, "every_seconds": 0.0}
+    settings["checkpoint"] |= {"every_stages": 1, "every_seconds": 0.0}
     data = {"version": 1, "kind": kind, "name": kind.replace("_", "-"), "seed": 5}
     data |= {"num_rounds": num_rounds, "settings": settings}
     return validate(ToyConfig, data, source="toy")

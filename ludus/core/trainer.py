@@ -220,7 +220,9 @@ class Trainer:
                 " they mean the same, give one"
             )
         self.run, self._saved_cursor = Run(), []
-        around = type(self).surroundings(self, Request(root or self.root, name, resume, show_on))
+        around = type(self).surroundings(
+            self, Request(self.root if root is None else root, name, resume, show_on)
+        )
         self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
         plan = self.plan()
         check_plan(plan)

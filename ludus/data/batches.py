@@ -40,6 +40,9 @@ class Batches(Protocol):
     def has_ended(self) -> bool:
         """Return whether this epoch has no batch left."""
 
+    def close(self) -> None:
+        """Let go of the processes that load."""
+
     def inexact_because(self) -> Sequence[str]:
         """Return why a resumed epoch may differ; none means it does not."""
 
@@ -70,6 +73,8 @@ class MemoryBatches:
         self._shuffle = shuffle
         count = len(examples)
         self._length = count // batch_size if drop_last else -(-count // batch_size)
+        if count == 0:
+            raise ConfigError("there are no examples; give one at least")
         if self._length == 0:
             raise ConfigError(
                 f"batch_size is {batch_size}, but there are {count} examples and drop_last is on;"
@@ -109,6 +114,14 @@ class MemoryBatches:
     def has_ended(self) -> bool:
         return self.position >= self._length
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether looking at the first batch uses nothing up."""
+        return True
+
+    def close(self) -> None:
+        """Nothing loads but this process."""
+
     def inexact_because(self) -> Sequence[str]:
         return ()
 
@@ -119,7 +132,7 @@ class MemoryBatches:
         """Shuffle as it was and stand where it stood."""
         if state["epoch"] >= 0:
             self.start(state["epoch"])
-        self.position = state["position"]
+        self.epoch, self.position = state["epoch"], state["position"]
 
 
 def make_batches(
@@ -167,10 +180,23 @@ def make_batches(
             num_workers=workers,
             collate_fn=default_collate,
         )
-        return LoaderBatches(lambda: loader, seed=seed, device=device)
-    if not hasattr(source, "__iter__"):
+        return LoaderBatches(loader, seed=seed, device=device)
+    _check_loader(source)
+    return LoaderBatches(source, seed=seed, device=device)
+
+
+def _check_loader(source: Any) -> None:
+    name = type(source).__name__
+    if hasattr(source, "__next__"):
         raise ConfigError(
-            f"a {type(source).__name__} is not data; give a Dataset, a DataLoader, or a function"
-            " that returns one"
+            f"a {name} can be gone through only once; give a loader that starts anew each epoch"
         )
-    return LoaderBatches(lambda: source, seed=seed, device=device)
+    is_table = isinstance(source, list | tuple) and all(isinstance(x, Tensor) for x in source)
+    if isinstance(source, Tensor) or is_table:
+        raise ConfigError(
+            f"a {name} of examples is not yet data; wrap it: TensorDataset(inputs, targets)"
+        )
+    if not hasattr(source, "__iter__") or isinstance(source, str | bytes | Mapping):
+        raise ConfigError(
+            f"a {name} is not data; give a Dataset, a DataLoader, or a function that returns one"
+        )

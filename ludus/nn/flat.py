@@ -49,13 +49,18 @@ class FlatParameters:
 
     def load(self, vector: Tensor, named: Mapping[str, Tensor]) -> None:
         """Copy named pieces into a vector of this layout."""
-        if list(named) != self.names:
-            raise LudusError(
-                f"the saved tensors are of {len(named)} parameters, the model has {len(self.names)};"
-                " build the model as it was when they were saved"
-            )
-        for view, piece in zip(self.views(vector), named.values(), strict=True):
-            view.copy_(piece)
+        pieces = self.by_name(vector)
+        saved = {name: tuple(tensor.shape) for name, tensor in named.items()}
+        own = {name: tuple(piece.shape) for name, piece in pieces.items()}
+        # Asked first, because copy_ would stretch a smaller tensor to fit.
+        for name in sorted({*saved, *own}):
+            if saved.get(name) != own.get(name):
+                raise LudusError(
+                    f"the saved tensors have '{name}' as {saved.get(name)}, the model as"
+                    f" {own.get(name)}; build the model as it was when they were saved"
+                )
+        for name, piece in pieces.items():
+            piece.copy_(named[name])
 
     @contextlib.contextmanager
     def swapped(self, vector: Tensor) -> Iterator[None]:

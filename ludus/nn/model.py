@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -55,7 +56,7 @@ class Model:
         outputs = self.module(inputs)
         result = {"loss": compute_loss(self.loss, outputs, targets)}
         if self.loss in ("cross_entropy", "binary_cross_entropy"):
-            result["correct"] = count_correct(outputs.detach(), targets)
+            result["correct"] = count_correct(self.loss, outputs.detach(), targets)
         return result
 
     def evaluation_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
@@ -68,6 +69,17 @@ class Model:
 
     def eval(self) -> Self:
         return self.train(False)
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Be in eval mode inside the block; after it, each layer is in the mode it was in."""
+        modes = [(module, module.training) for module in self.module.modules()]
+        self.eval()
+        try:
+            yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
 
     def zero_grad(self) -> None:
         self.module.zero_grad(set_to_none=False)
@@ -112,6 +124,8 @@ def compute_loss(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean loss of a batch."""
     if kind == "cross_entropy":
         return functional.cross_entropy(outputs, targets)
+    # Targets keep the precision they came in, whatever the network computes in.
+    outputs = outputs.float() if outputs.dtype.itemsize < 4 else outputs
     targets = targets.to(outputs.dtype).reshape(outputs.shape)
     match kind:
         case "mse":
@@ -124,8 +138,16 @@ def compute_loss(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
             return functional.binary_cross_entropy_with_logits(outputs, targets)
 
 
-def count_correct(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return how many predictions are right: the largest output, or the sign of a single one."""
-    if outputs.shape[-1] == 1:
-        return ((outputs > 0).reshape(-1) == (targets.reshape(-1) > 0.5)).sum()
-    return (outputs.argmax(-1) == targets).sum()
+def count_correct(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return how many examples are answered right: by the largest output, or by each output's sign.
+
+    An example with many answers (labels, pixels) counts by the share of them that are right.
+    """
+    if kind == "binary_cross_entropy":
+        is_right = (outputs > 0) == (targets.reshape(outputs.shape) > 0.5)
+    elif targets.shape == outputs.shape:
+        is_right = outputs.argmax(1) == targets.argmax(1)
+    else:
+        is_right = outputs.argmax(1) == targets
+    num_answers = is_right.numel() // max(len(is_right), 1)
+    return is_right.sum() if num_answers == 1 else is_right.sum() / num_answers

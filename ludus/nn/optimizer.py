@@ -80,6 +80,7 @@ class Optimizer:
             weight_decay=config.weight_decay, momentum=config.momentum, lr=learning_rate,
             dampening=0.0, nesterov=config.nesterov, maximize=False,
         )  # fmt: skip
+        self.num_steps.add_(1 if found_inf is None else 1 - found_inf)
 
     def corrections(self, num_steps: Tensor) -> Tensor:
         """Return by how much each moment still falls short of its mean after so many steps."""

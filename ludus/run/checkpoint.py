@@ -8,10 +8,11 @@ that verifies is the one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ from torch import Tensor
 
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.run import codec
-from ludus.run.storage import Storage, hash_file, write_durably
+from ludus.run.files import hash_file, sync_directory, sync_file, write_durably
+from ludus.run.manifest import read_manifest, sealed
+from ludus.run.storage import Storage
 from ludus.run.tensors import read_tensors, write_tensors
 
-FORMAT = 1
-MAX_STATE = 1 << 28
+MAX_STATE = 64 << 20
 _NUMBER = re.compile(r"[0-9]{10}")
 _FILES = ("state.json", "tensors.safetensors")
 
@@ -49,14 +51,19 @@ def write(
     taken: tuple[Any, dict[str, Tensor], list[codec.Segment]],
     about: Mapping[str, Any],
 ) -> None:
-    """Write one checkpoint: after this returns, it is on disk, whole and verified."""
+    """Write one checkpoint: after this returns, it is on disk, whole and verified.
+
+    `about` holds the fields of the manifest that this module cannot know; the models it names must
+    be on disk.
+    """
     tree, tensors, segments = taken
-    names = [write_segment(storage, segment) for segment in segments]
+    names = _write_segments(storage, segments)
     passed("segments")
+    directory = f"checkpoints/{number:010d}"
 
     def fill(folder: Path) -> None:
         state_path, tensors_path = (folder / name for name in _FILES)
-        size, digest = write_durably(state_path, iter([codec.dump_json(tree)]))
+        size, digest = write_durably(state_path, [_state_json(tree, source=directory)])
         passed("state")
         write_tensors(tensors_path, tensors)
         sync_file(tensors_path)
@@ -65,78 +72,100 @@ def write(
             state_path.name: {"bytes": size, "sha256": digest},
             tensors_path.name: _describe(tensors_path),
         }
+        models = {name: storage.sha256(f"{name}/model.json") for name in about["models"]}
         # The log must be durable up to the offset that this manifest is about to promise.
         storage.sync_appends()
-        manifest = {"format": FORMAT, "number": number, "files": files, "segments": names, **about}
-        write_durably(folder / "manifest.json", iter([codec.dump_json(manifest)]))
+        fields = {"number": number, "files": files, "segments": names, **about, "models": models}
+        write_durably(folder / "manifest.json", [codec.dump_json(sealed(fields))])
         passed("manifest")
 
     storage.make("checkpoints")
-    directory = f"checkpoints/{number:010d}"
     storage.commit(directory, fill, step=passed)
     verify(storage, number)
     passed("verified")
 
 
-def write_segment(storage: Storage, segment: codec.Segment) -> str:
-    """Store a segment under the hash of its content, unless it is there, and return its name."""
-    if segment.name is None:
-        digest = hashlib.sha256()
-        for name, tensor in sorted(segment.tensors.items()):
-            header = f"{name}:{tensor.dtype}:{tuple(tensor.shape)};"
-            digest.update(header.encode())
-            digest.update(_bytes(tensor))
-        segment.name = f"{digest.hexdigest()}.safetensors"
-    storage.make("segments")
-    path = storage.path(f"segments/{segment.name}")
-    if not path.exists():
-        temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-        write_tensors(temporary, segment.tensors)
+def _state_json(tree: Any, *, source: str) -> bytes:
+    data = codec.dump_json(tree)
+    codec.check_bounds(data, source=f"{source}/state.json")
+    if len(data) > MAX_STATE:
+        raise CheckpointError(
+            f"{source}/state.json would have {len(data)} bytes, more than the {MAX_STATE} that can be"
+            " read; keep long records in arrays"
+        )
+    return data
+
+
+def _write_segments(storage: Storage, segments: Sequence[codec.Segment]) -> list[str]:
+    """Store each segment under the hash of its file, unless it is there, and return the names."""
+    names = []
+    for segment in segments:
+        if segment.name is None or not storage.exists(f"segments/{segment.name}"):
+            segment.name = _write_segment(storage, segment.tensors)
+        names.append(segment.name)
+    return names
+
+
+def _write_segment(storage: Storage, tensors: Mapping[str, Tensor]) -> str:
+    folder = storage.make("segments")
+    temporary = folder / f"new.tmp-{os.getpid()}"
+    try:
+        write_tensors(temporary, tensors)
         sync_file(temporary)
-        temporary.rename(path)
-    return segment.name
+        name = f"{hash_file(temporary)}.safetensors"
+        # One of the same content is replaced, in case its bytes on disk have changed since.
+        temporary.replace(storage.path(f"segments/{name}"))
+        sync_directory(folder)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(f"a segment cannot be written: {error.strerror}") from error
+    return name
 
 
 def verify(storage: Storage, number: int) -> dict[str, Any]:
-    """Return the manifest of a checkpoint whose every file is as it was written."""
+    """Return the manifest of a checkpoint whose own files are all as they were written."""
     directory = f"checkpoints/{number:010d}"
-    data = storage.read(f"{directory}/manifest.json", limit=MAX_STATE)
-    manifest = codec.parse_json(data, source=f"{directory}/manifest.json")
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise CheckpointError(f"{directory}: its manifest is not one")
-    if manifest.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{directory} has format {manifest.get('format')}, this ludus reads {FORMAT}; update ludus"
-        )
-    if manifest.get("number") != number:
-        raise CheckpointError(f"{directory} says it is number {manifest.get('number')}")
+    manifest = read_manifest(storage, number)
     found = set(storage.names(directory)) - {"manifest.json"}
     if found != set(manifest["files"]) or found != set(_FILES):
         raise CheckpointError(
-            f"{directory} holds {sorted(found)}, which is not what it was saved with"
+            f"{directory} holds {sorted(found)[:5]}, which is not what it was saved with"
         )
     for name, about in manifest["files"].items():
-        if not isinstance(about, dict) or storage.size(f"{directory}/{name}") != about.get("bytes"):
+        if storage.size(f"{directory}/{name}") != about["bytes"]:
             raise CheckpointError(f"{directory}/{name} has not the size it was saved with")
-        if storage.sha256(f"{directory}/{name}") != about.get("sha256"):
-            raise CheckpointError(f"{directory}/{name} has changed since it was saved")
-    for name in manifest.get("segments", []):
-        if not storage.exists(f"segments/{name}"):
-            raise CheckpointError(f"{directory} needs segments/{name}, which is gone")
+        _check_hash(storage, f"{directory}/{name}", about["sha256"])
     return manifest
 
 
+def _verify_needs(storage: Storage, manifest: Mapping[str, Any]) -> None:
+    """Raise unless everything that the state refers to is there, as it was written."""
+    for name in set(manifest["segments"]):
+        _check_hash(storage, f"segments/{name}", name.removesuffix(".safetensors"))
+    for name, digest in manifest["models"].items():
+        _check_hash(storage, f"{name}/model.json", digest)
+        note = codec.parse_json(storage.read(f"{name}/model.json"), source=f"{name}/model.json")
+        weights = note.get("sha256") if isinstance(note, dict) else None
+        _check_hash(storage, f"{name}/weights.safetensors", weights)
+
+
+def _check_hash(storage: Storage, name: str, digest: str | None) -> None:
+    if storage.sha256(name) != digest:
+        raise CheckpointError(f"{name} has changed since it was saved")
+
+
 def read(storage: Storage, number: int) -> Saved:
-    """Verify one checkpoint and return its state."""
+    """Verify one checkpoint, with all it refers to, and return its state."""
     manifest = verify(storage, number)
+    _verify_needs(storage, manifest)
     directory = f"checkpoints/{number:010d}"
     data = storage.read(f"{directory}/state.json", limit=MAX_STATE)
     tree = codec.parse_json(data, source=f"{directory}/state.json")
     tensors = read_tensors(storage.path(f"{directory}/tensors.safetensors"))
-    segments = [_stored_segment(storage, name) for name in manifest.get("segments", [])]
+    segments = [_stored_segment(storage, name) for name in manifest["segments"]]
     state = codec.decode(tree, tensors, segments)
-    if not isinstance(state, dict):
-        raise CheckpointError(f"{directory}/state.json does not hold a state")
+    if not isinstance(state, dict) or not all(isinstance(part, dict) for part in state.values()):
+        raise CheckpointError(f"{directory}/state.json does not hold the states of parts")
     return Saved(number, state, manifest)
 
 
@@ -155,34 +184,57 @@ def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | 
     Each damaged one is told to `damaged`; if all are, that is an error, never a fresh start.
     """
     found = numbers(storage)
+    reason = ""
     for number in reversed(found):
         try:
             return read(storage, number)
         except (CheckpointError, StorageError) as error:
-            damaged(f"checkpoint {number} is damaged and was skipped: {error}")
+            reason = str(error)
+            damaged(f"checkpoint {number} is damaged and was skipped: {reason}")
     if found:
         raise CheckpointError(
-            f"none of the {len(found)} checkpoints in {storage.root} can be trusted; restore the"
-            " directory from a backup, or start a new run under another name"
+            f"none of the {len(found)} checkpoints in {storage.root} can be trusted (the oldest:"
+            f" {reason}); restore the directory from a backup, or start a new run under another name"
         )
     return None
+
+
+def set_newer_aside(storage: Storage, number: int) -> None:
+    """Rename the damaged checkpoints after this one: they must not count as the newest any more."""
+    for newer in numbers(storage):
+        if newer > number:
+            storage.set_aside(f"checkpoints/{newer:010d}")
+
+
+@contextlib.contextmanager
+def fitting(part: str) -> Iterator[None]:
+    """Turn whatever a part says of a state that does not fit it into a CheckpointError."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        problem = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"the saved state of '{part}' does not fit: {type(error).__name__}: {problem}"
+        ) from error
 
 
 def collect(storage: Storage, *, keep_last: int) -> None:
     """Delete old checkpoints, and the segments and best models that no kept one names."""
     found = numbers(storage)
     kept = found[-keep_last:]
-    manifests = []
+    segments: set[str] = set()
+    models: set[str] = set()
     for number in kept:
-        path = f"checkpoints/{number:010d}/manifest.json"
-        manifests.append(codec.parse_json(storage.read(path), source=path))
+        # One that was damaged since can never be read, so what it names is not needed.
+        with contextlib.suppress(CheckpointError, StorageError):
+            manifest = read_manifest(storage, number)
+            segments.update(manifest["segments"])
+            models.update(manifest["models"])
     for number in found[:-keep_last]:
         passed("collecting")
         storage.remove(f"checkpoints/{number:010d}")
-    segments = {name for manifest in manifests for name in manifest.get("segments", [])}
-    models = {name for manifest in manifests for name in manifest.get("models", [])}
     for name in storage.names("segments"):
-        if name not in segments and ".tmp-" not in name:
+        if name.endswith(".safetensors") and name not in segments:
             storage.remove(f"segments/{name}")
     # A best model newer than the newest checkpoint is still to be named by the next one.
     newest = f"best-{kept[-1]:010d}" if kept else ""
@@ -190,12 +242,6 @@ def collect(storage: Storage, *, keep_last: int) -> None:
         if name.startswith("best-") and f"models/{name}" not in models and name < newest:
             storage.remove(f"models/{name}")
     passed("collected")
-
-
-def sync_file(path: Path) -> None:
-    """Make one file durable."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _describe(path: Path) -> dict[str, Any]:
@@ -206,9 +252,9 @@ def digest_of(state: Mapping[str, Any], *, leave_out: Sequence[str] = ()) -> str
     """Return one hash of a whole state: equal states, equal hashes, on any machine."""
     tree, tensors, segments = codec.encode({k: v for k, v in state.items() if k not in leave_out})
     digest = hashlib.sha256(codec.dump_json(tree))
-    for segment in segments:
+    for index, segment in enumerate(segments):
         for name, tensor in sorted(segment.tensors.items()):
-            tensors[f"segment/{segment.name}/{name}"] = tensor
+            tensors[f"segment {index}/{name}"] = tensor
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
         digest.update(_bytes(tensor))
@@ -216,4 +262,7 @@ def digest_of(state: Mapping[str, Any], *, leave_out: Sequence[str] = ()) -> str
 
 
 def _bytes(tensor: Tensor) -> Any:
-    return memoryview(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy())  # type: ignore[arg-type]
+    if tensor.numel() == 0:
+        return b""
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().flatten()
+    return memoryview(plain.view(torch.uint8).numpy())  # type: ignore[arg-type]

@@ -18,9 +18,15 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import CheckpointError
+from ludus.run.tensors import can_save
 
 MAX_DEPTH = 60
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+MAX_CONTAINERS = 2_000_000
+# One value may open three brackets of its own.
+_DEEPEST = MAX_DEPTH - 3
+_PLAIN_INT_BITS = 1024
+# A string that never ends is taken to the end at once: looking again from each quote would take for ever.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 
@@ -62,53 +68,108 @@ def encode(
     """Return the tree for JSON, its tensors by path, and its segments in order.
 
     `keep` is given every tensor and returns what to hold on to: a copy, where the writing comes later.
+    Raises CheckpointError, naming the path, for a value that could not be read back as it was.
     """
-    tensors: dict[str, Tensor] = {}
-    segments: list[Segment] = []
+    encoder = _Encoder(keep)
+    return encoder.walk(tree, "", 0), encoder.tensors, encoder.segments
 
-    def hold(path: str, tensor: Tensor) -> str:
-        assert path not in tensors
-        tensors[path] = keep(path, tensor.detach())
-        return path
 
-    def walk(value: Any, path: str) -> Any:
-        if value is None or isinstance(value, bool | str):
+class _Encoder:
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+        self.tensors: dict[str, Tensor] = {}
+        self.segments: list[Segment] = []
+
+    def walk(self, value: Any, path: str, depth: int) -> Any:
+        """Return the value for JSON; `depth` is how many brackets are open around it."""
+        if value is None or isinstance(value, bool):
             return value
+        if depth > _DEEPEST:
+            raise CheckpointError(
+                f"{path}: nested more than {_DEEPEST} deep, which cannot be saved"
+            )
+        if isinstance(value, str):
+            return value if _is_unicode(value) else _tagged("text", base64=_surrogates(value))
         if isinstance(value, Tensor):
-            return {"$": "tensor", "name": hold(path, value)}
+            return _tagged("tensor", name=self._hold(value, path))
         if isinstance(value, np.ndarray | np.generic):
             kind = "array" if isinstance(value, np.ndarray) else "scalar"
-            array = np.ascontiguousarray(value).reshape(value.shape)
-            try:
-                return {"$": kind, "name": hold(path, torch.from_numpy(array.copy()))}
-            except TypeError:
-                raise TypeError(f"{path}: a NumPy array of {array.dtype} cannot be saved") from None
+            return _tagged(kind, name=self._hold(_as_tensor(value, path), path))
         if isinstance(value, int):
-            return int(value)
+            # Python refuses to print very long integers in decimals.
+            is_plain = value.bit_length() <= _PLAIN_INT_BITS
+            return int(value) if is_plain else _tagged("int", hex=hex(value))
         if isinstance(value, float):
-            return (
-                float(value) if math.isfinite(value) else {"$": "float", "value": str(float(value))}
-            )
+            is_plain = math.isfinite(value)
+            return float(value) if is_plain else _tagged("float", value=str(float(value)))
         if isinstance(value, Mapping):
-            if all(type(key) is str and key != "$" for key in value):
-                return {key: walk(item, f"{path}/{key}") for key, item in value.items()}
-            items = enumerate(value.items())
-            rows = [[walk(k, f"{path}/{n}k"), walk(v, f"{path}/{n}")] for n, (k, v) in items]
-            return {"$": "dict", "items": rows}
-        if isinstance(value, list | tuple):
-            rows = [walk(item, f"{path}/{n}") for n, item in enumerate(value)]
-            return rows if isinstance(value, list) else {"$": "tuple", "items": rows}
+            return self._walk_mapping(value, path, depth)
+        if isinstance(value, list):
+            return [self.walk(item, f"{path}/{n}", depth + 1) for n, item in enumerate(value)]
+        if isinstance(value, tuple):
+            items = [self.walk(item, f"{path}/{n}", depth + 2) for n, item in enumerate(value)]
+            return _tagged("tuple", items=items)
         if isinstance(value, bytes):
-            return {"$": "bytes", "base64": base64.b64encode(value).decode()}
+            return _tagged("bytes", base64=base64.b64encode(value).decode())
         if isinstance(value, Segment):
-            segments.append(value)
-            return {"$": "segment", "index": len(segments) - 1}
-        raise TypeError(
+            self.segments.append(value)
+            return _tagged("segment", index=len(self.segments) - 1)
+        raise CheckpointError(
             f"{path}: a {type(value).__name__} cannot be saved; a state holds numbers, text, tensors,"
             " arrays, lists, tuples and mappings"
         )
 
-    return walk(tree, ""), tensors, segments
+    def _walk_mapping(self, value: Mapping[Any, Any], path: str, depth: int) -> Any:
+        if all(type(key) is str and key != "$" and _is_unicode(key) for key in value):
+            return {
+                key: self.walk(item, f"{path}/{_escaped(key)}", depth + 1)
+                for key, item in value.items()
+            }
+        rows = [
+            [self.walk(key, f"{path}/{n}k", depth + 3), self.walk(item, f"{path}/{n}", depth + 3)]
+            for n, (key, item) in enumerate(value.items())
+        ]
+        return _tagged("dict", items=rows)
+
+    def _hold(self, tensor: Tensor, path: str) -> str:
+        if not can_save(tensor):
+            place, kind = f"a {tensor.layout} tensor", f"{tensor.dtype} on {tensor.device}"
+            raise CheckpointError(f"{path}: {place} of {kind} cannot be saved")
+        assert path not in self.tensors
+        self.tensors[path] = self._keep(path, tensor.detach())
+        return path
+
+
+def _tagged(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"$": kind, **fields}
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether the text can be written as UTF-8: it holds no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _surrogates(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
+
+
+def _escaped(key: str) -> str:
+    """Return a key for a path in which '/' only ever divides, so that no two paths are the same."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _as_tensor(value: np.ndarray[Any, Any] | np.generic, path: str) -> Tensor:
+    array = np.array(value, copy=True, order="C").reshape(value.shape)
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):
+        raise CheckpointError(
+            f"{path}: a NumPy array of {array.dtype} cannot be saved; convert it to plain numbers"
+        ) from None
 
 
 def decode(tree: Any, tensors: Mapping[str, Tensor], segments: list[Segment]) -> Any:
@@ -127,6 +188,8 @@ def decode(tree: Any, tensors: Mapping[str, Tensor], segments: list[Segment]) ->
                 return tensors[tree["name"]].numpy().copy()
             case "scalar":
                 return tensors[tree["name"]].numpy()[()]
+            case "int":
+                return int(tree["hex"], 16)
             case "float":
                 return float(tree["value"])
             case "tuple":
@@ -134,13 +197,18 @@ def decode(tree: Any, tensors: Mapping[str, Tensor], segments: list[Segment]) ->
             case "dict":
                 pairs = [[decode(part, tensors, segments) for part in row] for row in tree["items"]]
                 return dict(pairs)
+            case "text":
+                data = base64.b64decode(tree["base64"], validate=True)
+                return data.decode("utf-8", "surrogatepass")
             case "bytes":
                 return base64.b64decode(tree["base64"], validate=True)
             case "segment":
                 return segments[tree["index"]]
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise CheckpointError(f"the saved state is not well formed: {error!r}") from None
-    raise CheckpointError(f"the saved state holds a '{tree['$']}', which this ludus does not know")
+        problem = str(error)[:200]
+        raise CheckpointError(f"the saved state is not well formed: {problem}") from None
+    kind = str(tree["$"])[:40]
+    raise CheckpointError(f"the saved state holds a {kind!r}, which this ludus does not know")
 
 
 def dump_json(tree: Any) -> bytes:
@@ -148,13 +216,23 @@ def dump_json(tree: Any) -> bytes:
     return json.dumps(tree, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def parse_json(data: bytes, *, source: str) -> Any:
-    """Read JSON from a file that may be hostile: bounded depth, no duplicate keys, no NaN."""
+def check_bounds(data: bytes, *, source: str) -> None:
+    """Raise CheckpointError for JSON too deep or too large to be read back safely."""
+    bare = _STRING.sub(b"", data)
+    if bare.count(b"[") + bare.count(b"{") > MAX_CONTAINERS:
+        raise CheckpointError(
+            f"{source}: more than {MAX_CONTAINERS} lists and mappings; keep long records in arrays"
+        )
     depth = 0
-    for bracket in _BRACKET.finditer(_STRING.sub(b"", data)):
+    for bracket in _BRACKET.finditer(bare):
         depth += 1 if bracket[0] in b"[{" else -1
         if depth > MAX_DEPTH:
             raise CheckpointError(f"{source}: nested more than {MAX_DEPTH} deep")
+
+
+def parse_json(data: bytes, *, source: str) -> Any:
+    """Read JSON from a file that may be hostile: bounded depth, no duplicate keys, no NaN."""
+    check_bounds(data, source=source)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -165,7 +243,13 @@ def parse_json(data: bytes, *, source: str) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON")
 
+    def finite(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError(f"{text[:40]} is too large a number")
+        return value
+
     try:
-        return json.loads(data, object_pairs_hook=unique, parse_constant=refuse)
+        return json.loads(data, object_pairs_hook=unique, parse_constant=refuse, parse_float=finite)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{source}: not readable as JSON: {error}") from None

@@ -29,6 +29,8 @@ def resolve_device(name: str) -> torch.device:
         raise ConfigError(
             f"settings.device is '{name}', but there are {torch.cuda.device_count()} CUDA devices"
         )
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError(f"settings.device is '{name}', but torch sees no Metal device; write cpu")
     if device.type not in ("cpu", "cuda", "mps"):
         raise ConfigError(f"settings.device is '{name}'; ludus computes on cpu, cuda or mps")
     return device

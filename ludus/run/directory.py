@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _LENGTH = re.compile(r"(max_.*|num_.*steps|num_.*iterations|num_.*rounds)")
 
 ENDINGS = ("finished", "stopped", "interrupted", "failed")
+JOURNALS = ("events.jsonl",)
+"""Files that tell what happened to the run; a resume only adds to them."""
+_LOGS = ("metrics.jsonl", "timing.jsonl", "metrics.csv")
+_MAX_EVENTS = 1 << 26
 
 
 def run_path(root: str | Path, name: str) -> Path:
@@ -35,6 +39,25 @@ def run_path(root: str | Path, name: str) -> Path:
     if path.is_symlink():
         raise RunError(f"{path} is a link; a run is kept in a directory of its own")
     return path
+
+
+def refuse_strangers(path: Path, *, is_resume: bool) -> None:
+    """Raise RunError if a run cannot be kept at this path: because of another run, or other files."""
+    is_run = (path / "run.json").exists()
+    if is_run and not is_resume:
+        raise RunError(
+            f"{path} holds a run already; go on with it (`ludus resume {path}`, fit(resume=True)),"
+            " or choose another name"
+        )
+    if not path.exists() or is_run:
+        return
+    if not path.is_dir():
+        raise RunError(f"{path} is a file; choose another name for the run")
+    # A run that was killed at its very beginning may have left these.
+    ours = {"LOCK", "config.yaml", "run.json"}
+    others = [file.name for file in path.iterdir() if file.name.split(".tmp-")[0] not in ours]
+    if others:
+        raise RunError(f"{path} is not a run, yet holds {others[0]}; choose another name")
 
 
 def found_run(path: str | Path) -> Storage:
@@ -59,6 +82,8 @@ def read_note(storage: Storage) -> dict[str, Any]:
     note = parse_json(storage.read("run.json", limit=1 << 20), source="run.json")
     if not isinstance(note, dict) or note.get("format") != 1:
         raise RunError(f"{storage.root}/run.json is not one this ludus reads")
+    if not all(isinstance(note.get(key, ""), str) for key in ("kind", "name", "created", "origin")):
+        raise RunError(f"{storage.root}/run.json does not say what this run is")
     return note
 
 
@@ -69,22 +94,61 @@ def tell_event(storage: Storage, event: str, **details: Any) -> None:
 
 
 def read_lines(storage: Storage, name: str) -> list[dict[str, Any]]:
-    """Return the records of a .jsonl file; a torn last line is left out."""
+    """Return the records of a .jsonl file; a torn or damaged line is left out."""
     if not storage.exists(name):
         return []
-    lines = storage.read(name, limit=1 << 31).split(b"\n")[:-1]
-    return [json.loads(line) for line in lines if line]
+    found = []
+    for line in storage.read(name, limit=_MAX_EVENTS).split(b"\n")[:-1]:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            found.append(record)
+    return found
 
 
 def last_ending(storage: Storage) -> dict[str, Any] | None:
     """Return the event that says how the run last ended, unless it was taken up again since."""
     ending = None
     for event in read_lines(storage, "events.jsonl"):
-        if event["event"] in ENDINGS:
+        if event.get("event") in ENDINGS:
             ending = event
-        elif event["event"] in ("started", "resumed"):
+        elif event.get("event") in ("started", "resumed"):
             ending = None
+    if ending is not None and not _is_plain(ending):
+        raise RunError(f"{storage.root}/events.jsonl does not say plainly how the run ended")
     return ending
+
+
+def _is_plain(ending: Mapping[str, Any]) -> bool:
+    counters, best = ending.get("counters", {}), ending.get("best")
+    return (
+        ending.get("exact") in (True, False, None)
+        and isinstance(counters, dict)
+        and all(type(value) is int for value in counters.values())
+        and (best is None or (isinstance(best, dict) and _is_score(best)))
+    )
+
+
+def _is_score(best: Mapping[str, Any]) -> bool:
+    return type(best.get("score")) in (int, float) and isinstance(best.get("metric"), str)
+
+
+def log_offsets(
+    storage: Storage, saved: Mapping[str, int], *, tell: Callable[..., None]
+) -> dict[str, int]:
+    """Return where to cut each log back to: as the checkpoint saw it, or 0 if it saw none.
+
+    Without metrics.jsonl the run cannot end as it should; any other log that was lost begins anew.
+    """
+    offsets = {**dict.fromkeys(_LOGS, 0), **saved}
+    for name, offset in saved.items():
+        size = storage.size(name) if storage.exists(name) else 0
+        if size < offset and name not in (*JOURNALS, "metrics.jsonl"):
+            tell("log_lost", reason=f"{name} was shortened or lost since; it begins anew")
+            offsets[name] = 0
+    return offsets
 
 
 def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], list[str]]:

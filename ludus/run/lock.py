@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -15,13 +17,19 @@ from ludus.core.errors import RunError
 # A POSIX lock vanishes when its process closes any descriptor of the file, so within this process
 # the file is opened once, here, and this table answers for it.
 _held: dict[Path, int] = {}
+# Locks are not inherited: a forked child holds none of its parent's.
+os.register_at_fork(after_in_child=_held.clear)
+# A link in the place of the lock would have another file emptied.
+_SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+# Whoever only asks whether a run is going holds its lock for an instant, so one refusal is no answer.
+_TRIES, _PAUSE = 3, 0.05
 
 
 class RunLock:
     """The lock of one run directory."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = (directory / "LOCK").resolve()
+        self._path = _lock_path(directory)
 
     def __enter__(self) -> RunLock:
         """Take the lock, or raise RunError naming who holds it."""
@@ -29,19 +37,24 @@ class RunLock:
             raise RunError(
                 f"{self._path.parent} is in use by this very process; let that run end first"
             )
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if self._path.is_symlink():
+            raise RunError(f"{self._path} is a link; a run directory holds none")
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o644)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(descriptor, 4096)
+            if not _take(descriptor, tries=_TRIES):
+                raise RunError(
+                    f"{self._path.parent} is in use by {_describe(os.read(descriptor, 4096))};"
+                    " wait for it, or stop it first"
+                )
+        except BaseException:
             os.close(descriptor)
-            raise RunError(
-                f"{self._path.parent} is in use by {_describe(holder)}; wait for it, or stop it first"
-            ) from None
-        os.ftruncate(descriptor, 0)
-        about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-        os.write(descriptor, json.dumps(about).encode())
+            raise
         _held[self._path] = descriptor
+        # The note is for people only: on a full disk there is none, and the lock holds all the same.
+        about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(about).encode(), 0)
         return self
 
     def __exit__(
@@ -56,25 +69,40 @@ class RunLock:
 
 def is_locked(directory: Path) -> bool:
     """Return whether a live process holds this run directory."""
-    path = (directory / "LOCK").resolve()
+    path = _lock_path(directory)
     if path in _held:
         return True
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR | _SAFELY)
     except OSError:
         return False
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        return not _take(descriptor, tries=1)
     finally:
         os.close(descriptor)
+
+
+def _lock_path(directory: Path) -> Path:
+    return directory.resolve() / "LOCK"
+
+
+def _take(descriptor: int, *, tries: int) -> bool:
+    for attempt in range(tries):
+        if attempt:
+            time.sleep(_PAUSE)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
     return False
 
 
 def _describe(holder: bytes) -> str:
     try:
         about = json.loads(holder)
-        return f"process {int(about['pid'])} on {str(about['host'])[:80]}"
-    except (ValueError, KeyError, TypeError):
+        host = "".join(letter for letter in str(about["host"]) if letter.isprintable())
+        return f"process {int(about['pid'])} on {host[:80]}"
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return "another process"

@@ -124,7 +124,7 @@ class Logger:
 
     def write(self, run: Run) -> None:
         """Send everything gathered since the last write to every back end."""
-        scalars = {name: _mean(values) for name, values in self._scalars.items()}
+        scalars = {name: _mean(_floats(name, values)) for name, values in self._scalars.items()}
         counters = {name: value for name, value in run.counters.items() if value}
         record = Record(
             counters, scalars, self._timing(counters), self._texts, self._histograms, self._images
@@ -158,7 +158,9 @@ class Logger:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits to be written."""
-        scalars = {name: np.asarray(_floats(values)) for name, values in self._scalars.items()}
+        scalars = {
+            name: np.asarray(_floats(name, values)) for name, values in self._scalars.items()
+        }
         texts = {name: list(values) for name, values in self._texts.items()}
         return {
             "scalars": scalars,
@@ -197,20 +199,33 @@ class WriteLog:
             cadence.seen = seen
 
 
-def _floats(values: Sequence[float | Tensor]) -> list[float]:
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    if not tensors:
-        return [float(value) for value in values]
-    # One transfer for all of them: on a GPU each would cost a synchronisation.
-    numbers = iter(torch.stack([tensor.detach().reshape(()) for tensor in tensors]).tolist())
-    return [next(numbers) if isinstance(value, Tensor) else float(value) for value in values]
+def _floats(name: str, values: Sequence[float | Tensor]) -> list[float]:
+    """Return the values as numbers, each the same whatever stands beside it."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for index, value in enumerate(values):
+        if isinstance(value, Tensor):
+            groups.setdefault((value.dtype, value.device), []).append(index)
+    found = list(values)
+    try:
+        for indices in groups.values():
+            # One transfer for all of one type: on a GPU each would cost a synchronisation.
+            tensors = [values[index].detach().reshape(()) for index in indices]  # type: ignore[union-attr]
+            for index, number in zip(indices, torch.stack(tensors).tolist(), strict=True):
+                found[index] = number
+        return [float(value) for value in found]
+    except (RuntimeError, TypeError, ValueError) as error:
+        problem = str(error).splitlines()[0]
+        raise LudusError(
+            f"the metric '{name}' was given what is not one number: {problem}"
+        ) from None
 
 
-def _mean(values: Sequence[float | Tensor]) -> float:
-    numbers = _floats(values)
-    if not all(math.isfinite(number) for number in numbers):
-        return sum(numbers) / len(numbers)
-    return math.fsum(numbers) / len(numbers)
+def _mean(numbers: Sequence[float]) -> float:
+    try:
+        return math.fsum(numbers) / len(numbers)
+    except (OverflowError, ValueError):
+        # The sum is too large to write, or holds both infinities.
+        return sum(number / len(numbers) for number in numbers)
 
 
 def _check_name(name: str) -> None:

@@ -6,6 +6,7 @@ models/<name>/   weights.safetensors   model.json
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from typing import Any
 from torch import Tensor
 
 from ludus.core.errors import CheckpointError
-from ludus.run import codec
-from ludus.run.checkpoint import passed, sync_file
-from ludus.run.storage import Storage, hash_file, write_durably
+from ludus.run import checkpoint, codec
+from ludus.run.files import hash_file, sync_file, write_durably
+from ludus.run.storage import Storage
 from ludus.run.tensors import read_tensors, write_tensors
 
+MAX_NOTE = 1 << 20
 _FILES = ("weights.safetensors", "model.json")
 
 
@@ -31,33 +33,43 @@ def write_model(
         write_tensors(path, weights)
         sync_file(path)
         note = {**about, "sha256": hash_file(path)}
-        write_durably(folder / _FILES[1], iter([codec.dump_json(note)]))
+        write_durably(folder / _FILES[1], [codec.dump_json(note)])
 
-    storage.make("models")
+    if "/" in name:
+        storage.make(name.rpartition("/")[0])
     if storage.exists(name):
         storage.remove(name)
-    storage.commit(name, fill, step=lambda point: passed(f"model {point}"))
+    storage.commit(name, fill, step=lambda point: checkpoint.passed(f"model {point}"))
 
 
 def read_model(storage: Storage, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the weights and the note; raise CheckpointError if they are not as written."""
-    about = codec.parse_json(storage.read(f"{name}/{_FILES[1]}"), source=f"{name}/{_FILES[1]}")
-    path = storage.path(f"{name}/{_FILES[0]}")
-    if not isinstance(about, dict) or hash_file(path) != about.get("sha256"):
+    note_name = f"{name}/{_FILES[1]}"
+    about = codec.parse_json(storage.read(note_name, limit=MAX_NOTE), source=note_name)
+    if not isinstance(about, dict) or storage.sha256(f"{name}/{_FILES[0]}") != about.get("sha256"):
         raise CheckpointError(f"{storage.root / name} has changed since it was saved")
-    return read_tensors(path), about
+    return read_tensors(storage.path(f"{name}/{_FILES[0]}")), about
 
 
 def publish(storage: Storage, source: str, name: str) -> None:
-    """Make `name` hold the same model as `source`, sharing its bytes on disk."""
-    here = storage.path(f"{name}/{_FILES[1]}")
-    if here.exists() and here.read_bytes() == storage.read(f"{source}/{_FILES[1]}"):
+    """Make `name` hold the same model as `source`, sharing its bytes on disk where that can be."""
+    note = storage.read(f"{source}/{_FILES[1]}", limit=MAX_NOTE)
+    if storage.exists(f"{name}/{_FILES[1]}") and storage.read(f"{name}/{_FILES[1]}") == note:
         return
 
     def fill(folder: Path) -> None:
         for file in _FILES:
-            os.link(storage.path(f"{source}/{file}"), folder / file)
+            _link(storage.path(f"{source}/{file}"), folder / file)
 
     if storage.exists(name):
         storage.remove(name)
-    storage.commit(name, fill, step=lambda point: passed(f"publish {point}"))
+    storage.commit(name, fill, step=lambda point: checkpoint.passed(f"publish {point}"))
+
+
+def _link(source: Path, path: Path) -> None:
+    try:
+        os.link(source, path)
+    except OSError:
+        # Not every file system has hard links.
+        shutil.copyfile(source, path)
+        sync_file(path)

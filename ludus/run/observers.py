@@ -137,18 +137,23 @@ class Milestones:
         self._cadence = cadence
         self._name = name
         self._save = save
+        self._last_name = ""
 
     def __call__(self, run: Run) -> None:
         """Save if it is time."""
         if self._cadence.is_due(run) or (run.is_finished and self._cadence.interval):
-            counters = {name: value for name, value in run.counters.items() if value}
-            self._save(f"models/{self._name(run)}", {"counters": counters})
+            name = f"models/{self._name(run)}"
+            # The last epoch may be a milestone of its own; what is saved is never written again.
+            if name != self._last_name:
+                counters = {name: value for name, value in run.counters.items() if value}
+                self._save(name, {"counters": counters})
+            self._last_name = name
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seen": self._cadence.seen}
+        return {"seen": self._cadence.seen, "last_name": self._last_name}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._cadence.seen = state["seen"]
+        self._cadence.seen, self._last_name = state["seen"], state["last_name"]
 
 
 class FiniteGuard:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+from torch import Tensor
 
 from ludus.config import CheckpointSettings
 from ludus.core.errors import LudusError, StorageError
 from ludus.core.run import Every, Run, Stateful
 from ludus.run import checkpoint, codec
-from ludus.run.models import publish
+from ludus.run.models import publish, read_model, write_model
 from ludus.run.storage import Storage
 from ludus.run.tensors import Snapshot
 
@@ -35,13 +39,14 @@ class Background:
         self._thread.start()
 
     def _do(self, work: Callable[[], None]) -> None:
-        # The writer must not take the core that training computes on; where the system lets a
-        # thread have a priority of its own, it takes the lowest.
-        if hasattr(os, "setpriority"):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         try:
+            # The writer must not take the core that training computes on. On Linux a thread can have
+            # a priority of its own; elsewhere the number would name some other process.
+            if sys.platform == "linux":
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
             work()
-        except (LudusError, OSError) as error:
+        except Exception as error:
+            # Whatever it is, it must come to light in the thread that trains.
             self.errors.append(error)
 
     @property
@@ -53,6 +58,15 @@ class Background:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+
+@dataclass(frozen=True)
+class WaitingModel:
+    """Weights that will not change any more and are not on disk yet."""
+
+    name: str
+    weights: Mapping[str, Tensor]
+    note: Mapping[str, Any]
 
 
 class Saver:
@@ -80,8 +94,9 @@ class Saver:
         )
         self._last_save = time.monotonic()
         self._num_calls = 0
-        self.models: list[Callable[[], None]] = []
-        """Model directories still to be written; all are, before the next checkpoint."""
+        self._has_failed = False
+        # All of these are written before the next checkpoint.
+        self._models: list[WaitingModel] = []
 
     def __call__(self, run: Run) -> None:
         """Save if it is time, or if this is the last chance."""
@@ -89,7 +104,7 @@ class Saver:
         is_last = run.is_finished or run.interrupted
         if is_last or self._is_due(run):
             self.save(run)
-        elif self.models and self._background.is_idle:
+        elif self._models and self._background.is_idle and not self._has_failed:
             self._background.start(self._write_models)
         if is_last:
             self._finish(run)
@@ -111,11 +126,11 @@ class Saver:
         self._background.wait()
         self._report()
         self._last_save = time.monotonic()
+        self._has_failed = False
         number = run.boundaries
         if not self._storage.flush_appends():
-            self._fail(
-                StorageError("the disk is full: the log is held in memory until there is space")
-            )
+            problem = "the disk is full: the log is held in memory until there is space"
+            self._background.errors.append(StorageError(problem))
             return
         state = {name: dict(part.state_dict()) for name, part in self._parts.items()}
         taken = codec.encode(state, keep=self._snapshot.keep)
@@ -133,16 +148,24 @@ class Saver:
 
         self._background.start(write)
 
+    def keep_model(self, name: str, weights: Mapping[str, Tensor], note: Mapping[str, Any]) -> None:
+        """Take weights that will not change any more; they are written behind."""
+        self._models.append(WaitingModel(name, weights, note))
+
+    def recall_model(self, name: str) -> Mapping[str, Tensor]:
+        """Return the weights kept under this name, be they on disk yet or not."""
+        self._background.wait()
+        for model in reversed(self._models):
+            if model.name == name:
+                return model.weights
+        return read_model(self._storage, name)[0]
+
     def _write_models(self) -> None:
         # One is taken off the list only when it is on disk, so a full disk loses none.
-        while self.models:
-            self.models[0]()
-            self.models.pop(0)
-
-    def flush_models(self) -> None:
-        """Return when every model directory is on disk."""
-        self._background.wait()
-        self._write_models()
+        while self._models:
+            model = self._models[0]
+            write_model(self._storage, model.name, model.weights, model.note)
+            self._models.pop(0)
 
     def _finish(self, run: Run) -> None:
         """Wait for the last checkpoint; try again a few times if it fails."""
@@ -159,13 +182,18 @@ class Saver:
 
     def _report(self) -> None:
         while self._background.errors:
-            self._fail(self._background.errors.pop(0))
-
-    def _fail(self, error: Exception) -> None:
-        self._tell("checkpoint_failed", reason=str(error))
-        if self._settings.on_failure == "stop":
-            raise error
+            error = self._background.errors.pop(0)
+            if not isinstance(error, LudusError | OSError):
+                raise error
+            # The models that wait are not tried again at every boundary, only with the next save.
+            self._has_failed = True
+            self._tell("checkpoint_failed", reason=str(error))
+            if self._settings.on_failure == "stop":
+                raise error
 
     def wait(self) -> None:
-        """Return when nothing is being written."""
+        """Return when nothing is being written; tell what failed that nobody has heard of yet."""
         self._background.wait()
+        for error in self._background.errors:
+            self._tell("checkpoint_failed", reason=str(error))
+        self._background.errors.clear()

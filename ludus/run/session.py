@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from torch import Tensor
 
 from ludus import strict_yaml
 from ludus.config import TrainerConfig, from_data
 from ludus.core.errors import CheckpointError, ConfigError, RunError
 from ludus.core.run import Observer, Run, Stateful
-from ludus.core.trainer import Request, Result, Trainer, ending
+from ludus.core.trainer import Request, Result, Trainer, check_same_parts, ending
 from ludus.registry import find
 from ludus.run import checkpoint, directory, models
 from ludus.run.device import Compute
@@ -26,8 +24,6 @@ from ludus.run.saver import Saver
 from ludus.run.seeds import GlobalRandom, derive, seed_everything
 from ludus.run.signals import Signals
 from ludus.run.storage import Storage
-
-_JOURNALS = ("events.jsonl",)
 
 
 class Session:
@@ -42,9 +38,10 @@ class Session:
             )
         self._trainer = trainer
         self._request = request
-        path = directory.run_path(request.root, request.name or config.name)
-        self._refuse_strangers(path)
+        name = config.name if request.name is None else request.name
+        path = directory.run_path(request.root, name)
         self._storage: Storage = trainer.storage or Storage(path)
+        self._refuse_strangers()
         self._stack = contextlib.ExitStack()
         self._device = self._stack.enter_context(Compute(config.settings)).device
         self._random = GlobalRandom()
@@ -56,22 +53,8 @@ class Session:
             trainer.logger = Logger(Logger.Config(backends=config.settings.loggers))
         self._logger: Logger = trainer.logger
 
-    def _refuse_strangers(self, path: Path) -> None:
-        is_run = (path / "run.json").exists()
-        if is_run and not self._request.resume:
-            raise RunError(
-                f"{path} holds a run already; go on with it (`ludus resume {path}`, fit(resume=True)),"
-                " or choose another name"
-            )
-        if path.exists() and not is_run:
-            if not path.is_dir():
-                raise RunError(f"{path} is a file; choose another name for the run")
-            ours = {"LOCK", "config.yaml"}
-            others = [
-                name.name for name in path.iterdir() if name.name.split(".tmp-")[0] not in ours
-            ]
-            if others:
-                raise RunError(f"{path} is not a run, yet holds {others[0]}; choose another name")
+    def _refuse_strangers(self) -> None:
+        directory.refuse_strangers(self._storage.root, is_resume=bool(self._request.resume))
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
         """Take the directory, load the newest good state if there is one, start the log."""
@@ -81,17 +64,20 @@ class Session:
             self._stack.enter_context(RunLock(storage.root))
         except OSError as error:
             raise RunError(f"{storage.root} cannot be written: {error.strerror}") from None
+        # Another process may have made the run while this one came to its lock.
+        self._refuse_strangers()
         storage.sweep()
         self._stack.callback(storage.close)
+        self._parts = {**parts, "logger": self._logger, "random": self._random}
         self._is_resumed = storage.exists("run.json")
         saved = self._load() if self._is_resumed else None
         offsets = saved.manifest["offsets"] if saved else {}
-        storage.cut_back(offsets, keep=_JOURNALS)
+        offsets = directory.log_offsets(storage, offsets, tell=self.tell)
+        storage.cut_back(offsets, keep=directory.JOURNALS)
         if self._is_resumed:
             self._note_resume(saved)
         else:
             self._write_first_files()
-        self._parts = {**parts, "logger": self._logger, "random": self._random}
         self._saver = Saver(
             storage,
             trainer.config.settings.checkpoint,
@@ -99,12 +85,13 @@ class Session:
             about=self._about,
             tell=self.tell,
         )
-        trainer.keep_model, trainer.recall_model = self._keep_model, self._recall_model
+        trainer.keep_model, trainer.recall_model = self._saver.keep_model, self._saver.recall_model
         run.record = self._logger.record
         self._saved_state = dict(saved.state) if saved else None
         if self._saved_state is None:
             return None
-        self._logger.load_state_dict(self._saved_state.pop("logger"))
+        with checkpoint.fitting("logger"):
+            self._logger.load_state_dict(self._saved_state.pop("logger"))
         self._random_state = self._saved_state.pop("random")
         return self._saved_state
 
@@ -123,7 +110,8 @@ class Session:
         display(run)
         self._stack.enter_context(Signals(run))
         if self._saved_state is not None:
-            self._random.load_state_dict(self._random_state)
+            with checkpoint.fitting("random"):
+                self._random.load_state_dict(self._random_state)
 
     def _load(self) -> checkpoint.Saved | None:
         saved = checkpoint.read_newest(self._storage, damaged=self._tell_damaged)
@@ -149,17 +137,27 @@ class Session:
                 )
             self._inexact = list(saved.manifest["inexact_because"])
             self._inexact += [f"resumed elsewhere at boundary {saved.number}: {c}" for c in changed]
-            for name in self._storage.names("models"):
-                if name.startswith("best-") and name > f"best-{saved.number:010d}":
-                    self._storage.remove(f"models/{name}")
+            check_same_parts(self._parts, saved.state)
+            checkpoint.set_newer_aside(self._storage, saved.number)
+            self._restore_models(saved)
         if lengths:
             self.tell("length_changed", keys=lengths)
         self._storage.write("config.yaml", new.to_yaml().encode())
         return saved
 
+    def _restore_models(self, saved: checkpoint.Saved) -> None:
+        """Forget the best models since the checkpoint, and publish the one it names."""
+        for name in self._storage.names("models"):
+            if name.startswith("best-") and name > f"best-{saved.number:010d}":
+                self._storage.remove(f"models/{name}")
+        if saved.manifest["best"]:
+            models.publish(self._storage, saved.manifest["best"]["model"], "models/best")
+        elif self._storage.exists("models/best"):
+            self._storage.remove("models/best")
+
     def _note_resume(self, saved: checkpoint.Saved | None) -> None:
         number = saved.number if saved else 0
-        cursor = saved.state["run"]["cursor"] if saved else []
+        cursor = saved.state["run"].get("cursor") if saved else []
         self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._inexact)
 
     def _write_first_files(self) -> None:
@@ -198,15 +196,6 @@ class Session:
             "exact": "no: " + "; ".join(reasons) if reasons else "yes",
             "device": f"{self._device} ({machine(self._device)['threads']} threads)",
         }
-
-    def _keep_model(
-        self, name: str, weights: Mapping[str, Tensor], note: Mapping[str, Any]
-    ) -> None:
-        self._saver.models.append(lambda: models.write_model(self._storage, name, weights, note))
-
-    def _recall_model(self, name: str) -> Mapping[str, Tensor]:
-        self._saver.flush_models()
-        return models.read_model(self._storage, name)[0]
 
     def _tell_damaged(self, text: str) -> None:
         self.tell("checkpoint_damaged", reason=text)

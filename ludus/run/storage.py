@@ -70,13 +70,9 @@ class Storage:
     def names(self, directory: str) -> list[str]:
         """Return the sorted names in a directory ('' is the root); none if it does not exist."""
         path = self.path(directory) if directory else self.root
-        try:
-            with _told(path, "read"):
-                return sorted(os.listdir(path))
-        except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return []
-            raise
+        with _told(path, "read"), contextlib.suppress(FileNotFoundError):
+            return sorted(os.listdir(path))
+        return []
 
     def size(self, name: str) -> int:
         """Return the bytes of one file."""
@@ -216,6 +212,7 @@ class Storage:
                 )
         present = [name for name in self.names("") if is_log_name(name)]
         present += [f"events/{name}" for name in self.names("events") if is_safe_name(name)]
+        present += [name for name in offsets if self.exists(name)]
         for name in sorted(set(present) - set(keep)):
             path = self.path(name)
             with _told(path, "cut back"):

@@ -15,7 +15,6 @@ from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Schedule
 from ludus.run.device import resolve_device
 from ludus.run.logger import WriteLog
-from ludus.run.observers import BestModel, EarlyStopping, FiniteGuard, mode_of
 from ludus.run.seeds import derive, forked
 from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.config import SupervisedConfig
@@ -24,6 +23,7 @@ from ludus.supervised.roles import make_roles
 from ludus.supervised.short_config import expand
 from ludus.supervised.trial import try_model
 from ludus.supervised.update import Update, count_examples
+from ludus.supervised.watchers import make_watchers
 
 # Below this many steps the time a compiled update saves does not pay for compiling it.
 _WORTH_COMPILING = 200_000
@@ -47,16 +47,21 @@ class BaseTrainer(Trainer):
 
     def __init__(
         self,
-        config: Any,
+        config: Any = None,
         training_config: Mapping[str, Any] | None = None,
         train_loader: Any = None,
         val_loader: Any = None,
         *,
+        model: Any = None,
         test_loader: Any = None,
     ) -> None:
-        model, root = None, "runs"
+        """Take a complete config, or a model and the short training_config of seed 003."""
+        root = "runs"
         if training_config is not None:
-            model, (config, root) = config, expand(training_config, train_loader)
+            model = config if model is None else model
+            if model is None:
+                raise ConfigError("Trainer(model, training_config, ...) needs a model")
+            config, root = expand(training_config, train_loader, loss=getattr(model, "loss", None))
         super().__init__(config)
         self.root = root
         self.loaders = {"train": train_loader, "validation": val_loader, "test": test_loader}
@@ -74,16 +79,16 @@ class BaseTrainer(Trainer):
             self.config = self.config.replace(max_steps=max_steps)
         config: SupervisedConfig = self.config
         self.device = resolve_device(config.settings.device)
-        roles = make_roles(config, self.loaders, self.device)
+        roles = make_roles(
+            config, self.loaders, self.device, has_evaluator=self.evaluator is not None
+        )
         self.dataset_name, self.train_data, self.evaluators = (
             roles.dataset_name,
             roles.train,
             roles.evaluators,
         )
         self._prepare_model()
-        length = self.train_data.length()
-        run_steps = config.max_epochs * -(-length // config.accumulate) if length else 0
-        run_steps = min(run_steps or config.max_steps or 1, config.max_steps or run_steps or 1)
+        run_steps = self._count_steps()
         self.num_train_steps = run_steps
         if config.compile == "auto":
             self.config = config = config.replace(compile=run_steps >= _WORTH_COMPILING)
@@ -102,6 +107,19 @@ class BaseTrainer(Trainer):
             ema_decay=config.ema_decay,
         )
         self._prepare_observers()
+
+    def _count_steps(self) -> int:
+        """Return how many optimisation steps the run takes at most; 0 if nobody can know."""
+        config, length = self.config, self.train_data.length()
+        limits = [config.max_steps] if config.max_steps is not None else []
+        if length is not None:
+            limits.append(config.max_epochs * -(-length // config.accumulate))
+        if not limits and getattr(config.schedule, "total_steps", 0) is None:
+            raise ConfigError(
+                "'schedule.total_steps' is null, which means the whole run, but the data does not say"
+                " how long an epoch is; set 'schedule.total_steps' or 'max_steps'"
+            )
+        return min(limits, default=0)
 
     def _prepare_model(self) -> None:
         config = self.config
@@ -124,27 +142,11 @@ class BaseTrainer(Trainer):
             try_model(self.model, self.train_data)
 
     def _prepare_observers(self) -> None:
-        config, logger = self.config, self.logger
-        cadences = [Every(config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
-        self.write_log = WriteLog(logger, cadences)
-        guarded = ("train/loss", "train/grad_norm", "train/epoch_loss")
-        self.watchers: dict[str, Any] = {
-            "guard": FiniteGuard(logger, metrics=guarded, check=self.update.check)
-        }
-        if (stopping := config.early_stopping) is not None:
-            self.watchers["early_stopping"] = EarlyStopping(
-                logger,
-                metric=stopping.metric,
-                patience=stopping.patience,
-                mode=mode_of(stopping.metric, stopping.mode),
-                min_delta=stopping.min_delta,
-                ask=lambda run, reason: run.stop(f"early stopping: {reason}"),
-            )
-        if (best := config.best_model) is not None:
-            mode = mode_of(best.metric, best.mode)
-            self.watchers["best"] = BestModel(
-                logger, metric=best.metric, mode=mode, save=self.keep_weights
-            )
+        cadences = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
+        self.write_log = WriteLog(self.logger, cadences)
+        self.watchers = make_watchers(
+            self.config, self.logger, check=self.update.check, save=self.keep_weights
+        )
 
     def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
         """Hand the weights that are evaluated to the writer, under this name."""
@@ -210,6 +212,10 @@ class BaseTrainer(Trainer):
         """Return the log first, then those who read what it wrote."""
         return [self.write_log, *self.watchers.values()]
 
+    def close(self) -> None:
+        """Let the processes that load data go."""
+        self.train_data.close()
+
     def best(self) -> Mapping[str, Any] | None:
         """Return the record of the best model so far."""
         watcher = self.watchers.get("best") if hasattr(self, "watchers") else None
@@ -272,7 +278,9 @@ class BaseTrainer(Trainer):
     @property
     def eval_data(self) -> SupervisedEvaluator:
         """What `evaluate` goes through after every epoch."""
-        return self.evaluator or self.evaluators["validation"]
+        if self.evaluator is not None:
+            return self.evaluator  # type: ignore[no-any-return]
+        return self.evaluators["validation"]
 
     @property
     def epoch(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +11,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from ludus.nn.model import Model
-from ludus.supervised.update import Update, count_examples
+from ludus.supervised.update import STEEP, Update, count_examples
+
+BACKEND = "inductor"
+"""What compiles the traced code; tests set it to eager, which takes the trace as it is."""
 
 
 class StepModule(nn.Module):
@@ -108,6 +112,8 @@ class CompiledUpdate(Update):
         vector, moments = self.optimizer.moved(
             state.vector, gradient, list(state.moments), state.corrections, numbers[0]
         )
+        if self.optimizer.config.learning_rate > STEEP:
+            is_good = is_good & torch.isfinite(vector).all()
         state.vector.copy_(torch.where(is_good, vector, state.vector))
         state.num_steps.copy_(torch.where(is_good, steps, state.num_steps))
         for moment, new in zip(state.moments, moments, strict=True):
@@ -115,7 +121,7 @@ class CompiledUpdate(Update):
         if state.ema is not None and self._ema_decay is not None:
             mean = torch.lerp(state.ema, state.vector, 1 - self._ema_decay)
             state.ema.copy_(torch.where(is_good, mean, state.ema))
-        return loss, norm
+        return loss, norm / is_good
 
     def _differentiate(self, state: _State, batch: Any) -> tuple[Tensor, Tensor]:
         """Return the loss and its gradient; count the batch, and keep the buffers it leaves."""
@@ -132,28 +138,36 @@ class CompiledUpdate(Update):
             return loss, (result, fresh)
 
         gradient, (_, (result, fresh)) = grad_and_value(loss_of, has_aux=True)(state.vector)
-        for name, buffer in state.buffers.items():
-            buffer.copy_(fresh[name])
         loss = result["loss"].detach()
+        for name, buffer in state.buffers.items():
+            buffer.copy_(torch.where(torch.isfinite(loss), fresh[name], buffer))
         state.totals[0].add_(loss * count_examples(batch))
         if "correct" in result:
             state.totals[1].add_(result["correct"])
+            state.totals[2].add_(count_examples(batch))
         return loss, gradient
 
 
-def _compile(function: Any, device: torch.device) -> Any:
-    """Compile a function whose answer depends on nothing but the tensors it is given.
+def _compile(method: Any, device: torch.device) -> Any:
+    """Compile a method whose answer depends on its owner and on the tensors it is given alone.
 
     So only the tensors are checked at each call: new shapes are compiled anew, and looking again at
     every Python object on the way would cost as much as the update itself.
     """
+    function = method.__func__
+    # Torch keeps what it compiled with the code object. The owner's loss, layers and options are
+    # in it and nobody checks them, so each owner needs a code object of its own.
+    own = FunctionType(
+        function.__code__.replace(), function.__globals__, closure=function.__closure__
+    )
+    options: dict[str, Any] = {"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}
+    if BACKEND == "inductor":
+        # On the CPU the Python that calls the kernels would cost as much as they do.
+        options["cpp_wrapper"] = device.type == "cpu"
     return torch.compile(
-        function,
+        MethodType(own, method.__self__),
         dynamic=False,
         fullgraph=True,
-        options={
-            "guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe,
-            # On the CPU the Python that calls the kernels would cost as much as they do.
-            "cpp_wrapper": device.type == "cpu",
-        },
+        backend=BACKEND,
+        options=options,
     )

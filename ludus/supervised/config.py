@@ -126,6 +126,10 @@ class SupervisedConfig(TrainerConfig):
                 f"'schedule.warmup_steps' is {self.schedule.warmup_steps}, which leaves nothing of"
                 f" 'schedule.total_steps' {total}; make it smaller"
             )
+        if getattr(self.optimizer, "nesterov", False) and not getattr(
+            self.optimizer, "momentum", 1
+        ):
+            yield "'optimizer.nesterov' is on, but 'optimizer.momentum' is 0; raise it, or turn it off"
         outputs = getattr(self.model, "outputs", None)
         if self.loss == "cross_entropy" and outputs == 1:
             yield "'model.outputs' is 1, but cross_entropy needs one output a class; use binary_cross_entropy"

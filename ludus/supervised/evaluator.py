@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from ludus.core.errors import LudusError
 from ludus.data.batches import MemoryBatches
 from ludus.data.loader_batches import LoaderBatches
 from ludus.nn.model import Model
 from ludus.run.seeds import derive, forked
-from ludus.supervised.update import Precision, count_examples
+from ludus.supervised.update import Precision, count_examples, exact_type
 
 
 class SupervisedEvaluator:
@@ -31,28 +32,31 @@ class SupervisedEvaluator:
 
     def evaluate(self, agent: Model) -> tuple[float, dict[str, float]]:
         """Return the mean loss as score, and the record."""
-        was_training = agent.module.training
-        agent.eval()
         totals: dict[str, list[torch.Tensor]] = {}
         num_examples = 0
-        self._data.start(0)
-        is_mixed = self._precision != "float32"
+        exact = exact_type(self._device)
         autocast = torch.autocast(
-            self._device.type, dtype=getattr(torch, self._precision), enabled=is_mixed
+            self._device.type,
+            dtype=getattr(torch, self._precision),
+            enabled=self._precision != "float32",
         )
-        try:
-            with forked(derive(self._seed, self._prefix)), torch.no_grad(), autocast:
-                while not self._data.has_ended():
-                    batch = self._data.next()
-                    count = count_examples(batch)
-                    result = agent.evaluation_step(batch, self._data.position - 1)
-                    for name, value in result.items():
-                        weight = 1 if name == "correct" else count
-                        totals.setdefault(name, []).append(value.double() * weight)
-                    num_examples += count
-        finally:
-            agent.train(was_training)
-        means = {k: torch.stack(v).sum().item() / max(num_examples, 1) for k, v in totals.items()}
+        fork = forked(derive(self._seed, self._prefix))
+        with fork, agent.evaluating(), torch.no_grad(), autocast:
+            self._data.start(0)
+            while not self._data.has_ended():
+                batch = self._data.next()
+                count = count_examples(batch)
+                result = agent.evaluation_step(batch, self._data.position - 1)
+                for name, value in result.items():
+                    weight = 1 if name == "correct" else count
+                    totals.setdefault(name, []).append(value.to(exact) * weight)
+                num_examples += count
+        self._data.close()
+        if "loss" not in totals:
+            raise LudusError(
+                "evaluation_step returned no 'loss'; return one, as training_step does"
+            )
+        means = {k: torch.stack(v).sum().item() / num_examples for k, v in totals.items()}
         record = {self._name(name): value for name, value in means.items()}
         return means["loss"], record
 

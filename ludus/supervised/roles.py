@@ -29,7 +29,13 @@ class Roles:
     """By role: validation, test; only those there is data for."""
 
 
-def make_roles(config: SupervisedConfig, loaders: Mapping[str, Any], device: torch.device) -> Roles:
+def make_roles(
+    config: SupervisedConfig,
+    loaders: Mapping[str, Any],
+    device: torch.device,
+    *,
+    has_evaluator: bool,
+) -> Roles:
     """Return the roles of a script's own loaders, or else of the config's data set."""
     sources, name = dict(loaders), _dataset_name(loaders["train"])
     if sources["train"] is None:
@@ -39,7 +45,7 @@ def make_roles(config: SupervisedConfig, loaders: Mapping[str, Any], device: tor
         splits = dataset.load(generator(config.seed, "split"))
         sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
         name = splits.name
-    if config.with_validation and sources["validation"] is None:
+    if config.with_validation and sources["validation"] is None and not has_evaluator:
         raise ConfigError("'with_validation' is on, but there is no validation data; turn it off")
 
     def batches(source: Any, *, is_training: bool) -> MemoryBatches | LoaderBatches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,56 +13,88 @@ from ludus.core.errors import ConfigError, nearest
 from ludus.supervised.config import SupervisedConfig
 
 REQUIRED = ("with_validation", "results_dir", "experiment", "max_epochs", "device")
-OPTIONAL = (
-    "early_stopping",
-    "stopping_metric",
-    "patience",
-    "save_best",
-    "saving_metric",
-    "use_milestones",
-    "log_interval",
-)
+# Each switch, and the keys that mean something only where it is given.
+SWITCHES = {
+    "early_stopping": ("stopping_metric", "patience"),
+    "save_best": ("saving_metric",),
+    "use_milestones": ("log_interval",),
+}
+# What the switches set, in the words of the complete config.
+_SET = {
+    "early_stopping": "early_stopping",
+    "save_best": "best_model",
+    "use_milestones": "milestone_every_epochs",
+}
 
 
-def expand(training_config: Mapping[str, Any], train_loader: Any) -> tuple[SupervisedConfig, str]:
+def expand(
+    training_config: Mapping[str, Any], train_loader: Any, *, loss: str | None
+) -> tuple[SupervisedConfig, str]:
     """Return the complete config and the root directory of its runs.
 
-    Besides the keys of the short form, any key of the complete one may be given.
+    Besides the keys of the short form, any key of the complete one may be given. `loss` is the one
+    that the model was made for, if it was made for one.
     """
     if train_loader is None:
         raise ConfigError("Trainer(model, training_config, ...) needs a train_loader")
-    short = dict(training_config)
-    missing = [key for key in REQUIRED if key not in short]
-    if missing:
-        raise ConfigError(f"training_config lacks {', '.join(missing)}")
+    short = copy.deepcopy(dict(training_config))
     complete: dict[str, Any] = example("supervised").model_dump()
-    known = {*REQUIRED, *OPTIONAL, *complete}
-    for key in short:
-        if key not in known:
-            raise ConfigError(f"training_config has an unknown key '{key}'.{nearest(key, known)}")
-    given = {key for key in short if key in complete and key not in OPTIONAL}
-    complete |= {key: short[key] for key in given}
+    _check_keys(short, complete)
+    if loss is not None:
+        short.setdefault("loss", loss)
+    # The seed evaluates and saves the weights themselves, and does nothing it was not asked for.
+    complete |= {"early_stopping": None, "best_model": None, "milestone_every_epochs": 0}
+    complete["ema_decay"] = None
     complete |= {"name": str(short["experiment"]), "data": None, "model": None}
-    complete["settings"]["device"] = short["device"]
-    complete |= _watchers(short)
-    given |= {"name", "settings.device", "milestone_every_epochs"}
+    given = {key for key in short if key in complete}
+    watchers = _watchers(short)
+    complete |= {key: short[key] for key in given} | watchers
+    if isinstance(complete["settings"], dict):
+        complete["settings"]["device"] = short["device"]
     config = from_data(complete, source="training_config")
     assert isinstance(config, SupervisedConfig)
-    _print_added(config, given)
+    _print_added(config, {*given, *watchers, "name", "settings.device"})
     return config, str(Path(short["results_dir"]))
 
 
+def _check_keys(short: Mapping[str, Any], complete: Mapping[str, Any]) -> None:
+    missing = [key for key in REQUIRED if key not in short]
+    if missing:
+        raise ConfigError(f"training_config lacks {', '.join(missing)}")
+    known = {*REQUIRED, *SWITCHES, *complete, *(key for keys in SWITCHES.values() for key in keys)}
+    for key in short:
+        if key not in known:
+            raise ConfigError(f"training_config has an unknown key '{key}'.{nearest(key, known)}")
+    for switch, keys in SWITCHES.items():
+        idle = [key for key in keys if key in short and switch not in short]
+        if idle:
+            raise ConfigError(
+                f"training_config has '{idle[0]}', which means nothing without '{switch}';"
+                f" set '{switch}' to true or false"
+            )
+        is_long_form = switch in complete and not isinstance(short.get(switch, False), bool)
+        if not is_long_form and not isinstance(short.get(switch, False), bool):
+            raise ConfigError(
+                f"training_config: '{switch}' must be true or false (found {short[switch]!r})"
+            )
+        if _SET[switch] != switch and switch in short and _SET[switch] in short:
+            raise ConfigError(f"training_config has both '{switch}' and '{_SET[switch]}'; give one")
+
+
 def _watchers(short: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the switches that were given set."""
     default = "validation/epoch_loss" if short["with_validation"] else "train/epoch_loss"
-    stopping = best = None
-    if short.get("early_stopping", False):
-        metric = short.get("stopping_metric", default)
-        stopping = {"metric": metric, "patience": short.get("patience", 5), "mode": None}
-        stopping["min_delta"] = 0.0
-    if short.get("save_best", False):
-        best = {"metric": short.get("saving_metric", default), "mode": None}
-    interval = short.get("log_interval", 10) if short.get("use_milestones", False) else 0
-    return {"early_stopping": stopping, "best_model": best, "milestone_every_epochs": interval}
+    found: dict[str, Any] = {}
+    if isinstance(is_on := short.get("early_stopping"), bool):
+        metric, patience = short.get("stopping_metric", default), short.get("patience", 5)
+        section = {"metric": metric, "patience": patience, "mode": None, "min_delta": 0.0}
+        found["early_stopping"] = section if is_on else None
+    if (is_on := short.get("save_best")) is not None:
+        section = {"metric": short.get("saving_metric", default), "mode": None}
+        found["best_model"] = section if is_on else None
+    if (is_on := short.get("use_milestones")) is not None:
+        found["milestone_every_epochs"] = short.get("log_interval", 10) if is_on else 0
+    return found
 
 
 def _print_added(config: SupervisedConfig, given: set[str]) -> None:

@@ -14,16 +14,14 @@ from ludus.nn.model import Model
 
 def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
     """Compute the loss of the first batch without learning; raise ConfigError if that cannot be."""
-    if data.inexact_because():
+    if not data.is_repeatable:
         # A stream might be used up by looking at it.
         return
     data.start(0)
     batch = data.next()
-    data.epoch, data.position = -1, 0
-    was_training = model.module.training
-    model.eval()
+    data.load_state_dict({"epoch": -1, "position": 0})
     try:
-        with torch.no_grad():
+        with torch.no_grad(), model.evaluating():
             model.evaluation_step(batch, 0)
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -31,8 +29,6 @@ def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
             f"the model cannot learn from this data: {problem} (the batch is {_shapes(batch)},"
             f" the loss {model.loss}); make model.inputs and model.outputs fit the data"
         ) from None
-    finally:
-        model.train(was_training)
 
 
 def _shapes(batch: Any) -> str:

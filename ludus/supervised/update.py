@@ -1,4 +1,4 @@
-"""One optimisation step of a Model: eager with a fused optimizer, or one compiled function."""
+"""One optimisation step of a Model: loss, gradient, clipping, optimizer and mean weights, eagerly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ludus.core.errors import Diverged
+from ludus.core.errors import Diverged, LudusError
 from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Optimizer
@@ -17,13 +17,16 @@ from ludus.nn.optimizer import Optimizer
 Precision = Literal["float32", "bfloat16", "float16"]
 MAX_SKIPS = 20
 _FIRST_SCALE, _GROW_AFTER = 2.0**16, 2000
+# From finite gradients a smaller learning rate cannot take the weights out of float32.
+STEEP = 1.0
 
 
 class Update:
     """Learns from one batch at a time; a part, with everything that changes as it learns.
 
-    A step whose gradient is not finite is skipped on the device; the loss and the gradient norm that
-    it returns show it to whoever writes them, without waiting for the device at every step.
+    A step whose gradient or weights would not be finite is skipped on the device; the loss and the
+    gradient norm that it returns show it to whoever writes them, without waiting for the device at
+    every step. Buffers (the means of batch norm) take nothing from a batch whose loss is not finite.
     """
 
     def __init__(
@@ -46,13 +49,14 @@ class Update:
         self._dtype = getattr(torch, precision)
         self._device = flat.vector.device
         self._ema_decay = ema_decay
+        self._buffers = list(model.module.buffers())
+        self._last_buffers = [buffer.clone() for buffer in self._buffers]
         self.ema = flat.vector.clone() if ema_decay is not None else None
         self.num_gathered = 0
         """How many batches wait in the gradient for the next step."""
-        # Sums over the epoch of loss times examples, and of right answers.
-        exact = torch.float32 if self._device.type == "mps" else torch.float64
-        self.totals = torch.zeros(2, dtype=exact, device=self._device)
-        self._loss_total, self._correct_total = self.totals[0], self.totals[1]
+        self.totals = torch.zeros(3, dtype=exact_type(self._device), device=self._device)
+        """Sums over the epoch: loss times examples, right answers, examples that had an answer."""
+        self._loss_total, self._correct_total, self._answered_total = self.totals
         self.num_examples = 0
         self.scale = torch.full(
             (), _FIRST_SCALE if precision == "float16" else 1.0, device=self._device
@@ -65,7 +69,11 @@ class Update:
         self, batch: Any, batch_idx: int, *, learning_rate: float, is_last: bool
     ) -> dict[str, Any]:
         """Learn from a batch; `is_last` closes the step even if fewer batches were gathered."""
+        if self._buffers:
+            torch._foreach_copy_(self._last_buffers, self._buffers)
         result = self._backward(batch, batch_idx)
+        if self._buffers:
+            self._keep_finite_buffers(result["loss"].detach())
         self._count(result, count_examples(batch))
         self.num_gathered += 1
         metrics = {"train/loss": result["loss"].detach()}
@@ -86,11 +94,21 @@ class Update:
         (result["loss"] * self.scale).backward()
         return result
 
+    def _keep_finite_buffers(self, loss: Tensor) -> None:
+        if self._device.type == "cpu":
+            if not math.isfinite(loss.item()):
+                torch._foreach_copy_(self._buffers, self._last_buffers)
+            return
+        is_good = torch.isfinite(loss)
+        pairs = zip(self._buffers, self._last_buffers, strict=True)
+        torch._foreach_copy_(self._buffers, [torch.where(is_good, new, old) for new, old in pairs])
+
     def _count(self, result: Mapping[str, Tensor], count: int) -> None:
         self.num_examples += count
         self._loss_total.add_(result["loss"].detach(), alpha=count)
         if "correct" in result:
             self._correct_total.add_(result["correct"])
+            self._answered_total.add_(count)
 
     def _step(self, learning_rate: float) -> Tensor:
         gradient = self.flat.gradient
@@ -99,23 +117,35 @@ class Update:
         elif self.num_gathered > 1:
             gradient.div_(self.num_gathered)
         norm: Tensor = torch.linalg.vector_norm(gradient)
-        found_inf = None
-        is_good = True
-        if self._precision == "float16":
-            found_inf = (~torch.isfinite(norm)).to(torch.float32)
-            self._rescale(found_inf)
-        elif self._device.type == "cpu":
-            # On the CPU reading a number costs nothing, so the step is simply not taken.
-            is_good = math.isfinite(norm.item())
+        if self._device.type == "cpu":
+            # On the CPU reading a number costs nothing, so a bad step is simply not taken.
+            is_bad = not math.isfinite(norm.item())
+            if self._precision == "float16":
+                self._rescale(torch.tensor(float(is_bad)))
+            if not is_bad:
+                norm = self._move(learning_rate, norm, None)
         else:
             found_inf = (~torch.isfinite(norm)).to(torch.float32)
-        if is_good:
-            if self._max_grad_norm is not None:
-                gradient.mul_((self._max_grad_norm / (norm + 1e-6)).clamp_(max=1.0))
-            self.optimizer.step(learning_rate, found_inf=found_inf)
-            if self.ema is not None and self._ema_decay is not None:
-                self.ema.lerp_(self.flat.vector, 1 - self._ema_decay)
+            if self._precision == "float16":
+                self._rescale(found_inf)
+            norm = self._move(learning_rate, norm, found_inf)
         gradient.zero_()
+        return norm
+
+    def _move(self, learning_rate: float, norm: Tensor, found_inf: Tensor | None) -> Tensor:
+        """Take the step unless found_inf holds 1; return the norm, inf if the weights would overflow."""
+        vector = self.flat.vector
+        if self._max_grad_norm is not None:
+            self.flat.gradient.mul_((self._max_grad_norm / (norm + 1e-6)).clamp_(max=1.0))
+        before = vector.clone() if learning_rate > STEEP else None
+        self.optimizer.step(learning_rate, found_inf=found_inf)
+        if before is not None:
+            is_finite = torch.isfinite(vector).all()
+            vector.copy_(torch.where(is_finite, vector, before))
+            norm = norm / is_finite
+        if self.ema is not None and self._ema_decay is not None:
+            weight = 1 - self._ema_decay
+            self.ema.lerp_(vector, weight if found_inf is None else weight * (1 - found_inf))
         return norm
 
     def _rescale(self, found_inf: Tensor) -> None:
@@ -137,10 +167,12 @@ class Update:
 
     def close_epoch(self) -> dict[str, float]:
         """Return the mean loss and accuracy over the examples of this epoch, and begin to count anew."""
-        loss, correct = (self.totals / max(self.num_examples, 1)).tolist()
-        metrics = {"train/epoch_loss": loss}
-        if self.model.loss in ("cross_entropy", "binary_cross_entropy"):
-            metrics["train/epoch_accuracy"] = correct
+        loss, correct, answered = self.totals.tolist()
+        metrics: dict[str, float] = {}
+        if self.num_examples:
+            metrics["train/epoch_loss"] = loss / self.num_examples
+        if answered:
+            metrics["train/epoch_accuracy"] = correct / answered
         self.totals.zero_()
         self.num_examples = 0
         return metrics
@@ -176,6 +208,26 @@ class Update:
 
 def count_examples(batch: Any) -> int:
     """Return how many examples a batch holds: the rows of its first tensor."""
-    while not isinstance(batch, Tensor):
-        batch = next(iter(batch.values())) if isinstance(batch, Mapping) else batch[0]
-    return batch.shape[0]
+    tensor = _first_tensor(batch)
+    if tensor is None or tensor.ndim == 0:
+        raise LudusError(
+            f"a batch is a {type(batch).__name__} without a tensor whose rows are examples; let the"
+            " loader's collate_fn make one"
+        )
+    return tensor.shape[0]
+
+
+def _first_tensor(batch: Any) -> Tensor | None:
+    if isinstance(batch, Tensor):
+        return batch
+    if isinstance(batch, Mapping | list | tuple):
+        for value in batch.values() if isinstance(batch, Mapping) else batch:
+            tensor = _first_tensor(value)
+            if tensor is not None:
+                return tensor
+    return None
+
+
+def exact_type(device: torch.device) -> torch.dtype:
+    """Return the most exact type that sums can have on this device."""
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -35,12 +35,13 @@ class Csv:
         counters = [record.counters.get(name, 0) for name in COUNTERS]
         for name, value in record.scalars.items():
             rows.writerow([*counters, _safe_cell(name), repr(value)])
-        self._file.write(text.getvalue().encode())
+        self._file.write(text.getvalue().encode(errors="replace"))
 
     def close(self) -> None:
         """The storage closes its files itself."""
 
 
 def _safe_cell(text: str) -> str:
-    """Return text that a spreadsheet will not take for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    """Return text that a spreadsheet will take neither for a formula nor for the end of a row."""
+    text = text.replace("\r", "\\r")
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text

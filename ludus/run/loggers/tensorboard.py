@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
+import torch
+
 from ludus.config import StrictConfig
 from ludus.registry import register
 from ludus.run.logger import Record
@@ -41,13 +43,17 @@ class TensorBoard:
         from torch.utils.tensorboard import summary as make
 
         scalars = {**record.scalars, **{f"time/{k}": v for k, v in record.timing.items()}}
-        values = [self._summary.Value(tag=name, simple_value=x) for name, x in scalars.items()]
+        values = [
+            self._summary.Value(tag=_unicode(name), simple_value=x) for name, x in scalars.items()
+        ]
         for name, texts in record.texts.items():
-            values += make.text(name, "\n\n".join(texts)).value
+            values += make.text(_unicode(name), _unicode("\n\n".join(texts))).value
         for name, numbers in record.histograms.items():
-            values += make.histogram(name, numbers.numpy(), bins="tensorflow").value
+            finite = numbers[torch.isfinite(numbers)].double()
+            if len(finite):
+                values += make.histogram(_unicode(name), finite.numpy(), bins=64).value
         for name, image in record.images.items():
-            values += make.image(name, image, dataformats="CHW").value
+            values += make.image(_unicode(name), image, dataformats="CHW").value
         summary = self._summary(value=values)
         self._write(self._event(wall_time=time.time(), step=record.step, summary=summary))
 
@@ -57,6 +63,11 @@ class TensorBoard:
 
     def close(self) -> None:
         """The storage closes its files itself."""
+
+
+def _unicode(text: str) -> str:
+    """Return the text with a mark for each half of a surrogate pair, which TensorBoard refuses."""
+    return text.encode("utf-8", errors="replace").decode()
 
 
 class _Sink:

@@ -26,7 +26,7 @@ class ToyLong(ToyTrainer):
             Stage(name="await_jobs", work=self.await_jobs),
             self.stage("test"),
         )
-        rounds = Repeat(name="iteration", times=2, counter="iteration", body=body)
+        rounds = Repeat(name="iteration", times=4, counter="iteration", body=body)
         return Repeat(name="train", times=1, body=(rounds,))
 
     def await_jobs(self, run: Run) -> Mapping[str, Any]:

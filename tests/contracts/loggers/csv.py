@@ -1,0 +1,14 @@
+"""The back end csv."""
+
+from __future__ import annotations
+
+from ludus.registry import find
+from ludus.run.logger import Backend
+from ludus.run.storage import Storage
+
+IS_FILE = True
+
+
+def make(storage: Storage) -> Backend:
+    backend = find("logger", "csv")
+    return backend(backend.Config(kind="csv"), storage)

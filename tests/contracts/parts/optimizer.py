@@ -1,0 +1,20 @@
+"""The optimizer: its moments, by parameter name."""
+
+from __future__ import annotations
+
+import torch
+
+from ludus.nn.flat import FlatParameters
+from ludus.nn.optimizer import Optimizer, Sgd
+
+
+def make() -> Optimizer:
+    torch.manual_seed(0)
+    config = Sgd(kind="sgd", learning_rate=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
+    return Optimizer(config, FlatParameters(torch.nn.Linear(3, 2)))
+
+
+def use(optimizer: Optimizer) -> None:
+    optimizer._flat.vector.fill_(0.5)
+    optimizer._flat.gradient.fill_(0.25)
+    optimizer.step(0.1, found_inf=None)

@@ -1,0 +1,38 @@
+"""The update in half precision with a running mean, in the middle of gathering a step."""
+
+from __future__ import annotations
+
+import torch
+
+from ludus.nn.flat import FlatParameters
+from ludus.nn.model import Model
+from ludus.nn.optimizer import Adam, Optimizer
+from ludus.supervised.update import Update
+
+
+def make() -> Update:
+    torch.manual_seed(0)
+    model = Model(torch.nn.Linear(3, 2), loss="cross_entropy")
+    flat = FlatParameters(model.module)
+    config = Adam(kind="adam", learning_rate=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.0)
+    return Update(
+        model,
+        flat,
+        Optimizer(config, flat),
+        accumulate=3,
+        max_grad_norm=None,
+        precision="bfloat16",
+        ema_decay=0.9,
+    )
+
+
+def use(update: Update) -> None:
+    torch.manual_seed(1)
+    batch = (torch.randn(4, 3), torch.tensor([0, 1, 1, 0]))
+    # The weights and moments are parts of their own: start them from the same place each time.
+    update.flat.vector.fill_(0.5)
+    update.optimizer.num_steps.zero_()
+    for moment in update.optimizer.moments:
+        moment.zero_()
+    for _ in range(4):
+        update(batch, 0, learning_rate=0.1, is_last=False)

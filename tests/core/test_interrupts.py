@@ -1,0 +1,70 @@
+"""Two plans that guard the design, each paused by a real signal and resumed: a fused one, a long one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from ludus.core import Run
+from ludus.testing.trainers import ending_of
+from tests.conftest import modules_in
+
+TOYS = modules_in("contracts/trainers")
+
+
+class SignalAt:
+    """A callback that sends this process a signal in the middle of its n-th iteration."""
+
+    def __init__(self, iteration: int) -> None:
+        self._iteration = iteration
+
+    def before_iteration(self, run: Run) -> None:
+        if run.counters["iteration"] == self._iteration:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_fused_iteration_paused_by_a_signal_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    toy = TOYS["toy_fused"]
+    whole = toy.make()
+    whole.add(SignalAt(-1))
+    assert whole.fit(root=str(tmp_path), name="whole").status == "finished"
+    paused = toy.make()
+    paused.add(SignalAt(3))
+    result = paused.fit(root=str(tmp_path), name="paused")
+    assert result.status == "interrupted"
+    assert result.counters["iteration"] == 4, "the stage under way must be finished"
+    again = toy.make()
+    again.add(SignalAt(-1))
+    assert again.fit(root=str(tmp_path), name="paused", resume=True).status == "finished"
+    assert ending_of(tmp_path / "paused") == ending_of(tmp_path / "whole")
+
+
+def test_a_long_stage_paused_by_a_signal_does_no_piece_twice(tmp_path: Path) -> None:
+    toy = TOYS["toy_long"]
+    whole = toy.make()
+    whole.journal_path = tmp_path / "whole.json"
+    assert whole.fit(root=str(tmp_path), name="whole").status == "finished"
+
+    paused = toy.make()
+    paused.journal_path = tmp_path / "paused.json"
+    paused.interrupt_after = 4
+    result = paused.fit(root=str(tmp_path), name="paused")
+    assert result.status == "interrupted"
+    assert len(paused._read_journal()) == 4, "it must stop between two pieces"
+
+    again = toy.make()
+    again.journal_path = tmp_path / "paused.json"
+    again.interrupt_after = None
+    assert again.fit(root=str(tmp_path), name="paused", resume=True).status == "finished"
+    assert again._read_journal() == whole._read_journal(), "a piece was done twice or left out"
+    assert ending_of(tmp_path / "paused") == ending_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_handlers_of_the_program_are_put_back_after_a_run(number, tmp_path: Path) -> None:
+    before = signal.getsignal(number)
+    TOYS["toy_fused"].make().fit(root=str(tmp_path))
+    assert signal.getsignal(number) is before

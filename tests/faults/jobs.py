@@ -1,0 +1,133 @@
+"""What children of the warm process do; each is called by its name with arguments from JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ludus
+import ludus.cli
+from ludus import commands
+from ludus.build import rebuild_trainer
+from ludus.core.errors import LudusError
+from ludus.run import checkpoint
+from ludus.run.lock import RunLock
+from ludus.run.report import write_report
+from tests.faults.small_run import train
+
+# Imported here so that no child has to.
+for _name in ("ludus.run.session", "sklearn.datasets", "torch._inductor.config"):
+    importlib.import_module(_name)
+
+RUN = "run"
+
+
+def go(root: str) -> None:
+    """Begin the small run or go on with it, to its end."""
+    train(Path(root), RUN)
+
+
+def list_points(root: str) -> None:
+    """Run to the end and print each point of the writer as it is passed."""
+    checkpoint.passed = lambda point: print(point, flush=True)
+    train(Path(root), RUN)
+
+
+def die_at(root: str, point: str, count: int) -> None:
+    """Run until the writer passes a point for the nth time, and die there by SIGKILL."""
+    seen = 0
+
+    def passed(name: str) -> None:
+        nonlocal seen
+        seen += name == point
+        if seen == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    checkpoint.passed = passed
+    train(Path(root), RUN)
+
+
+def use_hostile_run(path: str) -> None:
+    """Resume, evaluate, list and report a run; print how each went as one line of JSON."""
+    ways: dict[str, Callable[[], Any]] = {
+        "eval": lambda: commands.evaluate_run(path, as_json=False),
+        "runs": lambda: commands.list_runs(Path(path).parent, as_json=False),
+        "report": lambda: write_report([Path(path)]),
+        "resume": lambda: _resume(path),
+    }
+    found = {}
+    for name, use in ways.items():
+        # The kernel forgets the peak of memory when told to.
+        Path("/proc/self/clear_refs").write_text("5")
+        before, start, cpu = _peak_megabytes(), time.monotonic(), time.process_time()
+        error: BaseException | None = None
+        try:
+            use()
+        except Exception as caught:
+            error = caught
+        found[name] = {
+            "error": None if error is None else f"{type(error).__name__}: {error}",
+            "is_typed": error is None or isinstance(error, LudusError),
+            "seconds": time.monotonic() - start,
+            "cpu_seconds": time.process_time() - cpu,
+            "megabytes": _peak_megabytes() - before,
+        }
+    print("\n" + json.dumps(found))
+
+
+def _resume(path: str) -> None:
+    trainer, storage = rebuild_trainer(path, [])
+    trainer.fit(root=str(storage.root.parent), name=storage.root.name, resume="exact")
+
+
+def _peak_megabytes() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def command(words: list[str], seconds_a_step: float = 0.0, sleep_at: int = 0) -> None:
+    """Do what `ludus WORDS...` does, with slow steps; at one step, sleep until killed."""
+
+    def after_step(trainer: Any) -> None:
+        time.sleep(seconds_a_step)
+        if trainer.run.counters["opt_steps"] == sleep_at > 0:
+            print("asleep", flush=True)
+            time.sleep(60)
+
+    ludus.Trainer.after_step = after_step
+    sys.argv = ["ludus", *words]
+    ludus.cli.main()
+
+
+def hold(path: str, child_too: bool = False) -> None:
+    """Hold the lock of a run until killed, with a forked child beside it if asked."""
+    with RunLock(Path(path)):
+        child = os.fork() if child_too else 0
+        if child or not child_too:
+            print(f"holding {child}", flush=True)
+        time.sleep(60)
+
+
+def fill_disk(root: str, limit: int, is_for_good: bool = False) -> None:
+    """Run with files limited to some size from the first epoch to the second, or to the end."""
+
+    def each_epoch(trainer: Any) -> None:
+        if trainer.epoch == 0:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        elif trainer.epoch == 1 and not is_for_good:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+
+    try:
+        train(Path(root), RUN, each_epoch=each_epoch)
+    except LudusError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        print(f"{type(error).__name__}: {error}")
+        sys.exit(3)

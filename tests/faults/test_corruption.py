@@ -1,0 +1,233 @@
+"""Fault 5: damaged checkpoints are found out, skipped aloud, and never trusted or forgotten."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.core.errors import CheckpointError
+from ludus.run import checkpoint
+from ludus.run.storage import Storage
+from tests.faults.small_run import contents, ending, events, interrupt_after, interrupt_now, train
+
+Damage = Callable[[Path], None]
+
+FILES = ("state.json", "tensors.safetensors", "manifest.json")
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was interrupted after its second epoch, with three checkpoints."""
+    root = tmp_path_factory.mktemp("interrupted")
+    assert train(root, "run", each_epoch=interrupt_after(2)).status == "interrupted"
+    assert len(checkpoints(root / "run")) == 3
+    return root / "run"
+
+
+@pytest.fixture
+def run(interrupted: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(interrupted, tmp_path / "run"))
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """Return the checkpoint directories, the newest first."""
+    return [
+        run / f"checkpoints/{number:010d}" for number in reversed(checkpoint.numbers(Storage(run)))
+    ]
+
+
+def flip_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    place = random.Random(len(data)).randrange(len(data))
+    data[place] ^= 1 << (place % 8)
+    path.write_bytes(data)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def fill_with_zeros(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def lose_last_page(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-512] + bytes(min(512, len(data))))
+
+
+def change_manifest(folder: Path, **changes: Any) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def swap_files(name: str) -> Damage:
+    def swap(newest: Path) -> None:
+        other = checkpoints(newest.parents[1])[1] / name
+        data = (newest / name).read_bytes()
+        (newest / name).write_bytes(other.read_bytes())
+        other.write_bytes(data)
+
+    return swap
+
+
+def take_manifest_of_another(newest: Path) -> None:
+    shutil.copy(checkpoints(newest.parents[1])[1] / "manifest.json", newest)
+
+
+def take_another_for_the_newest(newest: Path) -> None:
+    other = checkpoints(newest.parents[1])[1]
+    shutil.rmtree(newest)
+    shutil.copytree(other, newest)
+
+
+def replace_by(folder: Path, make: Callable[[Path], None]) -> None:
+    shutil.rmtree(folder)
+    make(folder)
+
+
+def best_model(newest: Path) -> Path:
+    manifest = json.loads((newest / "manifest.json").read_text())
+    found: Path = newest.parents[1] / manifest["best"]["model"]
+    return found
+
+
+DAMAGES: dict[str, Damage] = {
+    **{f"a bit of {name} flipped": lambda c, n=name: flip_bit(c / n) for name in FILES},
+    **{f"{name} cut short": lambda c, n=name: truncate(c / n) for name in FILES},
+    **{f"{name} emptied": lambda c, n=name: empty(c / n) for name in FILES},
+    **{f"{name} all zeros": lambda c, n=name: fill_with_zeros(c / n) for name in FILES},
+    **{f"{name} lost its end": lambda c, n=name: lose_last_page(c / n) for name in FILES},
+    **{f"{name} missing": lambda c, n=name: (c / n).unlink() for name in FILES},
+    "another file in it": lambda c: (c / "more.json").write_bytes(b"{}"),
+    "manifest of another": take_manifest_of_another,
+    "copied from another": take_another_for_the_newest,
+    "a number that is not its own": lambda c: change_manifest(c, number=7),
+    "a format of the future": lambda c: change_manifest(c, format=2, files="elsewhere"),
+    "an empty directory": lambda c: replace_by(c, Path.mkdir),
+    "a file where a directory was": lambda c: replace_by(c, Path.touch),
+    "a bit of the best model flipped": lambda c: flip_bit(best_model(c) / "weights.safetensors"),
+    "a bit of its note flipped": lambda c: flip_bit(best_model(c) / "model.json"),
+    "the best model missing": lambda c: shutil.rmtree(best_model(c)),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_checkpoint_is_skipped_aloud_and_the_run_ends_with_the_same_bytes(
+    name: str, run: Path, right_ending: dict[str, Any]
+) -> None:
+    newest, older = checkpoints(run)[0], checkpoints(run)[1:]
+    before = {folder: contents(folder) for folder in older}
+    DAMAGES[name](newest)
+    result = train(run.parent, "run")
+    assert result.status == "finished"
+    assert result.exact
+    told = [event for event in events(run) if event["event"] == "checkpoint_damaged"]
+    assert len(told) == 1
+    assert str(int(newest.name)) in told[0]["reason"]
+    assert ending(run) == right_ending
+    assert [event["boundary"] for event in events(run) if event["event"] == "resumed"] == [
+        int(next(iter(before)).name)
+    ]
+
+
+@pytest.mark.parametrize("name", ["state.json", "tensors.safetensors"])
+def test_files_swapped_between_two_checkpoints_cost_both_and_no_more(
+    name: str, run: Path, right_ending: dict[str, Any]
+) -> None:
+    swap_files(name)(checkpoints(run)[0])
+    assert train(run.parent, "run").status == "finished"
+    told = [event for event in events(run) if event["event"] == "checkpoint_damaged"]
+    assert len(told) == 2
+    assert ending(run) == right_ending
+
+
+def test_no_byte_of_a_manifest_can_change_unseen(run: Path) -> None:
+    storage, path = Storage(run), checkpoints(run)[0] / "manifest.json"
+    data = path.read_bytes()
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(CheckpointError):
+            checkpoint.verify(storage, int(path.parent.name))
+    path.write_bytes(data)
+    checkpoint.verify(storage, int(path.parent.name))
+
+
+def test_damaged_checkpoints_never_crowd_out_the_good_ones(run: Path) -> None:
+    newest, second, third = checkpoints(run)
+    flip_bit(newest / "tensors.safetensors")
+    flip_bit(second / "tensors.safetensors")
+    settings = {"settings.checkpoint.keep_last": 2, "settings.checkpoint.every_stages": 1}
+    assert train(run.parent, "run", each_step=interrupt_now, **settings).status == "interrupted"
+    # It has saved below the numbers of the damaged ones, and collected since.
+    found = checkpoint.read_newest(Storage(run), damaged=pytest.fail)
+    assert found is not None
+    assert int(third.name) < found.number < int(newest.name)
+    asides = {one.name for one in (run / "checkpoints").glob("*.aside-*")}
+    assert asides == {f"{second.name}.aside-0", f"{newest.name}.aside-0"}
+
+
+def test_one_that_was_damaged_long_ago_does_not_stop_the_collector(
+    run: Path, right_ending: dict[str, Any]
+) -> None:
+    empty(checkpoints(run)[2] / "manifest.json")
+    assert train(run.parent, "run").status == "finished"
+    assert [event for event in events(run) if event["event"] == "checkpoint_failed"] == []
+    assert len(checkpoints(run)) == 3
+    assert ending(run) == right_ending
+
+
+def test_when_all_checkpoints_are_damaged_the_run_refuses_and_changes_nothing(run: Path) -> None:
+    for folder in checkpoints(run):
+        flip_bit(folder / "tensors.safetensors")
+    before = contents(run)
+    with pytest.raises(CheckpointError, match="none of the 3 checkpoints"):
+        train(run.parent, "run")
+    after = contents(run)
+    for journal in ("events.jsonl", "LOCK"):
+        before.pop(journal), after.pop(journal)
+    assert after == before
+
+
+def test_a_shortened_log_is_an_error_that_says_which_file(run: Path) -> None:
+    truncate(run / "metrics.jsonl")
+    with pytest.raises(
+        Exception, match=r"metrics\.jsonl has \d+ bytes, but the checkpoint saw"
+    ) as e:
+        train(run.parent, "run")
+    assert type(e.value).__name__ == "StorageError"
+
+
+def test_a_lost_log_that_promises_nothing_is_told_and_begins_anew(
+    run: Path, right_ending: dict[str, Any]
+) -> None:
+    (run / "timing.jsonl").unlink()
+    assert train(run.parent, "run").status == "finished"
+    assert [event["event"] for event in events(run)].count("log_lost") == 1
+    assert ending(run) == right_ending
+
+
+def test_half_a_line_at_the_end_of_the_journal_does_not_spoil_the_next(run: Path) -> None:
+    with (run / "events.jsonl").open("ab") as file:
+        file.write(b'{"time": 1, "event": "chec')
+    train(run.parent, "run")
+    assert [event["event"] for event in events(run)][-2:] == ["resumed", "finished"]
+
+
+def test_a_file_of_the_users_own_in_the_run_directory_survives_a_resume(run: Path) -> None:
+    (run / "notes.csv").write_text("my,notes\n")
+    (run / "my thoughts.csv").write_text("other,notes\n")
+    train(run.parent, "run")
+    assert (run / "notes.csv.aside-0").read_text() == "my,notes\n"
+    assert (run / "my thoughts.csv").read_text() == "other,notes\n"

@@ -1,0 +1,144 @@
+"""Fault 18: signals pause a run and lose nothing; a directory that cannot be written is told at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.core.errors import LudusError, RunError
+from tests.faults.small_run import ending, events, small_config, train
+from tests.faults.warm import WarmProcess
+
+SLOW = 0.05
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """The words of the command that begins the small run."""
+    (tmp_path / "small.yaml").write_text(small_config().to_yaml())
+    return ["train", str(tmp_path / "small.yaml"), "--root", str(tmp_path), "--run", "run"]
+
+
+def wait_for_steps(path: Path) -> None:
+    """Return once a run has saved something."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end and not list(path.glob("checkpoints/*/manifest.json")):
+        time.sleep(0.01)
+
+
+def resume(path: Path, warm: WarmProcess) -> None:
+    code, output = warm.run("command", words=["resume", str(path)])
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_first_signal_saves_says_how_to_go_on_and_exits_with_0(
+    number: signal.Signals,
+    words: list[str],
+    warm: WarmProcess,
+    right_ending: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    pid = warm.start("command", words=words, seconds_a_step=SLOW)
+    wait_for_steps(tmp_path / "run")
+    start = time.monotonic()
+    os.kill(pid, number)
+    assert warm.wait(pid) == 0
+    assert time.monotonic() - start < 10
+    assert f"{number.name}: saving at the next boundary" in warm.output(pid)
+    assert f"ludus resume {tmp_path}/run" in warm.output(pid).replace("\n", "")
+    assert events(tmp_path / "run")[-1]["event"] == "interrupted"
+    resume(tmp_path / "run", warm)
+    assert ending(tmp_path / "run") == right_ending
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_second_signal_stops_at_once_with_130_and_the_run_resumes_exactly(
+    number: signal.Signals,
+    words: list[str],
+    warm: WarmProcess,
+    right_ending: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    pid = warm.start("command", words=words, sleep_at=5)
+    warm.wait_for("asleep", pid)
+    os.kill(pid, number)
+    warm.wait_for("once more stops at once", pid)
+    start = time.monotonic()
+    os.kill(pid, number)
+    assert warm.wait(pid) == 130
+    assert time.monotonic() - start < 2
+    assert "Traceback" not in warm.output(pid)
+    resume(tmp_path / "run", warm)
+    assert ending(tmp_path / "run") == right_ending
+
+
+def test_a_run_that_is_halted_and_let_go_ends_as_if_nothing_had_been(
+    words: list[str], warm: WarmProcess, right_ending: dict[str, Any], tmp_path: Path
+) -> None:
+    pid = warm.start("command", words=words, seconds_a_step=SLOW)
+    wait_for_steps(tmp_path / "run")
+    for _ in range(3):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.1)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.05)
+    assert warm.wait(pid) == 0
+    assert [event["event"] for event in events(tmp_path / "run")] == ["started", "finished"]
+    assert ending(tmp_path / "run") == right_ending
+
+
+def test_the_handlers_of_the_program_around_are_put_back(tmp_path: Path) -> None:
+    def mine(number: int, frame: Any) -> None:
+        """Stands for a handler of the user's own."""
+
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        train(tmp_path, "run", max_epochs=1)
+        assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A directory on a file system that nobody, not even root, may write to."""
+    folder = tmp_path / "read-only"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    (folder / "begun").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("name", ["begun", "new"])
+def test_a_read_only_directory_is_a_clear_error(name: str, read_only: Path) -> None:
+    with pytest.raises(RunError, match=f"{name} cannot be written: Read-only file system"):
+        train(read_only, name)
+
+
+def test_a_root_that_is_a_file_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RunError, match="cannot be written: Not a directory"):
+        train(tmp_path / "file", "run")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_run_that_became_read_only_cannot_be_resumed_and_says_so(
+    tmp_path: Path, read_only: Path
+) -> None:
+    subprocess.run(["mount", "-o", "remount,rw", str(read_only)], check=True)
+    train(read_only, "run", max_epochs=1)
+    subprocess.run(["mount", "-o", "remount,ro", str(read_only)], check=True)
+    with pytest.raises(LudusError, match="Read-only file system"):
+        train(read_only, "run", max_epochs=2)

@@ -1,0 +1,111 @@
+"""Schedules give the numbers that their formulas give by hand, at every step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+import ludus
+from ludus.core.errors import ConfigError
+from ludus.nn.schedules import Schedule, ScheduleSection
+
+
+def make(initial: float = 1.0, run_steps: int = 100, **section: Any) -> Schedule:
+    config = TypeAdapter(ScheduleSection).validate_python(section)
+    return Schedule(config, initial=initial, run_steps=run_steps)
+
+
+def test_a_constant_schedule_stays_at_the_initial_value() -> None:
+    schedule = make(0.3, kind="constant", warmup_steps=0)
+    assert [schedule(step) for step in (0, 1, 10**9)] == [0.3, 0.3, 0.3]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"kind": "constant"},
+        {"kind": "exponential", "rate": 0.5, "final": 0.0},
+        {"kind": "inverse", "rate": 1.0, "final": 0.0},
+        {"kind": "linear", "final": 0.0, "total_steps": 10},
+        {"kind": "cosine", "final": 0.0, "total_steps": 10},
+    ],
+)
+def test_warm_up_rises_in_a_line_and_the_schedule_starts_where_it_ends(
+    section: dict[str, Any],
+) -> None:
+    schedule = make(0.8, warmup_steps=4, **section)
+    assert [schedule(step) for step in range(4)] == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert schedule(4) == pytest.approx(0.8)
+    if section["kind"] != "constant":
+        assert schedule(5) < 0.8
+
+
+def test_exponential_is_the_formula_of_001_s7() -> None:
+    """001-S7: init * rate^t + value * (1 - rate^t)."""
+    schedule = make(1.0, kind="exponential", warmup_steps=0, rate=0.5, final=0.2)
+    assert [schedule(t) for t in range(4)] == pytest.approx([1.0, 0.6, 0.4, 0.3])
+    assert schedule(2000) == pytest.approx(0.2)
+    slow = make(0.05, kind="exponential", warmup_steps=0, rate=0.97, final=0.001)
+    value = 0.05
+    for t in range(200):
+        assert slow(t) == pytest.approx(value, rel=1e-9)
+        # The slow way: the distance to the final value shrinks by the rate, step after step.
+        value = 0.001 + (value - 0.001) * 0.97
+
+
+def test_inverse_is_the_formula_of_001_s7() -> None:
+    """001-S7: rate / (t + rate / initial_lr), with nothing to approach but zero."""
+    schedule = make(0.5, kind="inverse", warmup_steps=0, rate=2.0, final=0.0)
+    assert [schedule(t) for t in (0, 1, 4)] == pytest.approx([2 / 4, 2 / 5, 2 / 8])
+    for t in range(50):
+        assert schedule(t) == pytest.approx(2.0 / (t + 2.0 / 0.5))
+
+
+def test_inverse_approaches_its_final_value_rather_than_ignoring_it() -> None:
+    """001-D4: the original's inverse schedule ignored the value it was to fall to."""
+    schedule = make(0.5, kind="inverse", warmup_steps=0, rate=2.0, final=0.1)
+    assert schedule(0) == pytest.approx(0.5)
+    assert schedule(4) == pytest.approx(0.1 + 0.4 * 0.5)
+    assert schedule(10**9) == pytest.approx(0.1, abs=1e-6)
+
+
+def test_linear_goes_to_its_final_value_in_a_line_and_stays() -> None:
+    schedule = make(1.0, kind="linear", warmup_steps=0, final=0.2, total_steps=4)
+    assert [schedule(t) for t in range(6)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
+
+
+def test_linear_may_rise() -> None:
+    schedule = make(0.0001, kind="linear", warmup_steps=0, final=1.0001, total_steps=10)
+    assert schedule(5) == pytest.approx(0.5001)
+
+
+def test_cosine_is_half_a_cosine_and_stays_at_its_end() -> None:
+    schedule = make(1.0, kind="cosine", warmup_steps=0, final=0.0, total_steps=4)
+    root = math.sqrt(0.5)
+    by_hand = [1.0, (1 + root) / 2, 0.5, (1 - root) / 2, 0.0, 0.0]
+    assert [schedule(t) for t in range(6)] == pytest.approx(by_hand)
+
+
+def test_the_warm_up_is_part_of_the_total() -> None:
+    schedule = make(1.0, kind="linear", warmup_steps=2, final=0.0, total_steps=6)
+    assert [schedule(t) for t in range(7)] == pytest.approx([0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0])
+
+
+def test_without_a_total_the_schedule_takes_the_whole_run() -> None:
+    given = make(1.0, kind="cosine", warmup_steps=3, final=0.1, total_steps=50)
+    of_run = make(1.0, 50, kind="cosine", warmup_steps=3, final=0.1, total_steps=None)
+    assert [given(t) for t in range(60)] == [of_run(t) for t in range(60)]
+
+
+def test_a_run_shorter_than_its_warm_up_still_has_a_schedule() -> None:
+    schedule = make(1.0, 2, kind="cosine", warmup_steps=4, final=0.0, total_steps=None)
+    assert [schedule(t) for t in range(2)] == pytest.approx([0.25, 0.5])
+
+
+def test_a_schedule_that_is_all_warm_up_is_refused() -> None:
+    section = {"kind": "linear", "warmup_steps": 10, "final": 0.0, "total_steps": 10}
+    with pytest.raises(ConfigError, match=r"schedule.warmup_steps.*leaves nothing of"):
+        ludus.example("supervised").replace(schedule=section)

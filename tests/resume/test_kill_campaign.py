@@ -1,0 +1,89 @@
+"""`ludus train` killed by SIGKILL at random instants, in chains, and resumed: the same bytes at the end."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ludus.testing.trainers import Ending, ending_of
+
+# Accumulation, EMA, a schedule, early stopping, best model and milestones are all on.
+CHANGES = [
+    "max_epochs=25",
+    "accumulate=2",
+    "ema_decay=0.9",
+    "milestone_every_epochs=5",
+    "early_stopping.patience=6",
+    "early_stopping.min_delta=0.01",
+    "settings.display=none",
+    "settings.threads=1",
+    "settings.checkpoint.every_opt_steps=3",
+]
+
+
+def start(root: Path) -> subprocess.Popen[bytes]:
+    """Train, or go on if there is a run: what a user would type."""
+    if (root / "run" / "run.json").exists():
+        words = ["resume", str(root / "run")]
+    else:
+        words = ["train", "configs/supervised.yaml", *CHANGES, "--root", str(root), "--run", "run"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "ludus.cli", *words, "--json"],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(root: Path) -> Ending:
+    child = start(root)
+    _, errors = child.communicate()
+    assert child.returncode == 0, errors.decode()
+    return ending_of(root / "run")
+
+
+def kill_at_random(root: Path, chance: random.Random, *, ready: float, seconds: float) -> bool:
+    """Start, wait a random while, kill; return whether there was something left to kill."""
+    child = start(root)
+    try:
+        child.communicate(timeout=ready + chance.uniform(0, seconds))
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return True
+    return False
+
+
+def campaign(root: Path, *, num_kills: int, longest_chain: int, seed: int) -> tuple[int, int]:
+    """Kill until enough kills were made; return how many runs and kills it took."""
+    started = time.monotonic()
+    expected = finish(root / "unbroken")
+    whole = time.monotonic() - started
+    # A new process spends its first seconds importing, where a kill finds nothing to harm.
+    ready = min(2.0, 0.4 * whole)
+    chance = random.Random(seed)
+    runs = kills = 0
+    while kills < num_kills:
+        runs += 1
+        here = root / f"run-{runs}"
+        for _ in range(chance.randint(1, longest_chain)):
+            kills += kill_at_random(here, chance, ready=ready, seconds=whole - ready)
+        assert finish(here) == expected, f"run {runs}, killed, ended with other bytes"
+    return runs, kills
+
+
+def test_a_run_killed_a_few_times_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    _, kills = campaign(tmp_path, num_kills=2, longest_chain=2, seed=1)
+    assert kills >= 2
+
+
+@pytest.mark.slow
+def test_fifty_kills_at_random_instants_in_chains_leave_no_trace(tmp_path: Path) -> None:
+    runs, kills = campaign(tmp_path, num_kills=50, longest_chain=5, seed=2)
+    print(f"\n{kills} kills in {runs} runs, every one exact")
+    assert kills >= 50

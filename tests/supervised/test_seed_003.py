@@ -1,0 +1,270 @@
+"""What seed 003 shows of a Trainer: a model, its short training_config, and loaders."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import ludus
+from ludus import BaseTrainer, Model, Trainer, strict_yaml
+from ludus.config import key_paths
+from ludus.core.errors import ConfigError
+from tests.supervised.conftest import MLP, QUIET, history, models, wines
+
+REQUIRED = """
+training_config:
+  with_validation: true
+  results_dir: "./results"
+  experiment: EfficientTraining
+  max_epochs: 1000
+  device: cuda
+"""
+COMPLETE = """
+training_config:
+  with_validation: true
+  results_dir: "./results"
+  experiment: EfficientTraining
+  max_epochs: 1000
+  device: cuda
+  early_stopping: true
+  stopping_metric: validation/epoch_loss
+  patience: 10
+  save_best: true
+  saving_metric: validation/epoch_loss
+  use_milestones: true
+  log_interval: 10
+"""
+
+
+class Dataset:
+    """The seed's data set: it creates its loaders when they are asked for."""
+
+    def __init__(self) -> None:
+        self.rows = TensorDataset(*wines(60))
+
+    def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        return DataLoader(self.rows, batch_size=20, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        return DataLoader(TensorDataset(*wines(25)), batch_size=25)
+
+
+def block(text: str, **changes: Any) -> dict[str, Any]:
+    """Return the seed's own YAML block; this machine may have no GPU."""
+    section: dict[str, Any] = strict_yaml.parse(text, source="seed 003")["training_config"]
+    settings = ludus.example("supervised").replace(**QUIET).settings.model_dump()
+    return section | {"device": "cpu", "settings": settings} | changes
+
+
+def make(config: dict[str, Any], model: Any = None) -> Trainer:
+    dataset = Dataset()
+    model = Model(MLP) if model is None else model
+    return Trainer(model, config, dataset.train_dataloader, dataset.val_dataloader)
+
+
+def test_003_m1_trainer_extends_base_trainer() -> None:
+    """003-M1: BaseTrainer holds the loop; Trainer extends it."""
+    assert issubclass(Trainer, BaseTrainer)
+
+
+def test_003_m1_the_seeds_own_block_trains_stops_early_and_keeps_its_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """003-M1, 003-M2, 003-M3, 003-M5 and 003-M6, with the block as the seed writes it."""
+    monkeypatch.chdir(tmp_path)
+    optimizer = {"kind": "sgd", "learning_rate": 1.0, "momentum": 0.9, "nesterov": False}
+    # A rate this high makes the validation loss rise again within the patience of the test.
+    config = block(COMPLETE, optimizer={**optimizer, "weight_decay": 0.0}, ema_decay=None)
+    result = make(config).fit()
+    assert result.run_dir == "results/EfficientTraining"
+    assert result.status == "stopped"
+    losses = history(result.run_dir, "validation/epoch_loss")
+    assert result.best is not None
+    assert result.best["score"] == min(losses)
+    best_epoch = losses.index(min(losses)) + 1
+    assert result.best["counters"]["epoch"] == best_epoch
+    assert result.counters["epoch"] == best_epoch + 10 == len(losses)
+    last = result.counters["epoch"]
+    milestones = sorted({*range(10, last + 1, 10), last})
+    names = [f"mlp_dataset_efficienttraining_epoch_{number}" for number in milestones]
+    assert set(names) <= set(models(result.run_dir))
+    assert len(history(result.run_dir, "train/epoch_accuracy")) == last
+
+
+def test_every_key_that_was_added_is_printed_and_no_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = {key: value for key, value in block(COMPLETE).items() if key != "settings"}
+    trainer = make(config | {"batch_size": 20})
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[0] == "training_config was completed with:"
+    shown = dict(line.strip().split(": ", 1) for line in printed[1:])
+    assert shown["optimizer.learning_rate"] == str(trainer.config.optimizer.learning_rate)
+    assert shown["seed"] == "0"
+    data = trainer.config.model_dump()
+    given = {"with_validation", "experiment", "max_epochs", "batch_size", "name"}
+    given |= {"early_stopping", "best_model", "milestone_every_epochs"}
+    leaves = {
+        path
+        for path in key_paths(data)
+        if not any(p.startswith(f"{path}.") for p in key_paths(data))
+    }
+    added = {path for path in leaves if path.split(".")[0] not in given} - {"settings.device"}
+    assert set(shown) == added
+
+
+def test_003_m5_missing_required_keys_are_named() -> None:
+    """003-M5: the five required keys; all that lack are named at once."""
+    with pytest.raises(ConfigError, match="training_config lacks results_dir, max_epochs, device"):
+        make({"with_validation": True, "experiment": "x"})
+    for key in ("with_validation", "results_dir", "experiment", "max_epochs", "device"):
+        short = {name: value for name, value in block(REQUIRED).items() if name != key}
+        with pytest.raises(ConfigError, match=f"training_config lacks {key}"):
+            make(short)
+
+
+def test_003_m5_the_required_keys_are_enough_and_turn_nothing_else_on(tmp_path: Path) -> None:
+    config = block(REQUIRED, results_dir=str(tmp_path), max_epochs=2)
+    trainer = make(config)
+    assert trainer.config.early_stopping is None
+    assert trainer.config.best_model is None
+    assert trainer.config.milestone_every_epochs == 0
+    result = trainer.fit()
+    assert result.counters["epoch"] == 2
+    assert models(result.run_dir) == []
+
+
+def test_003_d1_log_interval_is_honoured(tmp_path: Path) -> None:
+    """003-D1: the original overwrote it with 10."""
+    config = block(COMPLETE, results_dir=str(tmp_path), max_epochs=5, log_interval=2)
+    config |= {"early_stopping": False, "save_best": False}
+    result = make(config).fit()
+    prefix = "mlp_dataset_efficienttraining_epoch_"
+    assert models(result.run_dir) == [f"{prefix}{number}" for number in (2, 4, 5)]
+
+
+def test_003_d2_patience_has_the_documented_default_of_five() -> None:
+    short = {key: value for key, value in block(COMPLETE).items() if key != "patience"}
+    assert make(short).config.early_stopping.patience == 5
+
+
+@pytest.mark.parametrize(
+    ("key", "section"), [("stopping_metric", "early_stopping"), ("saving_metric", "best_model")]
+)
+def test_003_d2_an_invalid_metric_is_refused_not_repaired(key: str, section: str) -> None:
+    """003-D2: an invalid saving_metric must not repair stopping_metric instead."""
+    with pytest.raises(ConfigError, match=rf"'{section}.metric' is validation/f7, which this run"):
+        make(block(COMPLETE, **{key: "validation/f7"}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"pacience": 3}, "unknown key 'pacience'. Did you mean 'patience'"),
+        ({"early_stopping": "yes"}, r"early_stopping"),
+        ({"save_best": 1}, r"'save_best' must be true or false \(found 1\)"),
+        ({"patience": 0}, "early_stopping.patience"),
+        ({"log_interval": 2.5}, "milestone_every_epochs"),
+        ({"max_epochs": "many"}, "max_epochs"),
+        ({"best_model": None}, "both 'save_best' and 'best_model'; give one"),
+    ],
+)
+def test_a_wrong_value_is_told(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        make(block(COMPLETE, **changes))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "switch"),
+    [
+        ("patience", 3, "early_stopping"),
+        ("saving_metric", "train/epoch_loss", "save_best"),
+        ("log_interval", 3, "use_milestones"),
+    ],
+)
+def test_a_setting_that_would_be_ignored_is_an_error(key: str, value: Any, switch: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{key}', which means nothing without '{switch}'"):
+        make(block(REQUIRED, **{key: value}))
+    assert make(block(REQUIRED, **{key: value, switch: False})) is not None
+
+
+def test_any_key_of_the_complete_config_may_be_given() -> None:
+    stopping = {"metric": "train/epoch_loss", "patience": 2, "mode": "min", "min_delta": 0.1}
+    config = block(
+        REQUIRED,
+        seed=7,
+        early_stopping=stopping,
+        best_model={"metric": "train/epoch_loss", "mode": None},
+        milestone_every_epochs=3,
+    )
+    before = copy.deepcopy(config)
+    made = make(config).config
+    assert made.seed == 7
+    assert made.early_stopping.model_dump() == stopping
+    assert made.best_model.metric == "train/epoch_loss"
+    assert made.milestone_every_epochs == 3
+    # 000-D12: what the user gave is never changed.
+    assert config == before
+
+
+def test_without_validation_the_training_loss_is_watched(tmp_path: Path) -> None:
+    short = block(COMPLETE, with_validation=False, results_dir=str(tmp_path))
+    del short["stopping_metric"], short["saving_metric"]
+    trainer = Trainer(Model(MLP), short, Dataset().train_dataloader)
+    assert trainer.config.early_stopping.metric == "train/epoch_loss"
+    result = trainer.fit(max_steps=6)
+    assert history(result.run_dir, "validation/epoch_loss") == []
+    assert result.best is not None
+
+
+def test_003_m2_any_loader_is_accepted_and_validation_is_optional(tmp_path: Path) -> None:
+    """003-M2: callables, loaders or data sets; a torch network or a Model."""
+    rows = TensorDataset(*wines(40))
+    network = nn.Linear(13, 3)
+    for number, loader in enumerate((rows, DataLoader(rows, batch_size=10), lambda: rows)):
+        short = block(REQUIRED, results_dir=str(tmp_path), max_epochs=1, with_validation=False)
+        short["experiment"] = f"run{number}"
+        result = Trainer(network, short, loader).fit()
+        assert result.counters["examples"] == 40
+
+
+def test_the_arguments_have_the_names_of_the_seed(tmp_path: Path) -> None:
+    dataset = Dataset()
+    trainer = Trainer(
+        model=nn.Linear(13, 3),
+        training_config=block(REQUIRED, results_dir=str(tmp_path), max_epochs=1),
+        train_loader=dataset.train_dataloader,
+        val_loader=dataset.val_dataloader,
+    )
+    assert trainer.fit().counters["epoch"] == 1
+
+
+def test_a_model_brings_its_own_loss(tmp_path: Path) -> None:
+    inputs, _ = wines(30)
+    rows = TensorDataset(inputs, inputs.sum(1))
+    short = block(REQUIRED, results_dir=str(tmp_path), max_epochs=1)
+    result = Trainer(Model(nn.Linear(13, 1), loss="mse"), short, rows, rows).fit()
+    assert torch.tensor(history(result.run_dir, "validation/epoch_loss")).isfinite().all()
+    assert history(result.run_dir, "validation/epoch_accuracy") == []
+
+
+def test_what_the_short_form_needs_besides_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match="needs a train_loader"):
+        Trainer(Model(MLP), block(REQUIRED))
+    with pytest.raises(ConfigError, match="needs a model"):
+        Trainer(training_config=block(REQUIRED), train_loader=Dataset().train_dataloader)
+
+
+def test_003_d7_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    short = block(REQUIRED, results_dir=str(tmp_path)) | {"device": "cuda"}
+    with pytest.raises(ConfigError, match="torch sees no CUDA device here"):
+        make(short).fit()
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,322 @@
+"""Early stopping, the best model and milestones: exact in number, and never fooled by NaN."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ludus import Logger, Model, Run, Trainer
+from ludus.core.errors import ConfigError
+from ludus.run.models import read_model
+from ludus.run.observers import BestModel, EarlyStopping, Mode, is_better, mode_of
+from ludus.run.storage import Storage
+from tests.supervised.conftest import Tiny, history, lines, models
+
+NAN, INF = math.nan, math.inf
+
+
+class Scripted:
+    """An evaluator that gives the scores it was told, one an epoch, then the last for ever."""
+
+    def __init__(self, *scores: float, metric: str = "validation/epoch_loss") -> None:
+        self.scores = list(scores)
+        self.metric = metric
+
+    def evaluate(self, agent: Model) -> tuple[float, dict[str, float]]:
+        score = self.scores.pop(0) if len(self.scores) > 1 else self.scores[0]
+        return score, {self.metric: score}
+
+
+def stopping(**changes: Any) -> dict[str, Any]:
+    section = {"metric": "validation/epoch_loss", "patience": 3, "mode": None, "min_delta": 0.0}
+    return section | changes
+
+
+def run_with(evaluator: Scripted, config: Any, tmp_path: Path) -> Any:
+    trainer = Trainer(config)
+    trainer.set_evaluator(evaluator)
+    return trainer.fit(root=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("scores", "epochs"),
+    [
+        # Best in the second epoch, so three bad ones end it after the fifth.
+        ([1.0, 0.9, 1.0, 0.95, 0.9], 5),
+        # Another best starts the count anew.
+        ([1.0, 2.0, 2.0, 0.5, 2.0, 2.0, 2.0], 7),
+        # A negative metric counts like any other.
+        ([-1.0, -2.0, -1.5, -1.9, -2.0], 5),
+        # What is not finite is never better, not even at first.
+        ([NAN, NAN, NAN], 3),
+        ([NAN, 5.0, NAN, -INF, INF], 5),
+        # Values above the 1e6 from which the original began.
+        ([3e6, 2e6, 4e6, 4e6, 4e6], 5),
+    ],
+)
+def test_003_d3_a_run_stops_after_exactly_its_patience(
+    tiny: Tiny, tmp_path: Path, scores: list[float], epochs: int
+) -> None:
+    """003-D3: not one epoch later; negative, large and non-finite values change nothing in that."""
+    result = run_with(Scripted(*scores), tiny(max_epochs=20, early_stopping=stopping()), tmp_path)
+    assert result.counters["epoch"] == epochs
+    assert result.status == "stopped"
+    assert "validation/epoch_loss has not improved for 3 evaluations" in result.reason
+
+
+def test_patience_one_stops_at_the_first_bad_epoch(tiny: Tiny, tmp_path: Path) -> None:
+    config = tiny(max_epochs=20, early_stopping=stopping(patience=1))
+    assert run_with(Scripted(3.0, 2.0, 2.0), config, tmp_path).counters["epoch"] == 3
+
+
+def test_a_run_that_keeps_improving_is_not_stopped(tiny: Tiny, tmp_path: Path) -> None:
+    config = tiny(max_epochs=6, early_stopping=stopping(patience=1))
+    scores = [float(-number) for number in range(6)]
+    result = run_with(Scripted(*scores), config, tmp_path)
+    assert (result.status, result.counters["epoch"]) == ("finished", 6)
+
+
+def test_accuracy_goes_up_by_its_name_and_down_if_so_given(tiny: Tiny, tmp_path: Path) -> None:
+    metric = "validation/epoch_accuracy"
+    rising = [0.1, 0.2, 0.3, 0.4]
+    for mode, epochs in ((None, 6), ("max", 6), ("min", 3)):
+        config = tiny(max_epochs=8, early_stopping=stopping(metric=metric, mode=mode, patience=2))
+        evaluator = Scripted(*rising, metric=metric)
+        result = run_with(evaluator, config, tmp_path / str(mode))
+        assert result.counters["epoch"] == epochs
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode"),
+    [
+        ("validation/epoch_loss", "min"),
+        ("train/epoch_accuracy", "max"),
+        ("eval/episode_reward", "max"),
+        ("test/mse", "min"),
+        ("validation/loss_of_reward", "min"),
+    ],
+)
+def test_the_direction_of_a_metric_goes_by_its_name(metric: str, mode: Mode) -> None:
+    assert mode_of(metric) == mode
+    assert mode_of(metric, "max") == "max"
+
+
+def test_a_metric_of_unknown_direction_asks_for_one() -> None:
+    with pytest.raises(ConfigError, match="cannot tell whether 'closs' should go up or down"):
+        mode_of("closs")
+
+
+def test_better_is_finite_and_strict() -> None:
+    assert is_better(0.5, None, "min")
+    assert is_better(-1.0, 0.0, "min")
+    assert is_better(0.1, 0.0, "max")
+    for score in (0.0, NAN, INF, -INF):
+        assert not is_better(score, 0.0, "min")
+        assert not is_better(score, 0.0, "max")
+    assert not is_better(NAN, None, "min")
+
+
+def slow_stop(scores: list[float], mode: Mode, patience: int, delta: float) -> int | None:
+    """Return the epoch that ends the run, by looking at the whole history each time."""
+    best, bad = None, 0
+    for epoch, score in enumerate(scores, start=1):
+        gain = None if best is None else (score - best if mode == "max" else best - score)
+        if math.isfinite(score) and (gain is None or gain > delta):
+            best, bad = score, 0
+        else:
+            bad += 1
+        if bad == patience:
+            return epoch
+    return None
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("delta", [0.0, 0.25])
+def test_early_stopping_is_the_slow_obvious_rule(mode: Mode, delta: float) -> None:
+    draw = random.Random(5)
+    for _ in range(100):
+        # Quarters are exact in binary, so that ties are ties.
+        scores = [draw.choice([NAN, INF, draw.randint(-8, 8) / 4]) for _ in range(25)]
+        patience = draw.randint(1, 6)
+        assert first_stop(scores, mode, patience, delta) == slow_stop(scores, mode, patience, delta)
+
+
+def first_stop(scores: list[float], mode: Mode, patience: int, delta: float) -> int | None:
+    logger, run, asked = Logger({"backends": []}), Run(), list[int]()
+    watcher = EarlyStopping(
+        logger,
+        metric="m",
+        patience=patience,
+        mode=mode,
+        min_delta=delta,
+        ask=lambda run, reason: asked.append(run.boundaries),
+    )
+    for score in scores:
+        run.boundaries += 1
+        logger.log("m", score)
+        logger.write(run)
+        watcher(run)
+        # The state is all there is: another watcher goes on from it.
+        state = watcher.state_dict()
+        watcher.best, watcher.num_bad = None, 0
+        watcher.load_state_dict(state)
+        if asked:
+            return asked[0]
+    return None
+
+
+def test_a_boundary_without_a_new_value_is_not_a_bad_one() -> None:
+    logger, run, asked = Logger({"backends": []}), Run(), list[str]()
+    watcher = EarlyStopping(
+        logger,
+        metric="m",
+        patience=1,
+        mode="min",
+        min_delta=0.0,
+        ask=lambda run, reason: asked.append(reason),
+    )
+    run.boundaries = 1
+    logger.log("m", 1.0)
+    logger.write(run)
+    watcher(run)
+    run.boundaries = 2
+    watcher(run)
+    logger.log("other", 1.0)
+    logger.write(run)
+    watcher(run)
+    assert not asked
+
+
+def test_the_best_model_is_strictly_better_and_never_non_finite(tiny: Tiny, tmp_path: Path) -> None:
+    """Row 10 of the faults: best is never non-finite. A tie keeps the earlier one."""
+    kept: dict[int, Any] = {}
+
+    class Keeping(Trainer):
+        def after_epoch(self) -> None:
+            kept[self.epoch + 1] = self.weights()
+
+    best = {"metric": "validation/epoch_loss", "mode": None}
+    trainer = Keeping(tiny(max_epochs=7, best_model=best))
+    trainer.set_evaluator(Scripted(NAN, 3.0, 2.0, 2.0, -INF, NAN, 2.5))
+    result = trainer.fit(root=str(tmp_path))
+    assert result.best is not None
+    assert result.best["score"] == 2.0
+    assert result.best["counters"]["epoch"] == 3
+    for name in (result.best["model"], "models/best"):
+        weights, note = read_model(Storage(str(result.run_dir)), name)
+        assert all(tensor.equal(kept[3][key]) for key, tensor in weights.items())
+        assert note["score"] == 2.0
+        assert (note["architecture"], note["dataset"]) == ("mlp", "wine")
+    assert not kept[3]["layers.0.weight"].equal(kept[4]["layers.0.weight"])
+
+
+def test_without_a_finite_score_there_is_no_best_model(tiny: Tiny, tmp_path: Path) -> None:
+    best = {"metric": "validation/epoch_loss", "mode": None}
+    result = run_with(Scripted(NAN), tiny(best_model=best), tmp_path)
+    assert result.best is None
+    assert not models(result.run_dir)
+    assert len(history(result.run_dir, "test/loss")) == 1
+
+
+def test_the_best_score_goes_by_the_mode(tmp_path: Path) -> None:
+    saved: list[str] = []
+    logger, run = Logger({"backends": []}), Run()
+    watcher = BestModel(logger, metric="m", mode="max", save=lambda name, note: saved.append(name))
+    for score in (-3.0, -5.0, -2.0, NAN, -2.0):
+        run.boundaries += 1
+        logger.log("m", score)
+        logger.write(run)
+        watcher(run)
+    assert saved == ["models/best-0000000001", "models/best-0000000003"]
+    assert watcher.record is not None
+    assert watcher.record["score"] == -2.0
+
+
+def test_003_m3_milestones_are_named_after_model_data_experiment_and_epoch(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    """003-M3: Model Architecture + Dataset Name + Experiment Name + Epoch Number."""
+    config = tiny(max_epochs=5, milestone_every_epochs=2, experiment="Efficient Training!")
+    trainer = Trainer(config)
+    result = trainer.fit(root=str(tmp_path))
+    prefix = "mlp_wine_efficient-training-_epoch_"
+    assert models(result.run_dir) == [f"{prefix}2", f"{prefix}4", f"{prefix}5"]
+    model = Model(config.model)
+    model.load_model(Path(str(result.run_dir)) / "models" / f"{prefix}5")
+    last = trainer.model.state_dict()
+    assert all(tensor.equal(last[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_milestone_is_written_once(tiny: Tiny, tmp_path: Path) -> None:
+    names: list[str] = []
+
+    class Watched(Trainer):
+        def keep_weights(self, name: str, note: Any) -> None:
+            names.append(name)
+            super().keep_weights(name, note)
+
+    Watched(tiny(max_epochs=2, milestone_every_epochs=1)).fit(root=str(tmp_path))
+    assert names == [f"models/mlp_wine_baseline_epoch_{number}" for number in (1, 2)]
+
+
+def test_a_run_that_stops_early_keeps_its_last_epoch_as_a_milestone(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    config = tiny(max_epochs=20, milestone_every_epochs=4, early_stopping=stopping(patience=5))
+    result = run_with(Scripted(1.0), config, tmp_path)
+    assert models(result.run_dir) == [f"mlp_wine_baseline_epoch_{number}" for number in (4, 6)]
+
+
+def test_no_milestones_are_kept_unless_asked_for(tiny: Tiny, tmp_path: Path) -> None:
+    assert not models(Trainer(tiny()).fit(root=str(tmp_path)).run_dir)
+
+
+def test_the_log_is_written_as_often_as_asked(tiny: Tiny, tmp_path: Path) -> None:
+    """Every three of fourteen steps, and at each of two epochs; then the test."""
+    config = tiny(log_every_opt_steps=3)
+    result = Trainer(config).fit(root=str(tmp_path))
+    steps = [line["opt_steps"] for line in lines(result.run_dir)]
+    assert steps == [3, 6, 7, 9, 12, 14, 14]
+
+
+def test_a_written_value_is_the_mean_since_the_last_write(tiny: Tiny, tmp_path: Path) -> None:
+    every = Trainer(tiny(log_every_opt_steps=1)).fit(root=str(tmp_path), name="every")
+    third = Trainer(tiny(log_every_opt_steps=3)).fit(root=str(tmp_path), name="third")
+    one_by_one = history(every.run_dir, "train/loss")
+    assert len(one_by_one) == 14
+    assert history(third.run_dir, "train/loss")[:3] == pytest.approx(
+        [sum(one_by_one[0:3]) / 3, sum(one_by_one[3:6]) / 3, one_by_one[6]]
+    )
+
+
+@pytest.mark.parametrize("section", ["early_stopping", "best_model"])
+@pytest.mark.parametrize(
+    ("metric", "changes"),
+    [
+        ("validation/epoch_los", {}),
+        ("validation/epoch_loss", {"with_validation": False}),
+        ("validation/epoch_accuracy", {"loss": "mse"}),
+        ("train/loss", {}),
+    ],
+)
+def test_003_d2_a_metric_that_the_run_never_writes_is_refused_before_work(
+    tiny: Tiny, section: str, metric: str, changes: dict[str, Any]
+) -> None:
+    """003-D2: never repaired, and the message names the right section and the right names."""
+    value = stopping(metric=metric) if section == "early_stopping" else {"metric": metric}
+    with pytest.raises(ConfigError, match=rf"'{section}.metric' is {metric}, which .* never") as e:
+        tiny(**changes, **{section: {"mode": None, **value}})
+    assert "train/epoch_loss" in str(e.value)
+
+
+def test_a_stopped_run_evaluates_no_further_epoch(tiny: Tiny, tmp_path: Path) -> None:
+    config = tiny(max_epochs=20, early_stopping=stopping(patience=2))
+    result = run_with(Scripted(1.0), config, tmp_path)
+    assert len(history(result.run_dir, "validation/epoch_loss")) == 3
+    assert len(history(result.run_dir, "test/loss")) == 1
+    assert torch.tensor(history(result.run_dir, "test/loss")).isfinite().all()

@@ -1,0 +1,99 @@
+"""The shape of the code: which way imports point, how long files are, what is never called."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "ludus"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# What each room may import besides itself. `base` is the loose files that hold configs and names.
+BASE = {"strict_config", "strict_yaml", "config", "overrides", "registry", "migrations", "version"}
+ALLOWED = {
+    "core": set(),
+    "base": {"core"},
+    "losses": set(),
+    "run": {"core", "base"},
+    "nn": {"core", "base", "run"},
+    "data": {"core", "base", "run"},
+    "supervised": {"core", "base", "run", "nn", "losses", "data"},
+}
+BANNED = re.compile(
+    r"\b(pickle|cloudpickle|dill|joblib)\b|torch\.load\(|allow_pickle=True"
+    r"|yaml\.(load|unsafe_load)\(|(?<![\w.])(?<!def )eval\(|(?<![\w.])exec\(|(?<![\w.])hash\("
+)
+
+
+def room(module: str) -> str:
+    first = module.split(".")[1] if "." in module else "top"
+    return "base" if first in BASE else first
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ludus"):
+            if node.module == "ludus":
+                found |= {f"ludus.{alias.name}" for alias in node.names}
+            else:
+                found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("ludus")}
+    return found
+
+
+def module_name(path: Path) -> str:
+    return ".".join(["ludus", *path.relative_to(PACKAGE).with_suffix("").parts])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    here = room(module_name(path))
+    if here not in ALLOWED:
+        return
+    for module in imports(path):
+        there = room(module)
+        assert there == here or there in ALLOWED[here], f"{here} must not import {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_file_overgrows(path: Path) -> None:
+    limit = 119 if path == PACKAGE / "core" / "loop.py" else 300
+    assert len(path.read_text().splitlines()) <= limit
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_that_runs_what_it_reads_is_ever_called(path: Path) -> None:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        code = line.split("#")[0]
+        is_text = code.lstrip().startswith(('"', "'"))
+        assert is_text or not BANNED.search(code), f"line {number}: {line.strip()}"
+
+
+def test_few_functions_are_long() -> None:
+    long = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > 60:
+                    long.append(f"{path.name}:{node.name} {lines}")
+    assert long == []
+
+
+def test_there_is_no_room_for_odds_and_ends() -> None:
+    names = {path.stem for path in FILES} | {path.parent.name for path in FILES}
+    assert not names & {"utils", "util", "common", "helpers", "misc"}
+
+
+def test_every_file_opens_with_a_sentence() -> None:
+    for path in FILES:
+        doc = ast.get_docstring(ast.parse(path.read_text()))
+        assert doc, f"{path} has no docstring"
+        assert doc.split("\n\n")[0].rstrip().endswith((".", ":", "!")), (
+            f"{path}: {doc.splitlines()[0]}"
+        )
