@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ludus.core import LudusError, Repeat, Result, Run, Stage
+from ludus.core import surroundings as _around
 from ludus.core import trainer as _core
 from ludus.version import VERSION as __version__  # noqa: N811
 
@@ -74,7 +75,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_WHERE})
 
 
-def _session(trainer: _core.Trainer, request: _core.Request) -> _core.Surroundings:
+def _session(trainer: _core.Trainer, request: _around.Request) -> _around.Surroundings:
     from ludus.run.session import Session
 
     return Session(trainer, request)

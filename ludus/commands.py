@@ -19,7 +19,7 @@ from ludus.build import build_trainer, rebuild_trainer
 from ludus.config import TrainerConfig, from_data, read_data
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.core.plan import render
-from ludus.core.trainer import Result
+from ludus.core.surroundings import Result
 from ludus.run import checkpoint, directory
 from ludus.run.device import Compute
 from ludus.run.lock import is_locked

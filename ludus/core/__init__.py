@@ -13,7 +13,8 @@ from ludus.core.errors import (
 )
 from ludus.core.plan import Repeat, Stage
 from ludus.core.run import Every, Observer, Run, Stateful
-from ludus.core.trainer import Result, Trainer
+from ludus.core.surroundings import Result
+from ludus.core.trainer import Trainer
 
 __all__ = [
     "CheckpointError",

@@ -4,88 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from ludus.core.cursor import from_json, last_loop
-from ludus.core.errors import ConfigError, Interrupted, LudusError
+from ludus.core.errors import CheckpointError, ConfigError, Interrupted, LudusError
 from ludus.core.hooks import bind_hooks, empty_hook
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan
 from ludus.core.run import Observer, Run, Stateful
-
-Resume = Literal["exact", "approximate"] | bool
-
-
-@dataclass(frozen=True)
-class Request:
-    """What one call of `fit` asks for, besides the config."""
-
-    root: str = "runs"
-    """The directory that holds all runs."""
-    name: str | None = None
-    """The run's own directory below it; None takes the name in the config."""
-    resume: Resume = False
-    """False: a new run. True or 'exact': go on. 'approximate': go on even where bytes may differ."""
-    show_on: Literal["stdout", "stderr"] = "stdout"
-    """Where the display goes."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a run ended, or where it was interrupted."""
-
-    status: Literal["finished", "stopped", "interrupted"]
-    reason: str | None
-    counters: Mapping[str, int]
-    best: Mapping[str, Any] | None = None
-    run_dir: str | None = None
-    exact: bool = True
-    inexact_because: Sequence[str] = field(default_factory=tuple)
-
-
-class Surroundings(Protocol):
-    """What stands around a run: its directory, log, display, signals. The loop knows none of it."""
-
-    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
-        """Make or take up the run; return the saved state to go on from, if there is one."""
-
-    def ready(self, run: Run) -> None:
-        """Do what comes after the parts were loaded: the generators last of all."""
-
-    def observers(self) -> Sequence[Observer]: ...
-    def checkpoint(self, run: Run, /) -> None: ...
-    def close(self, run: Run, error: BaseException | None) -> None: ...
-    def result(self, run: Run) -> Result: ...
-
-
-class Bare:
-    """Surroundings that keep nothing: for a walk in memory."""
-
-    def __init__(self, trainer: Trainer, request: Request) -> None:
-        self._trainer = trainer
-
-    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
-        return None
-
-    def ready(self, run: Run) -> None: ...
-
-    def observers(self) -> Sequence[Observer]:
-        return self._trainer.observers()
-
-    def checkpoint(self, run: Run, /) -> None: ...
-    def close(self, run: Run, error: BaseException | None) -> None: ...
-
-    def result(self, run: Run) -> Result:
-        return ending(run)
-
-
-def ending(run: Run, **more: Any) -> Result:
-    """Return how this run stands now."""
-    status: Literal["finished", "stopped", "interrupted"] = "interrupted"
-    if run.is_finished:
-        status = "finished" if run.stop_reason is None else "stopped"
-    return Result(status, run.stop_reason, dict(run.counters), **more)
+from ludus.core.surroundings import Bare, Request, Result, Resume, Surroundings
 
 
 class Trainer:
@@ -114,6 +41,8 @@ class Trainer:
         self.logger: Any = None
         self.evaluator: Any = None
         self.storage: Any = None
+        self.display: Any = None
+        """What shows the run while it walks; a context manager."""
         self.callbacks: dict[str, object] = {}
         self.is_customised = False
         """True once a script added what the config does not say: only the script can resume it."""
@@ -152,6 +81,9 @@ class Trainer:
         """Return the reasons why a resumed run may end with other bytes; none means exact."""
         return ()
 
+    def forget_elsewhere(self) -> None:
+        """Drop what a state taken from another run says of that run's own directory."""
+
     def open(self) -> None:
         """Called once per process, before the walk; the place for worker processes and files."""
 
@@ -173,6 +105,11 @@ class Trainer:
     def set_storage(self, storage: Any) -> None:
         """Keep the run in this storage."""
         self.storage = storage
+
+    @property
+    def terminal_display(self) -> Any:
+        """What shows the run in the terminal: a context manager."""
+        return self.display
 
     def add(self, callback: object, *, name: str | None = None) -> None:
         """Take any object with hook methods; if it has state, the state becomes a part."""
@@ -199,7 +136,20 @@ class Trainer:
         parts = self.all_parts()
         check_same_parts(parts, state)
         for name, part in parts.items():
-            part.load_state_dict(state[name])
+            try:
+                part.load_state_dict(state[name])
+            except (
+                KeyError,
+                IndexError,
+                TypeError,
+                ValueError,
+                AttributeError,
+                RuntimeError,
+            ) as error:
+                raise CheckpointError(
+                    f"the saved state of '{name}' does not fit it ({type(error).__name__}: {error});"
+                    " build the trainer as it was when it was saved"
+                ) from error
         self._saved_cursor = state["run"]["cursor"]
 
     def fit(
@@ -219,22 +169,25 @@ class Trainer:
                 f"fit was given max_steps={max_steps} and num_train_steps={num_train_steps};"
                 " they mean the same, give one"
             )
-        self.run, self._saved_cursor = Run(), []
-        around = type(self).surroundings(
-            self, Request(self.root if root is None else root, name, resume, show_on)
-        )
-        self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
-        plan = self.plan()
-        check_plan(plan)
-        hooks = bind_hooks(plan, self.run, [self, *self.callbacks.values()], base=Trainer)
+        self.run, self._saved_cursor, is_open = Run(), [], False
+        root = self.root if root is None else root
+        request = Request(root, name, resume, show_on, is_transplant=trainer_state is not None)
+        around = type(self).surroundings(self, request)
         error: BaseException | None = None
         try:
+            self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
+            plan = self.plan()
+            check_plan(plan)
+            hooks = bind_hooks(plan, self.run, [self, *self.callbacks.values()], base=Trainer)
             saved = around.open(self.run, self.all_parts()) or trainer_state
             if saved is not None:
                 self.load_state_dict(saved)
+                if saved is trainer_state:
+                    self.forget_elsewhere()
             around.ready(self.run)
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
+                is_open = True
                 self.open()
                 with contextlib.suppress(Interrupted):
                     walk(plan, self.run, hooks, around.observers(), around.checkpoint)
@@ -242,8 +195,11 @@ class Trainer:
             error = caught
             raise
         finally:
-            self.close()
-            around.close(self.run, error)
+            try:
+                if is_open:
+                    self.close()
+            finally:
+                around.close(self.run, error)
         return around.result(self.run)
 
     def _take_up_again(self, plan: Repeat) -> bool:

@@ -146,6 +146,8 @@ def _tagged(kind: str, **fields: Any) -> dict[str, Any]:
 
 def _is_unicode(text: str) -> bool:
     """Return whether the text can be written as UTF-8: it holds no half of a surrogate pair."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

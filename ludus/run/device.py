@@ -51,7 +51,8 @@ class Compute:
         if self._settings.deterministic:
             # cuBLAS reads this when it starts; without it torch refuses to promise anything.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-            torch.use_deterministic_algorithms(True)
+            # The same as use_deterministic_algorithms, which would import the compiler as well.
+            torch.set_deterministic_debug_mode("error")
         return self
 
     def __exit__(
@@ -61,4 +62,4 @@ class Compute:
         trace: TracebackType | None,
     ) -> None:
         torch.set_num_threads(self._threads)
-        torch.use_deterministic_algorithms(self._deterministic)
+        torch.set_deterministic_debug_mode("error" if self._deterministic else "default")

@@ -20,6 +20,7 @@ from ludus.run.storage import Storage
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _LENGTH = re.compile(r"(max_.*|num_.*steps|num_.*iterations|num_.*rounds)")
 
+FIRST_CHECKPOINT = "first_checkpoint"
 ENDINGS = ("finished", "stopped", "interrupted", "failed")
 JOURNALS = ("events.jsonl",)
 """Files that tell what happened to the run; a resume only adds to them."""
@@ -106,6 +107,12 @@ def read_lines(storage: Storage, name: str) -> list[dict[str, Any]]:
         if isinstance(record, dict):
             found.append(record)
     return found
+
+
+def had_checkpoints(storage: Storage) -> bool:
+    """Return whether the journal says that a checkpoint was once on disk."""
+    events = read_lines(storage, "events.jsonl")
+    return any(event.get("event") == FIRST_CHECKPOINT for event in events)
 
 
 def last_ending(storage: Storage) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from ludus.config import CheckpointSettings
 from ludus.core.errors import LudusError, StorageError
 from ludus.core.run import Every, Run, Stateful
-from ludus.run import checkpoint, codec
+from ludus.run import checkpoint, codec, directory
 from ludus.run.models import publish, read_model, write_model
 from ludus.run.storage import Storage
 from ludus.run.tensors import Snapshot
@@ -93,7 +93,8 @@ class Saver:
             Every(settings.every_epochs, "epoch"),
         )
         self._last_save = time.monotonic()
-        self._num_calls = 0
+        self._has_saved = False
+        self._is_marked = False
         self._has_failed = False
         # All of these are written before the next checkpoint.
         self._models: list[WaitingModel] = []
@@ -115,9 +116,7 @@ class Saver:
             is_due |= cadence.is_due(run)
         stages = self._settings.every_stages
         is_due |= stages > 0 and run.boundaries % stages == 0
-        # Reading the clock at every boundary would cost as much as walking the plan.
-        self._num_calls += 1
-        if self._settings.every_seconds and self._num_calls % 16 == 0:
+        if self._settings.every_seconds:
             is_due |= time.monotonic() - self._last_save >= self._settings.every_seconds
         return is_due
 
@@ -125,6 +124,7 @@ class Saver:
         """Take the state now; the writing goes on behind."""
         self._background.wait()
         self._report()
+        self._mark_first()
         self._last_save = time.monotonic()
         self._has_failed = False
         number = run.boundaries
@@ -142,11 +142,18 @@ class Saver:
             if (free := self._storage.free_bytes()) < needed:
                 raise StorageError(f"a checkpoint needs {needed} bytes of disk, {free} are free")
             checkpoint.write(self._storage, number, taken, about)
+            self._has_saved = True
             if about["best"]:
                 publish(self._storage, about["best"]["model"], "models/best")
             checkpoint.collect(self._storage, keep_last=self._settings.keep_last)
 
         self._background.start(write)
+
+    def _mark_first(self) -> None:
+        """Write down that there was a checkpoint: should all be lost, a resume must not begin afresh."""
+        if self._has_saved and not self._is_marked:
+            self._is_marked = True
+            self._tell(directory.FIRST_CHECKPOINT)
 
     def keep_model(self, name: str, weights: Mapping[str, Tensor], note: Mapping[str, Any]) -> None:
         """Take weights that will not change any more; they are written behind."""
@@ -172,6 +179,7 @@ class Saver:
         for attempt in range(MAX_FAILURES_AT_END):
             self._background.wait()
             if not self._background.errors:
+                self._mark_first()
                 return
             self._report()
             time.sleep(0.2 * attempt)

@@ -12,7 +12,8 @@ from ludus import strict_yaml
 from ludus.config import TrainerConfig, from_data
 from ludus.core.errors import CheckpointError, ConfigError, RunError
 from ludus.core.run import Observer, Run, Stateful
-from ludus.core.trainer import Request, Result, Trainer, check_same_parts, ending
+from ludus.core.surroundings import Request, Result, ending
+from ludus.core.trainer import Trainer, check_same_parts
 from ludus.registry import find
 from ludus.run import checkpoint, directory, models
 from ludus.run.device import Compute
@@ -47,7 +48,7 @@ class Session:
         self._random = GlobalRandom()
         self._display: Display | None = None
         self._unsaid: list[str] = []
-        self._inexact: list[str] = []
+        self._inexact = ["it began with the state of another run"] if request.is_transplant else []
         seed_everything(derive(config.seed, "global"))
         if trainer.logger is None:
             trainer.logger = Logger(Logger.Config(backends=config.settings.loggers))
@@ -103,7 +104,7 @@ class Session:
         console = Console(stderr=self._request.show_on == "stderr")
         plan = self._trainer.plan()
         display = make_display(settings.display, self._facts(), plan, console=console)
-        self._display = self._stack.enter_context(display)
+        self._display = self._trainer.display = self._stack.enter_context(display)
         self._logger.attach(_Shown(display))
         for text in self._unsaid:
             display.message(text)
@@ -115,6 +116,11 @@ class Session:
 
     def _load(self) -> checkpoint.Saved | None:
         saved = checkpoint.read_newest(self._storage, damaged=self._tell_damaged)
+        if saved is None and directory.had_checkpoints(self._storage):
+            raise CheckpointError(
+                f"the checkpoints of {self._storage.root} are gone; restore them from a backup, or"
+                " start a new run under another name"
+            )
         text = self._storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
         old = from_data(
             strict_yaml.parse(text, source="config.yaml"), source="the run's config.yaml"

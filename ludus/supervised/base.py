@@ -79,14 +79,10 @@ class BaseTrainer(Trainer):
             self.config = self.config.replace(max_steps=max_steps)
         config: SupervisedConfig = self.config
         self.device = resolve_device(config.settings.device)
-        roles = make_roles(
-            config, self.loaders, self.device, has_evaluator=self.evaluator is not None
-        )
-        self.dataset_name, self.train_data, self.evaluators = (
-            roles.dataset_name,
-            roles.train,
-            roles.evaluators,
-        )
+        has_evaluator = self.evaluator is not None
+        roles = make_roles(config, self.loaders, self.device, has_evaluator=has_evaluator)
+        self.dataset_name, self.train_data = roles.dataset_name, roles.train
+        self.evaluators = roles.evaluators
         self._prepare_model()
         run_steps = self._count_steps()
         self.num_train_steps = run_steps
@@ -211,6 +207,11 @@ class BaseTrainer(Trainer):
     def observers(self) -> Sequence[Observer]:
         """Return the log first, then those who read what it wrote."""
         return [self.write_log, *self.watchers.values()]
+
+    def forget_elsewhere(self) -> None:
+        """Forget the best model: its weights are in another run's directory."""
+        if "best" in self.watchers:
+            self.watchers["best"].record = None
 
     def close(self) -> None:
         """Let the processes that load data go."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from ludus.core.errors import LudusError
 from ludus.core.run import Observer, Run, Stateful
-from ludus.core.trainer import Request, Result, Trainer
+from ludus.core.surroundings import Request, Result
+from ludus.core.trainer import Trainer
 from ludus.run import checkpoint
 from ludus.run.session import Session
 from ludus.run.storage import Storage, hash_file

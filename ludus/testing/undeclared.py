@@ -16,7 +16,16 @@ from ludus.run import codec
 from ludus.run.checkpoint import digest_of
 
 MAX_BOUNDARIES = 60
-_SERVICES = {"config", "run", "logger", "storage", "callbacks", "keep_model", "recall_model"}
+_SERVICES = {
+    "config",
+    "run",
+    "logger",
+    "storage",
+    "display",
+    "callbacks",
+    "keep_model",
+    "recall_model",
+}
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from ludus.build import build_trainer
 from ludus.config import read_config
 from ludus.core.run import Observer, Run
-from ludus.core.trainer import Request, Trainer
+from ludus.core.surroundings import Request
+from ludus.core.trainer import Trainer
 from ludus.registry import load_plugin
 from ludus.run import checkpoint
 from ludus.testing.trainers import Watched

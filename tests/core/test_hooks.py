@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ludus.core import HookError, LudusError, Repeat, Run, Trainer
-from ludus.core.trainer import Bare
+from ludus.core.surroundings import Bare
 from tests.core.test_loop import Tiny, simple
 
 

@@ -12,7 +12,7 @@ import pytest
 from ludus.core import Interrupted, PlanError, Repeat, Run, Stage, Trainer
 from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.run import Stateful
-from ludus.core.trainer import Bare, Request
+from ludus.core.surroundings import Bare, Request
 from ludus.run import codec
 from ludus.run.logger import Logger
 from ludus.run.seeds import GlobalRandom, seed_everything

@@ -222,7 +222,8 @@ def test_half_a_line_at_the_end_of_the_journal_does_not_spoil_the_next(run: Path
     with (run / "events.jsonl").open("ab") as file:
         file.write(b'{"time": 1, "event": "chec')
     train(run.parent, "run")
-    assert [event["event"] for event in events(run)][-2:] == ["resumed", "finished"]
+    told = [event["event"] for event in events(run)][-3:]
+    assert told == ["resumed", "first_checkpoint", "finished"]
 
 
 def test_a_file_of_the_users_own_in_the_run_directory_survives_a_resume(run: Path) -> None:
@@ -231,3 +232,16 @@ def test_a_file_of_the_users_own_in_the_run_directory_survives_a_resume(run: Pat
     train(run.parent, "run")
     assert (run / "notes.csv.aside-0").read_text() == "my,notes\n"
     assert (run / "my thoughts.csv").read_text() == "other,notes\n"
+
+
+def test_a_run_whose_checkpoints_were_deleted_is_never_begun_afresh(tmp_path: Path) -> None:
+    import shutil
+
+    from ludus.core.errors import CheckpointError
+    from tests.conftest import modules_in
+
+    toy = modules_in("contracts/trainers")["toy_fused"]
+    toy.make().fit(root=str(tmp_path), name="run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(CheckpointError, match="are gone"):
+        toy.make().fit(root=str(tmp_path), name="run", resume=True)

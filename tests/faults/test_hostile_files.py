@@ -315,7 +315,6 @@ def test_a_hostile_file_beside_the_checkpoints_harms_nobody(
     use(run, warm)
 
 
-@pytest.mark.xfail(reason="core.Trainer.load_state_dict passes on what a part raises", strict=False)
 @pytest.mark.parametrize("part", ["run", "model", "optimizer", "update", "train_data", "write_log"])
 def test_a_part_given_a_false_state_says_so(part: str, run: Run, warm: WarmProcess) -> None:
     set_part(part, {"weights": None})(run)

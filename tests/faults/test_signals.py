@@ -91,7 +91,8 @@ def test_a_run_that_is_halted_and_let_go_ends_as_if_nothing_had_been(
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.05)
     assert warm.wait(pid) == 0
-    assert [event["event"] for event in events(tmp_path / "run")] == ["started", "finished"]
+    told = [event["event"] for event in events(tmp_path / "run")]
+    assert told == ["started", "first_checkpoint", "finished"]
     assert ending(tmp_path / "run") == right_ending
 
 

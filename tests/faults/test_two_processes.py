@@ -94,7 +94,12 @@ def test_two_processes_that_start_at_once_make_one_run(tmp_path: Path, warm: War
     assert said.count("is in use by") == sum(code != 0 for code in codes)
     events = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events].count("started") == 1
-    assert {event["event"] for event in events} <= {"started", "resumed", "finished"}
+    assert {event["event"] for event in events} <= {
+        "started",
+        "resumed",
+        "first_checkpoint",
+        "finished",
+    }
 
 
 def test_the_same_process_twice_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""What a walk needs around it, and what it leaves: the core only says so, `run` provides it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from ludus.core.run import Observer, Run, Stateful
+
+if TYPE_CHECKING:
+    from ludus.core.trainer import Trainer
+
+Resume = Literal["exact", "approximate"] | bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one call of `fit` asks for, besides the config."""
+
+    root: str = "runs"
+    """The directory that holds all runs."""
+    name: str | None = None
+    """The run's own directory below it; None takes the name in the config."""
+    resume: Resume = False
+    """False: a new run. True or 'exact': go on. 'approximate': go on even where bytes may differ."""
+    show_on: Literal["stdout", "stderr"] = "stdout"
+    """Where the display goes."""
+    is_transplant: bool = False
+    """Whether it starts from a state that was taken out of another run."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended, or where it was interrupted."""
+
+    status: Literal["finished", "stopped", "interrupted"]
+    reason: str | None
+    counters: Mapping[str, int]
+    best: Mapping[str, Any] | None = None
+    run_dir: str | None = None
+    exact: bool = True
+    inexact_because: Sequence[str] = field(default_factory=tuple)
+
+
+class Surroundings(Protocol):
+    """What stands around a run: its directory, log, display, signals. The loop knows none of it."""
+
+    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
+        """Make or take up the run; return the saved state to go on from, if there is one."""
+
+    def ready(self, run: Run) -> None:
+        """Do what comes after the parts were loaded: the generators last of all."""
+
+    def observers(self) -> Sequence[Observer]: ...
+    def checkpoint(self, run: Run, /) -> None: ...
+    def close(self, run: Run, error: BaseException | None) -> None: ...
+    def result(self, run: Run) -> Result: ...
+
+
+class Bare:
+    """Surroundings that keep nothing: for a walk in memory."""
+
+    def __init__(self, trainer: Trainer, request: Request) -> None:
+        self._trainer = trainer
+
+    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
+        return None
+
+    def ready(self, run: Run) -> None: ...
+
+    def observers(self) -> Sequence[Observer]:
+        return self._trainer.observers()
+
+    def checkpoint(self, run: Run, /) -> None: ...
+    def close(self, run: Run, error: BaseException | None) -> None: ...
+
+    def result(self, run: Run) -> Result:
+        return ending(run)
+
+
+def ending(run: Run, **more: Any) -> Result:
+    """Return how this run stands now."""
+    status: Literal["finished", "stopped", "interrupted"] = "interrupted"
+    if run.is_finished:
+        status = "finished" if run.stop_reason is None else "stopped"
+    return Result(status, run.stop_reason, dict(run.counters), **more)
