@@ -78,12 +78,11 @@ def evaluate_run(path: str, *, as_json: bool) -> None:
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
     best = saved.manifest.get("best")
-    if best is not None:
-        weights, source = read_model(storage, best["model"])[0], best["model"]
-    else:
-        weights, source = saved.state.get("model", {}), f"checkpoint {saved.number}"
+    source = best["model"] if best is not None else f"checkpoint {saved.number}"
     with Compute(trainer.config.settings):
-        metrics = dict(prepared(trainer.config).evaluate_weights(weights))
+        ready = prepared(trainer.config)
+        kept = read_model(storage, best["model"])[0] if best else ready.weights_of(saved.state)
+        metrics = dict(ready.evaluate_weights(kept))
     if as_json:
         # JSON has no number for what is not finite.
         told = {name: x if math.isfinite(x) else str(x) for name, x in metrics.items()}
@@ -101,7 +100,8 @@ def _warn(text: str) -> None:
 
 def _summary(storage: Storage) -> dict[str, Any]:
     """Return how one run stands: status, counters, best score, exactness."""
-    ending = directory.last_ending(storage) or {}
+    # A run that was killed, or goes on, is as its newest checkpoint says.
+    ending = directory.last_ending(storage) or checkpoint.peek(storage)
     best = ending.get("best")
     return {
         "run_dir": str(storage.root),
@@ -111,6 +111,7 @@ def _summary(storage: Storage) -> dict[str, Any]:
         "best_score": best["score"] if best else None,
         "best_metric": best["metric"] if best else None,
         "exact": ending.get("exact"),
+        "inexact_because": ending.get("inexact_because", []),
     }
 
 

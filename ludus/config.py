@@ -65,7 +65,11 @@ class CheckpointSettings(StrictConfig):
 
 
 class Settings(StrictConfig):
-    """Everything about a run that does not decide its result; may change on resume."""
+    """What a run is given besides its config. It may change on resume.
+
+    Device, threads and determinism can change the last bits of a result: a resume with other values
+    of these goes on only approximately, and says so.
+    """
 
     device: str
     """Where to compute: cpu, cuda, cuda:1, or auto for the best this machine has."""

@@ -33,8 +33,9 @@ def walk(
         run.boundaries += 1
         for observe in observers:
             observe(run)
+        is_asked = run.interrupted
         checkpoint(run)
-        if run.interrupted and not run.is_finished:
+        if is_asked and not run.is_finished:
             raise Interrupted
 
     start, run.cursor = run.cursor, []
@@ -95,8 +96,7 @@ def _bind_repeat(loop: Repeat, run: Run, hooks: Hooks, boundary: Callable[[], No
         is_open, todo = bool(rest), body_from[rest[0].name] if rest else body
         while True:
             if not is_open:
-                # When the root closes the run ends, and that boundary is passed in `walk`.
-                if run.is_pending and len(run.cursor) > 1:
+                if run.is_pending and len(run.cursor) > 1:  # the root's own comes in `walk`
                     boundary()
                 if not opens(frame):
                     break

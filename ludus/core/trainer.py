@@ -41,6 +41,8 @@ class Trainer:
         self.logger: Any = None
         self.evaluator: Any = None
         self.storage: Any = None
+        self.files: Any = None
+        """The storage of the run under way; a stage keeps its journal in files.append("journals/...")."""
         self.display: Any = None
         """What shows the run while it walks; a context manager."""
         self.callbacks: dict[str, object] = {}
@@ -76,6 +78,10 @@ class Trainer:
     def evaluate_weights(self, weights: Mapping[str, Any]) -> Mapping[str, float]:
         """Return the metrics of saved weights on the data kept for that; called after `prepare`."""
         raise LudusError(f"a run of {type(self).__name__} cannot be evaluated from its weights")
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights that a saved state would be evaluated with; called after `prepare`."""
+        return dict(state.get("model", {}))
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons why a resumed run may end with other bytes; none means exact."""

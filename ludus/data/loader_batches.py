@@ -179,6 +179,9 @@ class LoaderBatches:
             return
         if self._is_stateful:
             self._loader.load_state_dict(state["loader"])
+            if self._is_over:
+                # To iterate now would begin an epoch that `start` begins as well.
+                return
         self._iterator = self._iterate(self.position)
         if not self._is_indexed and not self._is_stateful:
             try:

@@ -178,6 +178,20 @@ def numbers(storage: Storage) -> list[int]:
     return [int(name) for name in storage.names("checkpoints") if _NUMBER.fullmatch(name)]
 
 
+def peek(storage: Storage) -> dict[str, Any]:
+    """Return what the newest checkpoint says of its run, without reading its tensors."""
+    for number in reversed(numbers(storage)):
+        try:
+            manifest = verify(storage, number)
+            name = f"checkpoints/{number:010d}/state.json"
+            tree = codec.parse_json(storage.read(name, limit=MAX_STATE), source=name)
+            counters = {key: value for key, value in tree["run"]["counters"].items() if value}
+            return {**manifest, "counters": counters}
+        except (CheckpointError, StorageError, KeyError, TypeError, AttributeError):
+            continue
+    return {}
+
+
 def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | None:
     """Return the newest checkpoint that verifies, or None where there never was one.
 

@@ -18,7 +18,7 @@ from ludus.run.codec import parse_json
 from ludus.run.storage import Storage
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_LENGTH = re.compile(r"(max_.*|num_.*steps|num_.*iterations|num_.*rounds)")
+_LENGTH = re.compile(r"max_(epochs|steps|opts|iterations|rounds)|num_\w*(steps|iterations|rounds)")
 
 FIRST_CHECKPOINT = "first_checkpoint"
 ENDINGS = ("finished", "stopped", "interrupted", "failed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -12,6 +13,7 @@ from typing import Any, BinaryIO
 from ludus.core.errors import StorageError
 
 _CHUNK = 1 << 20
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # A link could lead out of the run directory, and a pipe could hold the reader for ever.
 _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -117,7 +119,9 @@ class Append:
                 os.ftruncate(self._descriptor, self.offset)
                 self._is_torn = False
                 return False
-        except OSError:
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
             return False
         self.offset += written
         self.backlog, self._is_torn = b"", False

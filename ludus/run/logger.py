@@ -62,6 +62,11 @@ class Logger:
         if not isinstance(config, Logger.Config):
             config = validate(Logger.Config, config, source="Logger config")
         self.config = config
+        self._backends: list[Backend] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what an earlier run left: each begins with an empty page."""
         self.written: dict[str, float] = {}
         """The scalars of the last write."""
         self.written_at = -1
@@ -70,7 +75,6 @@ class Logger:
         self._texts: dict[str, list[str]] = {}
         self._histograms: dict[str, Tensor] = {}
         self._images: dict[str, Tensor] = {}
-        self._backends: list[Backend] = []
         self._started = self._last_time = time.monotonic()
         self._last_counters: Mapping[str, int] = {}
 

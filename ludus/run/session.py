@@ -41,18 +41,22 @@ class Session:
         self._request = request
         name = config.name if request.name is None else request.name
         path = directory.run_path(request.root, name)
+        if trainer.storage is not None and request.name is not None:
+            raise ConfigError("a storage was set, which says where the run is kept; give no name")
         self._storage: Storage = trainer.storage or Storage(path)
+        trainer.files = self._storage
         self._refuse_strangers()
         self._stack = contextlib.ExitStack()
-        self._device = self._stack.enter_context(Compute(config.settings)).device
         self._random = GlobalRandom()
         self._display: Display | None = None
         self._unsaid: list[str] = []
         self._inexact = ["it began with the state of another run"] if request.is_transplant else []
-        seed_everything(derive(config.seed, "global"))
         if trainer.logger is None:
             trainer.logger = Logger(Logger.Config(backends=config.settings.loggers))
         self._logger: Logger = trainer.logger
+        self._logger.reset()
+        self._device = self._stack.enter_context(Compute(config.settings)).device
+        seed_everything(derive(config.seed, "global"))
 
     def _refuse_strangers(self) -> None:
         directory.refuse_strangers(self._storage.root, is_resume=bool(self._request.resume))
@@ -148,6 +152,9 @@ class Session:
             self._restore_models(saved)
         if lengths:
             self.tell("length_changed", keys=lengths)
+            if saved is not None:
+                keys = ", ".join(lengths)
+                self._inexact.append(f"its length ({keys}) was changed at boundary {saved.number}")
         self._storage.write("config.yaml", new.to_yaml().encode())
         return saved
 

@@ -185,8 +185,12 @@ class Storage:
             return self._appends[name]
 
     def offsets(self) -> dict[str, int]:
-        """Return how far each growing file has been written."""
-        return {name: file.offset for name, file in sorted(self._appends.items())}
+        """Return how far each growing file has been written, but for journals.
+
+        What a stage writes below journals/ was done, whatever becomes of the run: no resume cuts it.
+        """
+        appends = sorted(self._appends.items())
+        return {name: file.offset for name, file in appends if not name.startswith("journals/")}
 
     def flush_appends(self) -> bool:
         """Try to write what a full disk made us hold back; return whether nothing is left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,13 +16,12 @@ from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Schedule
 from ludus.run.device import resolve_device
 from ludus.run.logger import WriteLog
-from ludus.run.seeds import derive, forked
 from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.roles import make_roles
 from ludus.supervised.short_config import expand
-from ludus.supervised.trial import try_model
+from ludus.supervised.trial import make_model
 from ludus.supervised.update import Update, count_examples
 from ludus.supervised.watchers import make_watchers
 
@@ -63,6 +63,7 @@ class BaseTrainer(Trainer):
                 raise ConfigError("Trainer(model, training_config, ...) needs a model")
             config, root = expand(training_config, train_loader, loss=getattr(model, "loss", None))
         super().__init__(config)
+        self._is_own_model = False
         self.root = root
         self.loaders = {"train": train_loader, "validation": val_loader, "test": test_loader}
         if model is not None:
@@ -72,6 +73,7 @@ class BaseTrainer(Trainer):
     def set_model(self, model: Any) -> None:
         """Train this Model, or this torch network."""
         super().set_model(Model(model) if isinstance(model, nn.Module) else model)
+        self._is_own_model = True
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build data, model, optimizer and observers from the config and what the script gave."""
@@ -83,8 +85,9 @@ class BaseTrainer(Trainer):
         roles = make_roles(config, self.loaders, self.device, has_evaluator=has_evaluator)
         self.dataset_name, self.train_data = roles.dataset_name, roles.train
         self.evaluators = roles.evaluators
-        self._prepare_model()
-        run_steps = self._count_steps()
+        given = self.model if self._is_own_model else None
+        self.model = make_model(config, given, self.train_data, self.device)
+        run_steps = config.count_steps(self.train_data.length())
         self.num_train_steps = run_steps
         if config.compile == "auto":
             self.config = config = config.replace(compile=run_steps >= _WORTH_COMPILING)
@@ -104,44 +107,15 @@ class BaseTrainer(Trainer):
         )
         self._prepare_observers()
 
-    def _count_steps(self) -> int:
-        """Return how many optimisation steps the run takes at most; 0 if nobody can know."""
-        config, length = self.config, self.train_data.length()
-        limits = [config.max_steps] if config.max_steps is not None else []
-        if length is not None:
-            limits.append(config.max_epochs * -(-length // config.accumulate))
-        if not limits and getattr(config.schedule, "total_steps", 0) is None:
-            raise ConfigError(
-                "'schedule.total_steps' is null, which means the whole run, but the data does not say"
-                " how long an epoch is; set 'schedule.total_steps' or 'max_steps'"
-            )
-        return min(limits, default=0)
-
-    def _prepare_model(self) -> None:
-        config = self.config
-        if self.model is None or not self.is_customised:
-            if config.model is None:
-                raise ConfigError(
-                    "'model' is null and no model was set; call set_model(Model(...))"
-                )
-            with forked(derive(config.seed, "model")):
-                self.model = Model(config.model, loss=config.loss)
-        if self.model.loss is None:
-            self.model.loss = config.loss
-        if self.model.loss != config.loss:
-            raise ConfigError(
-                f"'loss' is {config.loss}, but the model was made for {self.model.loss}; agree on one"
-            )
-        self.model.module.to(self.device)
-        self.model.train()
-        with forked(0):
-            try_model(self.model, self.train_data)
-
     def _prepare_observers(self) -> None:
         cadences = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
         self.write_log = WriteLog(self.logger, cadences)
         self.watchers = make_watchers(
-            self.config, self.logger, check=self.update.check, save=self.keep_weights
+            self.config,
+            self.logger,
+            check=self.update.check,
+            save=self.keep_weights,
+            name=self.checkpoint_name,
         )
 
     def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
@@ -151,10 +125,21 @@ class BaseTrainer(Trainer):
 
     def weights(self) -> dict[str, Tensor]:
         """Return a copy, on the CPU, of what is evaluated: the running mean if there is one."""
-        state = self.model.state_dict()
+        ema = self.update.ema
+        with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
+            state = self.model.state_dict()
+            return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights that a saved state would be evaluated with."""
+        self.model.load_state_dict(state["model"])
         if self.update.ema is not None:
-            state |= self.flat.by_name(self.update.ema)
-        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
+            self.flat.load(self.update.ema, state["update"]["ema"])
+        return self.weights()
+
+    def checkpoint_name(self, run: Run) -> str:
+        """Return the name of the weights saved at a milestone."""
+        return f"epoch_{run.counters['epoch']}"
 
     def plan(self) -> Repeat:
         """Return epochs of steps, a validation after each, a test at the end."""
@@ -250,7 +235,10 @@ class BaseTrainer(Trainer):
         return self.evaluate(self.eval_data, training_mode=True)
 
     def evaluate(self, data: SupervisedEvaluator, training_mode: bool = False) -> dict[str, float]:
-        """Return the metrics of the weights as they are now, the running mean if there is one."""
+        """Return the metrics of the weights as they are now, the running mean if there is one.
+
+        `training_mode` says that training goes on afterwards; evaluation is the same either way.
+        """
         if self.update.ema is None:
             return data.evaluate(self.model)[1]
         with self.flat.swapped(self.update.ema):

@@ -52,7 +52,7 @@ class BestModelConfig(StrictConfig):
 class SupervisedConfig(TrainerConfig):
     """Everything that decides a supervised run."""
 
-    experiment: str
+    experiment: Annotated[str, Field(min_length=1, max_length=80)]
     """What this experiment is called; it stands in the names of saved models."""
     data: DatasetSection | None
     """The data set; null if the script passes its own loaders."""
@@ -92,6 +92,21 @@ class SupervisedConfig(TrainerConfig):
     """Save the weights each time this many epochs have ended, and at the end; 0 never does."""
     log_every_opt_steps: Count
     """Write the mean of the training metrics each time this many steps were made; 0 only by epoch."""
+
+    def count_steps(self, length: int | None) -> int:
+        """Return how many optimisation steps a run takes at most; 0 if nobody can know.
+
+        `length` is the number of batches in an epoch, None if the data does not say.
+        """
+        limits = [self.max_steps] if self.max_steps is not None else []
+        if length is not None:
+            limits.append(self.max_epochs * -(-length // self.accumulate))
+        if not limits and getattr(self.schedule, "total_steps", 0) is None:
+            raise ConfigError(
+                "'schedule.total_steps' is null, which means the whole run, but the data does not say"
+                " how long an epoch is; set 'schedule.total_steps' or 'max_steps'"
+            )
+        return min(limits, default=0)
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""

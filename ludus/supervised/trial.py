@@ -1,4 +1,4 @@
-"""Try a model on one batch before training, so that a mismatch is told in a sentence, not a traceback."""
+"""Make the model of a run and try it on one batch, so that a mismatch is told before any training."""
 
 from __future__ import annotations
 
@@ -10,6 +10,35 @@ from ludus.core.errors import ConfigError
 from ludus.data.batches import MemoryBatches
 from ludus.data.loader_batches import LoaderBatches
 from ludus.nn.model import Model
+from ludus.run.seeds import derive, forked
+from ludus.supervised.config import SupervisedConfig
+
+
+def make_model(
+    config: SupervisedConfig,
+    given: Model | None,
+    data: MemoryBatches | LoaderBatches,
+    device: torch.device,
+) -> Model:
+    """Return the given model, or the one the config describes: on the device, and able to learn."""
+    if given is None and config.model is None:
+        raise ConfigError("'model' is null and no model was set; call set_model(Model(...))")
+    model = given
+    if model is None:
+        assert config.model is not None
+        with forked(derive(config.seed, "model")):
+            model = Model(config.model, loss=config.loss)
+    if model.loss is None:
+        model.loss = config.loss
+    if model.loss != config.loss:
+        raise ConfigError(
+            f"'loss' is {config.loss}, but the model was made for {model.loss}; agree on one"
+        )
+    model.module.to(device)
+    model.train()
+    with forked(0):
+        try_model(model, data)
+    return model
 
 
 def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
@@ -23,6 +52,8 @@ def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
     try:
         with torch.no_grad(), model.evaluating():
             model.evaluation_step(batch, 0)
+    except torch.OutOfMemoryError:
+        raise
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(

@@ -1,12 +1,13 @@
-"""Who watches a supervised run: the guard against divergence, early stopping, the best model."""
+"""Who watches a supervised run: the guard, early stopping, the best model, milestones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from ludus.core import Every, Run
 from ludus.run.logger import Logger
-from ludus.run.observers import BestModel, EarlyStopping, FiniteGuard, mode_of
+from ludus.run.observers import BestModel, EarlyStopping, FiniteGuard, Milestones, mode_of
 from ludus.supervised.config import SupervisedConfig
 
 _GUARDED = ("train/loss", "train/grad_norm", "train/epoch_loss")
@@ -18,6 +19,7 @@ def make_watchers(
     *,
     check: Callable[[], None],
     save: Callable[[str, dict[str, Any]], None],
+    name: Callable[[Run], str],
 ) -> dict[str, Any]:
     """Return the observers this config asks for, by name, in the order they are called."""
     watchers: dict[str, Any] = {"guard": FiniteGuard(logger, metrics=_GUARDED, check=check)}
@@ -33,4 +35,6 @@ def make_watchers(
     if (best := config.best_model) is not None:
         mode = mode_of(best.metric, best.mode)
         watchers["best"] = BestModel(logger, metric=best.metric, mode=mode, save=save)
+    cadence = Every(config.milestone_every_epochs, "epoch")
+    watchers["milestones"] = Milestones(cadence, name=name, save=save)
     return watchers

@@ -22,6 +22,7 @@ _SERVICES = {
     "logger",
     "storage",
     "display",
+    "files",
     "callbacks",
     "keep_model",
     "recall_model",

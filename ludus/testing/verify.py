@@ -16,6 +16,8 @@ from rich.markup import escape
 from ludus.build import build_trainer
 from ludus.config import read_config
 from ludus.core.errors import LudusError
+from ludus.run.directory import read_lines
+from ludus.run.storage import Storage
 from ludus.testing import trainers
 from ludus.testing.victim import RUN
 
@@ -47,9 +49,15 @@ def verify_config(
         total = trainers.count_boundaries(root / "unbroken" / RUN)
         console.print(f"{total} boundaries in {seconds:.1f} s")
         expected = trainers.ending_of(root / "unbroken" / RUN)
+        # Enough checkpoints that a kill has one to go back to; how often they are made decides nothing.
+        words.append(f"settings.checkpoint.every_stages={max(1, total // 25)}")
         num_done = _kill(config, root / "killed", words, num_kills, seed, total, seconds, console)
         _run(config, root / "killed", words)
         found = trainers.ending_of(root / "killed" / RUN)
+        resumed = _resumed_at(root / "killed" / RUN)
+    if not any(0 < boundary < total for boundary in resumed):
+        console.print("[red]nothing proved[/red]: no kill fell inside the run; make it longer")
+        return False
     compared = ("state", "metrics", "models")
     differ = [name for name in compared if getattr(found, name) != getattr(expected, name)]
     if differ:
@@ -83,11 +91,17 @@ def _kill(
             console.print(f"kill in the checkpoint writer, at '{point}'")
             done = _run(config, root, [*words, f"--at-point={point}"], may_die=True)
         else:
-            delay = chance.uniform(0.5, 1.0) * seconds
+            delay = chance.uniform(0.4, 0.7) * seconds
             console.print(f"kill after {delay:.1f} s")
             done = _run(config, root, words, may_die=True, seconds=delay)
         num_done += not done
     return num_done
+
+
+def _resumed_at(path: Path) -> list[int]:
+    """Return the boundaries at which a run was taken up again."""
+    events = read_lines(Storage(path), "events.jsonl")
+    return [event["boundary"] for event in events if event["event"] == "resumed"]
 
 
 def _run(

@@ -45,18 +45,15 @@ def test_a_fused_iteration_paused_by_a_signal_goes_on_to_the_same_bytes(tmp_path
 def test_a_long_stage_paused_by_a_signal_does_no_piece_twice(tmp_path: Path) -> None:
     toy = TOYS["toy_long"]
     whole = toy.make()
-    whole.journal_path = tmp_path / "whole.json"
     assert whole.fit(root=str(tmp_path), name="whole").status == "finished"
 
     paused = toy.make()
-    paused.journal_path = tmp_path / "paused.json"
     paused.interrupt_after = 4
     result = paused.fit(root=str(tmp_path), name="paused")
     assert result.status == "interrupted"
     assert len(paused._read_journal()) == 4, "it must stop between two pieces"
 
     again = toy.make()
-    again.journal_path = tmp_path / "paused.json"
     again.interrupt_after = None
     assert again.fit(root=str(tmp_path), name="paused", resume=True).status == "finished"
     assert again._read_journal() == whole._read_journal(), "a piece was done twice or left out"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ludus.run.directory import read_lines
+from ludus.run.storage import Storage
 from ludus.testing.trainers import Ending, ending_of
 
 # Accumulation, EMA, a schedule, early stopping, best model and milestones are all on.
@@ -47,11 +49,24 @@ def finish(root: Path) -> Ending:
     return ending_of(root / "run")
 
 
-def kill_at_random(root: Path, chance: random.Random, *, ready: float, seconds: float) -> bool:
-    """Start, wait a random while, kill; return whether there was something left to kill."""
+def journal_size(root: Path) -> int:
+    path = root / "run" / "events.jsonl"
+    return path.stat().st_size if path.exists() else 0
+
+
+def kill_at_random(root: Path, chance: random.Random, *, seconds: float) -> bool:
+    """Kill a random while after the run began or went on; return whether there was one to kill.
+
+    A process spends most of its life importing, where a kill finds nothing to harm: only one kill in
+    eight falls there, the others wait until the journal says that the run is under way.
+    """
+    before = journal_size(root)
     child = start(root)
+    is_early = chance.random() < 1 / 8
+    while not is_early and child.poll() is None and journal_size(root) == before:
+        time.sleep(0.005)
     try:
-        child.communicate(timeout=ready + chance.uniform(0, seconds))
+        child.communicate(timeout=chance.uniform(0, seconds))
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
@@ -61,18 +76,16 @@ def kill_at_random(root: Path, chance: random.Random, *, ready: float, seconds: 
 
 def campaign(root: Path, *, num_kills: int, longest_chain: int, seed: int) -> tuple[int, int]:
     """Kill until enough kills were made; return how many runs and kills it took."""
-    started = time.monotonic()
     expected = finish(root / "unbroken")
-    whole = time.monotonic() - started
-    # A new process spends its first seconds importing, where a kill finds nothing to harm.
-    ready = min(2.0, 0.4 * whole)
+    events = read_lines(Storage(root / "unbroken" / "run"), "events.jsonl")
+    seconds = events[-1]["time"] - events[0]["time"]
     chance = random.Random(seed)
     runs = kills = 0
     while kills < num_kills:
         runs += 1
         here = root / f"run-{runs}"
         for _ in range(chance.randint(1, longest_chain)):
-            kills += kill_at_random(here, chance, ready=ready, seconds=whole - ready)
+            kills += kill_at_random(here, chance, seconds=seconds)
         assert finish(here) == expected, f"run {runs}, killed, ended with other bytes"
     return runs, kills
 

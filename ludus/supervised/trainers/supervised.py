@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import re
 
-from ludus.core import Every, Run
+from ludus.core import Run
 from ludus.registry import register_trainer
-from ludus.run.observers import Milestones
 from ludus.supervised.base import BaseTrainer
+
+_MAX_NAME = 150
 
 
 @register_trainer("supervised")
 class Trainer(BaseTrainer):
     """Saves milestones as `<architecture>_<dataset>_<experiment>_epoch_<n>`."""
 
-    def _prepare_observers(self) -> None:
-        super()._prepare_observers()
-        cadence = Every(self.config.milestone_every_epochs, "epoch")
-        self.watchers["milestones"] = Milestones(
-            cadence, name=self.checkpoint_name, save=self.keep_weights
-        )
-
     def checkpoint_name(self, run: Run) -> str:
         """Return the name of the weights saved now."""
-        words = [self.model.architecture, self.dataset_name, self.config.experiment, "epoch"]
-        name = "_".join([*words, str(run.counters["epoch"])]).lower()
-        return re.sub(r"[^a-z0-9_.-]+", "-", name).lstrip(".-")
+        words = [self.model.architecture, self.dataset_name, self.config.experiment]
+        name = re.sub(r"[^a-z0-9_.-]+", "-", "_".join(words).lower()).lstrip(".-")
+        return f"{name[:_MAX_NAME]}_{super().checkpoint_name(run)}"

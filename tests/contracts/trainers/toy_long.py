@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ludus.core import Interrupted, Repeat, Run, Stage
@@ -12,11 +11,11 @@ from ludus.registry import register_trainer
 from tests.toy import ToyTrainer, toy_config
 
 NUM_PIECES = 6
+JOURNAL = "journals/jobs.jsonl"
 
 
 @register_trainer("toy_long")
 class ToyLong(ToyTrainer):
-    journal_path: Path | None = None
     interrupt_after: int | None = None
     """Raise the flag that a signal would raise, once this many pieces were done in this process."""
 
@@ -37,8 +36,9 @@ class ToyLong(ToyTrainer):
             key = f"{iteration}/{piece}"
             if key not in journal:
                 journal[key] = float(len(journal))
-                if self.journal_path is not None:
-                    self.journal_path.write_text(json.dumps(journal))
+                line = json.dumps([key, journal[key]]).encode() + b"\n"
+                if self.files is not None:
+                    self.files.append(JOURNAL).write(line)
                 num_here += 1
                 if num_here == self.interrupt_after:
                     run.interrupted = True
@@ -48,9 +48,9 @@ class ToyLong(ToyTrainer):
         return {"toy/answers": sum(answers)} | self.work.do("await_jobs")
 
     def _read_journal(self) -> dict[str, float]:
-        if self.journal_path is None or not self.journal_path.exists():
+        if self.files is None or not self.files.exists(JOURNAL):
             return {}
-        return json.loads(self.journal_path.read_text())
+        return dict(json.loads(line) for line in self.files.read(JOURNAL).splitlines())
 
 
 def make() -> ToyLong:
