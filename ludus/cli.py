@@ -161,17 +161,25 @@ def resume(
 ) -> None:
     """Go on after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
     from ludus.build import rebuild_trainer
+    from ludus.run.directory import last_ending
 
     _load(plugin)
     # A run given as `.` has a name all the same: that of its directory.
     path = run if Path(run).name not in ("", "..") else os.path.abspath(run)
     trainer, storage = rebuild_trainer(path, overrides or [])
+    before = last_ending(storage) or {}
     result = trainer.fit(
         root=str(storage.root.parent),
         name=storage.root.name,
         resume="approximate" if approximate else "exact",
         show_on="stderr" if json else "stdout",
     )
+    has_moved = before.get("counters") != {k: v for k, v in result.counters.items() if v}
+    if before.get("event") in ("finished", "stopped") and not has_moved:
+        text = "this run had ended already; raise its length to go on, as in max_epochs=90"
+        if before["event"] == "stopped":
+            text = "this run was stopped for good and does not go on; start a new one"
+        print(f"ludus: {text}", file=sys.stderr)
     _tell_result(result, as_json=json)
 
 

@@ -53,8 +53,8 @@ def print_result(result: Result) -> None:
         print(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
     if not result.exact:
         print("not exact: " + "; ".join(result.inexact_because))
-    verb = "resume" if result.status == "interrupted" else "report"
-    print(f"next: ludus {verb} {result.run_dir}")
+    if result.status != "interrupted":
+        print(f"next: ludus report {result.run_dir}")
 
 
 def prepared(config: TrainerConfig) -> Any:

@@ -52,3 +52,24 @@ def test_the_documents_name_only_files_that_exist() -> None:
     for path in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name} points to {target}"
+
+
+def test_the_trainer_that_the_documents_teach_keeps_the_contract(tmp_path, monkeypatch) -> None:
+    from ludus.config import read_config
+    from ludus.testing.trainers import check_trainer
+
+    text = (HERE / "docs" / "add-your-own.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    (tmp_path / "walk.py").write_text(code.replace("random_walk", "random_walk_taught"))
+    config = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
+    config = config.replace("random_walk", "random_walk_taught").replace(
+        "display: auto", "display: none"
+    )
+    (tmp_path / "walk.yaml").write_text(config.replace("num_steps: 200", "num_steps: 40"))
+    taught = runpy.run_path(str(tmp_path / "walk.py"))["RandomWalk"]
+    check_trainer(lambda: taught(read_config(tmp_path / "walk.yaml")), tmp_path / "runs")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_no_document_is_an_empty_promise(path: Path) -> None:
+    assert len(path.read_text()) > 300

@@ -128,6 +128,12 @@ class Trainer:
     def all_parts(self) -> dict[str, Stateful]:
         """Return the parts, those of the callbacks included, and the run itself first."""
         parts: dict[str, Stateful] = {"run": self.run, **self.parts()}
+        for name, part in parts.items():
+            if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
+                raise LudusError(
+                    f"the part '{name}' is a {type(part).__name__} without state_dict and"
+                    " load_state_dict; put it in a class that has them"
+                )
         for name, callback in self.callbacks.items():
             if isinstance(callback, Stateful):
                 parts[f"callback.{name}"] = callback

@@ -165,6 +165,9 @@ def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], lis
     others: list[str] = []
     for path in sorted({*key_paths(before), *key_paths(after)}):
         one, two = _at(before, path), _at(after, path)
+        is_length = _LENGTH.fullmatch(path.split(".")[-1]) is not None
+        if is_length and type(one) is int and type(two) is int and two < one:
+            raise RunError(f"'{path}' of a run may be raised, not lowered: it was {one}, not {two}")
         if one == two or isinstance(one, dict) or isinstance(two, dict):
             continue
         (lengths if _LENGTH.fullmatch(path.split(".")[-1]) else others).append(path)

@@ -150,6 +150,8 @@ class Session:
             check_same_parts(self._parts, saved.state)
             checkpoint.set_newer_aside(self._storage, saved.number)
             self._restore_models(saved)
+            # A kill just after a save may have left what that save made superfluous.
+            checkpoint.collect(self._storage, keep_last=new.settings.checkpoint.keep_last)
         if lengths:
             self.tell("length_changed", keys=lengths)
             if saved is not None:
@@ -207,7 +209,7 @@ class Session:
             "seed": str(config.seed),
             "resumed": "yes" if self._is_resumed else "no",
             "exact": "no: " + "; ".join(reasons) if reasons else "yes",
-            "device": f"{self._device} ({machine(self._device)['threads']} threads)",
+            "device": f"{self._device}, torch threads: {machine(self._device)['threads']}",
         }
 
     def _tell_damaged(self, text: str) -> None:
@@ -231,7 +233,6 @@ class Session:
         return [*self._trainer.observers(), self._display]
 
     def checkpoint(self, run: Run, /) -> None:
-        """Save if it is time."""
         self._saver(run)
 
     def close(self, run: Run, error: BaseException | None) -> None:
@@ -240,14 +241,13 @@ class Session:
             if error is not None and not hasattr(self, "_saver"):
                 return
             self._saver.wait()
+            event, reason = str(ending(run).status), run.stop_reason
             if error is not None:
-                reason = (
-                    f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                event, reason = (
+                    "failed",
+                    f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
                 )
-                directory.tell_event(self._storage, "failed", reason=reason, **self._ending(run))
-            else:
-                result = ending(run)
-                self.tell(result.status, reason=result.reason, **self._ending(run))
+            directory.tell_event(self._storage, event, reason=reason, **self._ending(run))
             if run.interrupted and not run.is_finished:
                 self._say(self.way_to_resume())
 

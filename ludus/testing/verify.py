@@ -95,6 +95,8 @@ def _kill(
             console.print(f"kill after {delay:.1f} s")
             done = _run(config, root, words, may_die=True, seconds=delay)
         num_done += not done
+        if done:
+            console.print("  it did not strike: the run had ended before")
     return num_done
 
 
