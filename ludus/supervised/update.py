@@ -51,6 +51,7 @@ class Update:
         self._ema_decay = ema_decay
         self._buffers = list(model.module.buffers())
         self._last_buffers = [buffer.clone() for buffer in self._buffers]
+        self._has_looked = False
         self.ema = flat.vector.clone() if ema_decay is not None else None
         self.num_gathered = 0
         """How many batches wait in the gradient for the next step."""
@@ -73,6 +74,8 @@ class Update:
             torch._foreach_copy_(self._last_buffers, self._buffers)
         result = self._backward(batch, batch_idx)
         if self._buffers:
+            if not self._has_looked:
+                self._forget_still_buffers()
             self._keep_finite_buffers(result["loss"].detach())
         self._count(result, count_examples(batch))
         self.num_gathered += 1
@@ -94,7 +97,17 @@ class Update:
         (result["loss"] * self.scale).backward()
         return result
 
+    def _forget_still_buffers(self) -> None:
+        """Watch only the buffers that the first batch changed: a large table may be among the others."""
+        pairs = zip(self._buffers, self._last_buffers, strict=True)
+        moving = [(now, last) for now, last in pairs if not torch.equal(now, last)]
+        self._buffers = [now for now, _ in moving]
+        self._last_buffers = [last for _, last in moving]
+        self._has_looked = True
+
     def _keep_finite_buffers(self, loss: Tensor) -> None:
+        if not self._buffers:
+            return
         if self._device.type == "cpu":
             if not math.isfinite(loss.item()):
                 torch._foreach_copy_(self._buffers, self._last_buffers)
