@@ -146,7 +146,7 @@ def train(
     _load(plugin)
     trainer = build_trainer(read_config(config, overrides or []))
     result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")
-    _tell_result(result, as_json=json)
+    _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
 
 @app.command()
@@ -180,16 +180,16 @@ def resume(
         if before["event"] == "stopped":
             text = "this run was stopped for good and does not go on; start a new one"
         print(f"ludus: {text}", file=sys.stderr)
-    _tell_result(result, as_json=json)
+    _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
 
-def _tell_result(result: Any, *, as_json: bool) -> None:
+def _tell_result(result: Any, *, as_json: bool, is_silent: bool) -> None:
     from ludus import commands
 
     if as_json:
         print(commands.result_json(result))
     else:
-        commands.print_result(result)
+        commands.print_result(result, is_silent=is_silent)
 
 
 @app.command()

@@ -45,8 +45,8 @@ def result_json(result: Result) -> str:
     )
 
 
-def print_result(result: Result) -> None:
-    """Print how a run ended and what to do next."""
+def print_result(result: Result, *, is_silent: bool) -> None:
+    """Print how a run ended and what to do next; a display has told the way to resume already."""
     print(f"{result.status}: {result.reason}" if result.reason else result.status)
     if result.best is not None:
         best = result.best
@@ -55,6 +55,8 @@ def print_result(result: Result) -> None:
         print("not exact: " + "; ".join(result.inexact_because))
     if result.status != "interrupted":
         print(f"next: ludus report {result.run_dir}")
+    elif is_silent:
+        print(f"to go on: ludus resume {result.run_dir}")
 
 
 def prepared(config: TrainerConfig) -> Any:
