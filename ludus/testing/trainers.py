@@ -38,11 +38,12 @@ class Ending:
 def ending_of(path: Path) -> Ending:
     """Return what is left of a run that has ended."""
     storage = Storage(path)
+    # Which older best models are still kept depends on how often the run was saved; `best` does not.
     saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
     models = tuple(
         (name, hash_file(path / "models" / name / "weights.safetensors"))
         for name in storage.names("models")
-        if "." not in name
+        if "." not in name and not name.startswith("best-")
     )
     heard = saved.state.get("callback.recorder", {}).get("heard", [])
     metrics = hashlib.sha256(storage.read("metrics.jsonl")).hexdigest()
