@@ -33,7 +33,8 @@ def make() -> ludus.Trainer:
             "mode": None,
             "min_delta": 0.02,
         },
-        best_model={"metric": "validation/epoch_loss", "mode": None},
+        # The first epoch is the best by this measure, so that forgetting it would show.
+        best_model={"metric": "train/epoch_loss", "mode": "max"},
         milestone_every_epochs=2,
         **{
             "settings.display": "none",
