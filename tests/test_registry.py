@@ -196,6 +196,8 @@ def test_a_module_may_be_loaded_again() -> None:
         class Mine:
             """The same, defined again."""
 
+    assert registry.find("model", "mine") is Mine
+
 
 def test_trainer_type_is_the_name_of_a_registered_trainer() -> None:
     assert ludus.TrainerType("supervised") == "supervised"

@@ -272,15 +272,19 @@ def test_whatever_is_written_is_read_back_unchanged(data: object) -> None:
 @given(st.text(st.sampled_from("ab1.0e-+_:,?!&*#|>@%`'\"[]{}<=~ \t\n\\"), max_size=40))
 @settings(max_examples=300, deadline=None, database=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
+    found = None
     with contextlib.suppress(ConfigError):
-        parse(text, source="x")
+        found = parse(text, source="x")
+    assert found is None or _same(parse(dump(found), source="x"), found)
 
 
 @given(st.binary(max_size=40))
 @settings(max_examples=100, deadline=None, database=None)
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    found = None
     with contextlib.suppress(ConfigError):
-        parse(data, source="x")
+        found = parse(data, source="x")
+    assert found is None or _same(parse(dump(found), source="x"), found)
 
 
 def test_other_readers_take_a_word_that_was_written_for_the_same_word() -> None:

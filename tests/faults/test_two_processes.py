@@ -80,7 +80,7 @@ def test_a_killed_parent_with_a_live_child_does_not_keep_the_lock(
     try:
         os.kill(child, 0)
         with RunLock(run):
-            pass
+            assert json.loads((run / "LOCK").read_text())["pid"] == os.getpid()
     finally:
         os.kill(child, signal.SIGKILL)
 

@@ -143,6 +143,7 @@ def test_a_live_display_whose_terminal_has_gone_lets_the_run_go_on(kind: str):
         file.is_gone = True
         display.message("nobody reads this")
         display.show({"train/loss": 0.1}, {})
+    assert "nobody reads this" not in file.getvalue()
 
 
 def test_none_writes_nothing():
