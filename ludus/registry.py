@@ -25,6 +25,9 @@ _FOLDERS = {
     "model": "nn/models",
     "dataset": "data/sources",
     "logger": "run/loggers",
+    "env": "rl/env_kinds",
+    "wrapper": "rl/wrappers",
+    "network": "rl/networks",
 }
 _REGISTERED: dict[str, dict[str, type[Any]]] = {category: {} for category in _FOLDERS}
 _EXAMPLES: dict[str, Path] = {}

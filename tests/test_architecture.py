@@ -21,6 +21,7 @@ ALLOWED = {
     "nn": {"core", "base", "run"},
     "data": {"core", "base", "run"},
     "supervised": {"core", "base", "run", "nn", "losses", "data"},
+    "rl": {"core", "base", "run", "nn", "losses", "data"},
 }
 BANNED = re.compile(
     r"\b(pickle|cloudpickle|dill|joblib)\b|torch\.load\(|allow_pickle=True"

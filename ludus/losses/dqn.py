@@ -1,0 +1,43 @@
+"""The temporal-difference loss of deep Q-learning, plain or double, with importance weights.
+
+Shapes: B batch, A actions.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def td_targets(
+    rewards_B: Tensor,
+    discounts_B: Tensor,
+    next_q_BA: Tensor,
+    choosing_q_BA: Tensor,
+) -> Tensor:
+    """Return reward plus the discounted value of the next state.
+
+    `discounts_B` is gamma to the number of steps taken, and 0 where the episode terminated; a truncated
+    episode keeps its discount. The action is chosen by `choosing_q_BA`: the online network's values make
+    it double Q-learning, the target network's own make it plain.
+    """
+    best_B1 = choosing_q_BA.argmax(1, keepdim=True)
+    return rewards_B + discounts_B * next_q_BA.gather(1, best_B1).squeeze(1)
+
+
+def td_errors(q_BA: Tensor, actions_B: Tensor, targets_B: Tensor) -> Tensor:
+    """Return how far the value of each action taken is from its target."""
+    return q_BA.gather(1, actions_B.unsqueeze(1)).squeeze(1) - targets_B
+
+
+def td_loss(
+    errors_B: Tensor, weights_B: Tensor | None = None, *, huber: float | None = 1.0
+) -> Tensor:
+    """Return the mean Huber loss of the errors (squared error halved where huber is None)."""
+    zeros_B = torch.zeros_like(errors_B)
+    if huber is None:
+        losses_B = 0.5 * errors_B.square()
+    else:
+        losses_B = functional.huber_loss(errors_B, zeros_B, reduction="none", delta=huber)
+    return (losses_B if weights_B is None else losses_B * weights_B).mean()

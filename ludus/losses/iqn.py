@@ -1,0 +1,33 @@
+"""The quantile Huber loss of implicit quantile networks.
+
+Shapes: B batch, N quantiles of the prediction, M quantiles of the target.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def quantile_huber_loss(
+    predictions_BN: Tensor,
+    fractions_BN: Tensor,
+    targets_BM: Tensor,
+    weights_B: Tensor | None = None,
+    *,
+    kappa: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """Return the mean loss, and for each example the size of its error, as a priority.
+
+    Every prediction is compared with every target; one that is too low costs its fraction, one that is
+    too high costs the rest.
+    """
+    errors_BNM = targets_BM.unsqueeze(1) - predictions_BN.unsqueeze(2)
+    sizes_BNM = errors_BNM.abs()
+    huber_BNM = torch.where(
+        sizes_BNM <= kappa, 0.5 * errors_BNM.square(), kappa * (sizes_BNM - 0.5 * kappa)
+    )
+    tilt_BNM = (fractions_BN.unsqueeze(2) - (errors_BNM.detach() < 0).to(errors_BNM.dtype)).abs()
+    losses_B = (tilt_BNM * huber_BNM / kappa).mean(2).sum(1)
+    loss = (losses_B if weights_B is None else losses_B * weights_B).mean()
+    return loss, errors_BNM.detach().mean((1, 2)).abs()

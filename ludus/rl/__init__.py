@@ -1,0 +1,1 @@
+"""Reinforcement learning: envs, samplers, agents, evaluators and two trainers."""

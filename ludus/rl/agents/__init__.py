@@ -1,0 +1,1 @@
+"""Agents: what acts and learns, one file each."""

@@ -1,0 +1,1 @@
+"""The kinds of env that a config can name, one file each."""

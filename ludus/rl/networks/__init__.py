@@ -1,0 +1,1 @@
+"""The network bodies that a config can name, one file each."""

@@ -1,0 +1,1 @@
+"""The trainer kinds of this family, one file each."""

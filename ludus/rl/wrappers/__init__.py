@@ -1,0 +1,1 @@
+"""The wrappers that a config can name, one file each."""
