@@ -15,6 +15,7 @@ from rich.table import Table
 from benchmarks._harness import BenchmarkError, Row, describe_machine
 
 FOLDER = Path(__file__).parent
+ROUNDS = 3
 
 
 def main() -> None:
@@ -31,15 +32,19 @@ def main() -> None:
         "--json", metavar="FILE", type=Path, required=True, help="where to write the rows"
     )
     parser.add_argument(
-        "--rounds", metavar="N", type=int, default=3, help="how often to measure each system (3)"
+        "--rounds",
+        metavar="N",
+        type=int,
+        help=f"how often to measure each system ({ROUNDS}, or what the benchmark says)",
     )
     options = parser.parse_args()
-    if options.rounds < 1:
+    if options.rounds is not None and options.rounds < 1:
         parser.error(f"--rounds is {options.rounds}; it must be 1 or more")
     if not options.json.absolute().parent.is_dir():
         parser.error(f"--json is {options.json}, whose folder does not exist")
     try:
-        rows = importlib.import_module(f"benchmarks.{options.name}").run(options.rounds)
+        benchmark = importlib.import_module(f"benchmarks.{options.name}")
+        rows = benchmark.run(options.rounds or getattr(benchmark, "ROUNDS", ROUNDS))
     except BenchmarkError as failure:
         sys.exit(str(failure))
     options.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
@@ -60,12 +65,20 @@ def as_table(title: str, rows: Sequence[Row]) -> Table:
         table.add_column(heading)
     for heading in ("value", "unit", "spread", "ratio"):
         table.add_column(heading, justify="left" if heading == "unit" else "right")
+    baseline = next((row.baseline for row in rows if row.baseline), None)
+    if baseline is not None:
+        table.add_column(f"ratio to {baseline}", justify="right")
     for row in rows:
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-        table.add_row(
-            row.work, row.system, f"{row.value:,.1f}", row.unit, f"{row.spread:,.1f}", ratio
-        )
+        cells = [row.work, row.system, f"{row.value:,.1f}", row.unit, f"{row.spread:,.1f}"]
+        cells.append(_as_ratio(row.ratio))
+        if baseline is not None:
+            cells.append(_as_ratio(row.ratio_to_baseline))
+        table.add_row(*cells)
     return table
+
+
+def _as_ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _summary(name: str) -> str:

@@ -4,7 +4,7 @@ measure
   for each round             A B C, A B C, so that a slow minute of the machine touches all
     for each case            one (work, system)
       run_child              a fresh process in an empty folder, one thread, one JSON line
-  summarise                  median and spread over the rounds, ratio to the best peer
+  summarise                  median and spread over the rounds, ratios to the peers
 """
 
 import json
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHILD_LIMIT_S = 900
@@ -37,6 +37,11 @@ REPORTED_PACKAGES = (
     "accelerate",
     "transformers",
     "lightning",
+    "gymnasium",
+    "stable_baselines3",
+    "tianshou",
+    "torchrl",
+    "skrl",
 )
 
 Role = Literal["ludus", "peer", "reference"]
@@ -67,6 +72,12 @@ class Row:
     The best peer has 1.0, every other peer less. A ludus row above 1.0 beats every peer. A
     reference is never the best peer, so it may have more than 1.0. Without a peer it is None.
     """
+    baseline: str | None = None
+    """The one system that the benchmark compares all others with, where it names one."""
+    ratio_to_baseline: float | None = None
+    """How many times better than the baseline at the same work; None where it was not measured."""
+    values: tuple[float, ...] = ()
+    """The value of every round, in order, in `unit`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +104,10 @@ class Case:
     """Whether a larger value is better, as for a rate; a time is better when smaller."""
 
 
-def measure(cases: Sequence[Case], rounds: int) -> list[Row]:
+def measure(cases: Sequence[Case], rounds: int, *, baseline: str | None = None) -> list[Row]:
     """Measure every case once a round, in turn, and return a row for each that could be measured.
 
+    The rows compare with the best peer, and with the system named by `baseline` where there is one.
     A case that is left out, because a package is missing or its code is not written yet, says so
     in one line on stderr. Raises BenchmarkError when a measurement fails in any other way.
     """
@@ -110,11 +122,17 @@ def measure(cases: Sequence[Case], rounds: int) -> list[Row]:
             where = f"round {round_index + 1} of {rounds}"
             _say(f"{where}: {case.work}, {case.system}: {answer:.4g} {case.unit}")
             values[case].append(answer)
-    return summarise(values)
+    return summarise(values, baseline=baseline)
 
 
 def run_child(case: Case) -> float | str:
     """Measure the case once in a fresh process; a string says why it has to be left out."""
+    answer = ask_child(case)
+    return answer if isinstance(answer, str) else float(answer)
+
+
+def ask_child(case: Case) -> Any:
+    """Return what the case's function returned, as JSON brought it; a string as `run_child`."""
     # Some peers search sys.path at every step, so the child's is kept as short as a user's: with
     # -P the empty folder is not on it, and this repository stands where the user's script would.
     command = [sys.executable, "-P", "-m", "benchmarks._child", case.module, case.function]
@@ -134,22 +152,32 @@ def run_child(case: Case) -> float | str:
     if child.returncode != 0:
         raise BenchmarkError(f"{name} ended with {child.returncode}:\n{child.stderr[-3000:]}")
     answer = json.loads(child.stdout.splitlines()[-1])
-    return answer["left_out"] if "left_out" in answer else float(answer["value"])
+    return answer["left_out"] if "left_out" in answer else answer["value"]
 
 
-def summarise(values: Mapping[Case, Sequence[float]]) -> list[Row]:
+def summarise(
+    values: Mapping[Case, Sequence[float]], *, baseline: str | None = None
+) -> list[Row]:
     """Return one row a case, in the order given, from the values of its rounds."""
     medians = {case: statistics.median(rounds) for case, rounds in values.items()}
     rows = []
     for case, median in medians.items():
-        peers = [
-            other_median
-            for other, other_median in medians.items()
-            if other.role == "peer" and other.work == case.work
-        ]
-        spread = max(values[case]) - min(values[case])
-        ratio = _ratio(median, peers, is_larger_better=case.is_larger_better)
-        rows.append(Row(case.work, case.system, median, case.unit, spread, ratio))
+        same_work = [(other, them) for other, them in medians.items() if other.work == case.work]
+        peers = [them for other, them in same_work if other.role == "peer"]
+        named = [them for other, them in same_work if other.system == baseline]
+        rows.append(
+            Row(
+                work=case.work,
+                system=case.system,
+                value=median,
+                unit=case.unit,
+                spread=max(values[case]) - min(values[case]),
+                ratio=_ratio(median, peers, is_larger_better=case.is_larger_better),
+                baseline=baseline,
+                ratio_to_baseline=_ratio(median, named, is_larger_better=case.is_larger_better),
+                values=tuple(values[case]),
+            )
+        )
     return rows
 
 

@@ -32,6 +32,8 @@ _FOLDERS = {
 _REGISTERED: dict[str, dict[str, type[Any]]] = {category: {} for category in _FOLDERS}
 _EXAMPLES: dict[str, Path] = {}
 _loaded_entry_points = False
+loaded_plugins: list[str] = []
+"""The modules that `load_plugin` has imported, so that child processes can be given the same."""
 
 
 def register(category: str, kind: str) -> Callable[[C], C]:
@@ -124,6 +126,8 @@ def load_plugin(module: str) -> None:
         raise
     except Exception as error:
         raise _not_importable(f"--plugin {module}", error) from error
+    if module not in loaded_plugins:
+        loaded_plugins.append(module)
 
 
 def _not_importable(what: str, error: Exception) -> LudusError:

@@ -47,6 +47,8 @@ class Repeat:
     """End the loop where this answers true; asked before every round."""
     when: Callable[[Run], bool] | None = None
     """Skip the whole loop where this answers false; asked once, when it is entered."""
+    goal: tuple[str, int] | None = None
+    """For those who watch: the counter that `until` waits for, and the value that ends the loop."""
     counter: str | None = None
     """The counter this loop owns: one more after each round."""
     before: str | None = None
@@ -115,6 +117,8 @@ def _render_lines(node: Node, depth: int) -> Iterator[str]:
     words = [node.name]
     if isinstance(node, Repeat) and depth > 0 and isinstance(node.times, int):
         words.append(f"x {node.times}")
+    if isinstance(node, Repeat) and node.goal is not None:
+        words.append(f"until {node.goal[0]} = {node.goal[1]:,}")
     if node.note:
         words.append(f"({node.note})")
     elif node.when is not None:

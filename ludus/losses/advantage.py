@@ -21,16 +21,32 @@ def generalised_advantage(
 ) -> Tensor:
     """Return the advantage of each step, discounted by gamma and smoothed by lam.
 
-    next_values_TB is the value of the state that each step led to, that of the last state of an episode
-    included. A terminated step takes nothing from it; a truncated one does, yet like every end it takes
-    nothing from the advantage of the step stored after it.
+    next_values_TB is the value of the state that each step led to, that of the last state of an
+    episode included. A terminated step takes nothing from it; a truncated one does, yet like every
+    end it takes nothing from the advantage of the step stored after it. What terminated has also
+    ended: ends_TB must be true wherever terminated_TB is. No gradient passes through.
     """
-    going_TB = (~terminated_TB).to(rewards_TB.dtype)
-    deltas_TB = rewards_TB + gamma * next_values_TB * going_TB - values_TB
-    keep_TB = gamma * lam * (~ends_TB).to(rewards_TB.dtype)
-    advantages_TB = torch.empty_like(deltas_TB)
-    running_B = torch.zeros_like(deltas_TB[0])
-    for step in range(len(deltas_TB) - 1, -1, -1):
-        running_B = deltas_TB[step] + keep_TB[step] * running_B
-        advantages_TB[step] = running_B
-    return advantages_TB
+    with torch.no_grad():
+        going_TB = (~terminated_TB).to(rewards_TB.dtype)
+        deltas_TB = rewards_TB + gamma * next_values_TB * going_TB - values_TB
+        keep_TB = gamma * lam * (~ends_TB).to(rewards_TB.dtype)
+        if deltas_TB.device.type == "cpu" and deltas_TB.dtype in (torch.float32, torch.float64):
+            _sum_backwards_by_numpy(deltas_TB, keep_TB)
+        else:
+            _sum_backwards(deltas_TB, keep_TB)
+    return deltas_TB
+
+
+def _sum_backwards(deltas_TB: Tensor, keep_TB: Tensor) -> None:
+    """Add to each row, in place, what is kept of the row after it."""
+    for step in range(len(deltas_TB) - 2, -1, -1):
+        deltas_TB[step] += keep_TB[step] * deltas_TB[step + 1]
+
+
+def _sum_backwards_by_numpy(deltas_TB: Tensor, keep_TB: Tensor) -> None:
+    """Do the same through NumPy's view of the memory, whose small sums cost a tenth of torch's."""
+    rows, keeps = list(deltas_TB.numpy()), list(keep_TB.numpy())
+    for step in range(len(rows) - 2, -1, -1):
+        kept_B = keeps[step]
+        kept_B *= rows[step + 1]
+        rows[step] += kept_B

@@ -15,15 +15,26 @@ def td_targets(
     discounts_B: Tensor,
     next_q_BA: Tensor,
     choosing_q_BA: Tensor,
+    next_masks_BA: Tensor | None = None,
 ) -> Tensor:
     """Return reward plus the discounted value of the next state.
 
-    `discounts_B` is gamma to the number of steps taken, and 0 where the episode terminated; a truncated
-    episode keeps its discount. The action is chosen by `choosing_q_BA`: the online network's values make
-    it double Q-learning, the target network's own make it plain.
+    `rewards_B` is the discounted sum over the steps taken, `discounts_B` is gamma to their number,
+    and 0 where the episode terminated; a truncated episode keeps its discount. The action is chosen
+    by `choosing_q_BA`: the online network's values make it double Q-learning, the target network's
+    own make it plain. Only actions that `next_masks_BA` allows are chosen; a state in which none is
+    allowed must have discount 0, for its value means nothing.
     """
+    if next_masks_BA is not None:
+        lowest = torch.finfo(choosing_q_BA.dtype).min
+        choosing_q_BA = choosing_q_BA.masked_fill(~next_masks_BA, lowest)
     best_B1 = choosing_q_BA.argmax(1, keepdim=True)
     return rewards_B + discounts_B * next_q_BA.gather(1, best_B1).squeeze(1)
+
+
+def dueling_q(values_B1: Tensor, advantages_BA: Tensor) -> Tensor:
+    """Return the value of each action: that of the state, plus its lead over the mean action."""
+    return values_B1 + advantages_BA - advantages_BA.mean(1, keepdim=True)
 
 
 def td_errors(q_BA: Tensor, actions_B: Tensor, targets_B: Tensor) -> Tensor:
@@ -34,10 +45,14 @@ def td_errors(q_BA: Tensor, actions_B: Tensor, targets_B: Tensor) -> Tensor:
 def td_loss(
     errors_B: Tensor, weights_B: Tensor | None = None, *, huber: float | None = 1.0
 ) -> Tensor:
-    """Return the mean Huber loss of the errors (squared error halved where huber is None)."""
-    zeros_B = torch.zeros_like(errors_B)
+    """Return the mean Huber loss of the errors, each times its importance weight if there are any.
+
+    Within `huber` it is half the squared error, beyond it a line; with None it is half the square
+    throughout.
+    """
     if huber is None:
         losses_B = 0.5 * errors_B.square()
     else:
+        zeros_B = torch.zeros_like(errors_B)
         losses_B = functional.huber_loss(errors_B, zeros_B, reduction="none", delta=huber)
     return (losses_B if weights_B is None else losses_B * weights_B).mean()

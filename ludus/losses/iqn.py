@@ -19,10 +19,12 @@ def quantile_huber_loss(
 ) -> tuple[Tensor, Tensor]:
     """Return the mean loss, and for each example the size of its error, as a priority.
 
-    Every prediction is compared with every target; one that is too low costs its fraction, one that is
-    too high costs the rest.
+    Every prediction is compared with every target; one that is too low costs its fraction, one that
+    is too high costs the rest. Targets are detached. The loss is the mean over targets, summed over
+    predictions, then the mean over the batch, each example times its importance weight if there are
+    any.
     """
-    errors_BNM = targets_BM.unsqueeze(1) - predictions_BN.unsqueeze(2)
+    errors_BNM = targets_BM.detach().unsqueeze(1) - predictions_BN.unsqueeze(2)
     sizes_BNM = errors_BNM.abs()
     huber_BNM = torch.where(
         sizes_BNM <= kappa, 0.5 * errors_BNM.square(), kappa * (sizes_BNM - 0.5 * kappa)

@@ -15,7 +15,10 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def squashed_sample(mean_BD: Tensor, log_std_BD: Tensor, noise_BD: Tensor) -> tuple[Tensor, Tensor]:
-    """Return tanh of a Gaussian draw, in -1..1, and the log of its density."""
+    """Return tanh of a Gaussian draw, in -1..1, and the log of its density there.
+
+    Actions that are then stretched to low..high keep this log density: the stretch is a constant.
+    """
     raw_BD = mean_BD + log_std_BD.exp() * noise_BD
     gaussian_BD = -0.5 * noise_BD.square() - log_std_BD - _HALF_LOG_2PI
     # log(1 - tanh(x)^2), written so that it neither overflows nor loses digits.
@@ -29,25 +32,36 @@ def critic_targets(
     next_q1_B: Tensor,
     next_q2_B: Tensor,
     next_log_probs_B: Tensor,
-    temperature: Tensor,
+    temperature: float | Tensor,
 ) -> Tensor:
-    """Return reward plus the discounted soft value of the next state; a terminated one has discount 0."""
+    """Return reward plus the discounted soft value of the next state; call it without gradients.
+
+    `discounts_B` is gamma to the number of steps taken, and 0 where the episode terminated.
+    """
     soft_B = torch.minimum(next_q1_B, next_q2_B) - temperature * next_log_probs_B
     return rewards_B + discounts_B * soft_B
 
 
-def critic_loss(q1_B: Tensor, q2_B: Tensor, targets_B: Tensor) -> Tensor:
-    """Return the mean squared error of both critics, added."""
-    return functional.mse_loss(q1_B, targets_B) + functional.mse_loss(q2_B, targets_B)
+def critic_loss(
+    q1_B: Tensor, q2_B: Tensor, targets_B: Tensor, weights_B: Tensor | None = None
+) -> Tensor:
+    """Return the mean squared error of both critics, added; examples may carry weights."""
+    losses_B = (q1_B - targets_B).square() + (q2_B - targets_B).square()
+    return (losses_B if weights_B is None else losses_B * weights_B).mean()
 
 
-def actor_loss(q1_B: Tensor, q2_B: Tensor, log_probs_B: Tensor, temperature: Tensor) -> Tensor:
-    """Return what the actor minimises: certainty at the price of the temperature, less value."""
+def actor_loss(
+    q1_B: Tensor, q2_B: Tensor, log_probs_B: Tensor, temperature: float | Tensor
+) -> Tensor:
+    """Return what the actor minimises: certainty at the price of the temperature, less value.
+
+    The temperature, fixed or learned, must come without its gradient: it has a loss of its own.
+    """
     return (temperature * log_probs_B - torch.minimum(q1_B, q2_B)).mean()
 
 
 def temperature_loss(
     log_temperature: Tensor, log_probs_B: Tensor, *, target_entropy: float
 ) -> Tensor:
-    """Return the loss whose gradient raises the temperature while the entropy is below its target."""
+    """Return the loss whose gradient raises the temperature while entropy is below its target."""
     return -(log_temperature * (log_probs_B.detach() + target_entropy)).mean()

@@ -1,15 +1,22 @@
-"""A schedule is a number that depends on the step alone: learning rates, exploration, and the like."""
+"""A schedule is a number that depends on the step alone: a learning rate, exploration and such."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ludus.config import Count, NonNegativeFloat, Positive, PositiveFloat, StrictConfig
+from ludus.core.errors import ConfigError
+from ludus.strict_config import validate
 
 Rate = Annotated[float, Field(gt=0, le=1)]
+Point = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
 class Constant(StrictConfig):
@@ -73,8 +80,36 @@ class Cosine(StrictConfig):
     """How many steps the whole schedule takes, warm-up included; null means the whole run."""
 
 
+class Piecewise(StrictConfig):
+    """Lines between given points, then the last value; the initial value is that of the first."""
+
+    kind: Literal["piecewise"]
+    """Go from point to point in lines."""
+    warmup_steps: Count
+    """Rise in a line from near zero to the first value over this many steps; points come after."""
+    points: Annotated[list[Point], Field(min_length=1)]
+    """Pairs of a step and the value there; steps are whole numbers that rise from 0."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a line for each point that does not follow from the one before."""
+        steps = [step for step, _ in self.points]
+        if steps[0] != 0:
+            yield f"points begin at step {steps[0]:g}; the first point is the value at step 0"
+        for before, after in pairwise(steps):
+            if after <= before:
+                yield (
+                    f"points go from step {before:g} to step {after:g}; give them in the order of"
+                    " their steps, each step once"
+                )
+        for step, value in self.points:
+            if step != int(step) or step < 0:
+                yield f"points has step {step:g}; a step is a whole number from 0"
+            if value < 0:
+                yield f"points has the value {value:g} at step {step:g}; values are 0 or more"
+
+
 ScheduleSection = Annotated[
-    Constant | Exponential | Inverse | Linear | Cosine, Field(discriminator="kind")
+    Constant | Exponential | Inverse | Linear | Cosine | Piecewise, Field(discriminator="kind")
 ]
 
 
@@ -86,6 +121,11 @@ class Schedule:
         self._initial = initial
         total = getattr(config, "total_steps", None)
         self._steps = max((total if total is not None else run_steps) - config.warmup_steps, 1)
+        if config.kind == "piecewise" and config.points[0][1] != initial:
+            raise ConfigError(
+                f"the schedule's points begin at {config.points[0][1]:g}, but the value it belongs"
+                f" to is {initial:g}; make them the same"
+            )
 
     def __call__(self, step: int) -> float:
         """Return the value at this step; steps count from 0."""
@@ -102,6 +142,52 @@ class Schedule:
             case "inverse":
                 share = config.rate / (initial * step + config.rate)
                 return float(config.final + (initial - config.final) * share)
+            case "piecewise":
+                return _between(config.points, step)
         done = min(step / self._steps, 1.0)
         share = 1 - done if config.kind == "linear" else 0.5 * (1 + math.cos(math.pi * done))
         return float(config.final + (initial - config.final) * share)
+
+
+class Scheduler(Schedule):
+    """A schedule that keeps what you put into `data`: it is saved and comes back with the run.
+
+    scheduler = Scheduler({"kind": "constant", "warmup_steps": 0}, initial=0.1, run_steps=1000)
+    rate = scheduler(step)
+    scheduler.data["best_step"] = 12
+    """
+
+    def __init__(
+        self, config: StrictConfig | Mapping[str, Any], *, initial: float, run_steps: int
+    ) -> None:
+        if isinstance(config, Mapping):
+            config = validate(_Read, {"schedule": dict(config)}, source="Scheduler").schedule
+        super().__init__(config, initial=initial, run_steps=run_steps)
+        self.data: dict[str, Any] = {}
+        """Yours to fill, with numbers, text, lists, dicts, tensors and arrays."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the data; all else follows from the config."""
+        return {"data": deepcopy(self.data)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Make the data what it was; whoever holds the dict sees it."""
+        saved = deepcopy(dict(state["data"]))
+        self.data.clear()
+        self.data.update(saved)
+
+
+class _Read(StrictConfig):
+    """A schedule's section by itself, so that its mistakes are told as those of a file are."""
+
+    schedule: ScheduleSection
+    """The schedule."""
+
+
+def _between(points: list[list[float]], step: int) -> float:
+    """Return the value at a step, on the line between its two neighbours."""
+    after = bisect_right(points, float(step), key=lambda point: point[0])
+    if after == len(points):
+        return float(points[-1][1])
+    (start, low), (end, high) = points[after - 1], points[after]
+    return float(low + (high - low) * (step - start) / (end - start))

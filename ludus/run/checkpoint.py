@@ -99,10 +99,14 @@ def _state_json(tree: Any, *, source: str) -> bytes:
 def _write_segments(storage: Storage, segments: Sequence[codec.Segment]) -> list[str]:
     """Store each segment under the hash of its file, unless it is there, and return the names."""
     names = []
+    known: set[str] = set()
     for segment in segments:
-        if segment.name is None or not storage.exists(f"segments/{segment.name}"):
-            segment.name = _write_segment(storage, segment.tensors)
-        names.append(segment.name)
+        name = segment.name
+        if name is None or (name not in known and not storage.exists(f"segments/{name}")):
+            name = _write_segment(storage, segment.tensors)
+            segment.settle(name, _loader(storage, name))
+        known.add(name)
+        names.append(name)
     return names
 
 
@@ -120,6 +124,10 @@ def _write_segment(storage: Storage, tensors: Mapping[str, Tensor]) -> str:
         temporary.unlink(missing_ok=True)
         raise StorageError(f"a segment cannot be written: {error.strerror}") from error
     return name
+
+
+def _loader(storage: Storage, name: str) -> Callable[[], dict[str, Tensor]]:
+    return lambda: read_tensors(storage.path(f"segments/{name}"))
 
 
 def verify(storage: Storage, number: int) -> dict[str, Any]:
@@ -162,15 +170,11 @@ def read(storage: Storage, number: int) -> Saved:
     data = storage.read(f"{directory}/state.json", limit=MAX_STATE)
     tree = codec.parse_json(data, source=f"{directory}/state.json")
     tensors = read_tensors(storage.path(f"{directory}/tensors.safetensors"))
-    segments = [_stored_segment(storage, name) for name in manifest["segments"]]
+    segments = [codec.Segment(None, name, _loader(storage, name)) for name in manifest["segments"]]
     state = codec.decode(tree, tensors, segments)
     if not isinstance(state, dict) or not all(isinstance(part, dict) for part in state.values()):
         raise CheckpointError(f"{directory}/state.json does not hold the states of parts")
     return Saved(number, state, manifest)
-
-
-def _stored_segment(storage: Storage, name: str) -> codec.Segment:
-    return codec.Segment(None, name, lambda: read_tensors(storage.path(f"segments/{name}")))
 
 
 def numbers(storage: Storage) -> list[int]:

@@ -33,30 +33,48 @@ _BRACKET = re.compile(rb"[\[\]{}]")
 class Segment:
     """A piece of append-only data, stored once under the hash of its content and shared by checkpoints.
 
-    It is made from tensors, or from a stored name with the function that loads it when needed.
+    It is made from tensors, or from a stored name with the function that loads it when needed. Once it
+    is on disk it holds no memory: whoever asks for the tensors reads the file.
     """
 
     def __init__(
         self,
         tensors: dict[str, Tensor] | None,
         name: str | None,
-        load: Callable[[], dict[str, Tensor]],
+        load: Callable[[], dict[str, Tensor]] | None,
     ) -> None:
+        assert tensors is not None or load is not None
         self._tensors = tensors
         self._load = load
         self.name = name
         """None until it has been written."""
+        self.is_lost = False
+        """Whether its file could not be read: who has the content must make the segment anew."""
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> Segment:
         """Return a segment not yet on disk; the tensors must never change again."""
-        return cls(tensors, None, lambda: tensors)
+        return cls(tensors, None, None)
+
+    def settle(self, name: str, load: Callable[[], dict[str, Tensor]]) -> None:
+        """Let go of the tensors, which are now on disk under this name."""
+        # In this order, as another thread may be reading: a segment can be loaded before it is empty.
+        self._load = load
+        self.name = name
+        self._tensors = None
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        if self._tensors is None:
-            self._tensors = self._load()
-        return self._tensors
+        """The content: what it was made from, or a fresh copy from disk."""
+        tensors = self._tensors
+        if tensors is not None:
+            return tensors
+        assert self._load is not None
+        try:
+            return self._load()
+        except CheckpointError:
+            self.is_lost = True
+            raise
 
 
 Keep = Callable[[str, Tensor], Tensor]

@@ -75,6 +75,7 @@ class Logger:
         self._texts: dict[str, list[str]] = {}
         self._histograms: dict[str, Tensor] = {}
         self._images: dict[str, Tensor] = {}
+        self._rates: dict[str, float] = {}
         self._started = self._last_time = time.monotonic()
         self._last_counters: Mapping[str, int] = {}
 
@@ -105,6 +106,10 @@ class Logger:
                 self._scalars[name].append(value)
             else:
                 self.log(name, value)
+
+    def rate(self, name: str, value: float) -> None:
+        """Set a rate or a duration for the next write; it depends on the clock, so it is no state."""
+        self._rates[name] = value
 
     def text(self, name: str, text: str) -> None:
         """Add a piece of text; every piece is written."""
@@ -152,6 +157,8 @@ class Logger:
             if gained > 0 and self._last_counters:
                 timing[f"{name}_per_second"] = gained / elapsed
         self._last_time, self._last_counters = now, dict(counters)
+        timing |= self._rates
+        self._rates = {}
         return timing
 
     def close(self) -> None:

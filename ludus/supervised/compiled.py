@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
+from ludus.nn.compiling import compile_method
 from ludus.nn.model import Model
 from ludus.supervised.update import STEEP, Update, count_examples
-
-BACKEND = "inductor"
-"""What compiles the traced code; tests set it to eager, which takes the trace as it is."""
 
 
 class StepModule(nn.Module):
@@ -64,8 +61,8 @@ class CompiledUpdate(Update):
             self.scale,
             dict(self._module.named_buffers()),
         )
-        self._compiled_gather = _compile(self._gather, self._device)
-        self._compiled_learn = _compile(self._learn, self._device)
+        self._compiled_gather = compile_method(self._gather, self._device)
+        self._compiled_learn = compile_method(self._learn, self._device)
         self._last_numbers = (0.0, 0)
 
     def __call__(
@@ -146,28 +143,3 @@ class CompiledUpdate(Update):
             state.totals[1].add_(result["correct"])
             state.totals[2].add_(count_examples(batch))
         return loss, gradient
-
-
-def _compile(method: Any, device: torch.device) -> Any:
-    """Compile a method whose answer depends on its owner and on the tensors it is given alone.
-
-    So only the tensors are checked at each call: new shapes are compiled anew, and looking again at
-    every Python object on the way would cost as much as the update itself.
-    """
-    function = method.__func__
-    # Torch keeps what it compiled with the code object. The owner's loss, layers and options are
-    # in it and nobody checks them, so each owner needs a code object of its own.
-    own = FunctionType(
-        function.__code__.replace(), function.__globals__, closure=function.__closure__
-    )
-    options: dict[str, Any] = {"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}
-    if BACKEND == "inductor":
-        # On the CPU the Python that calls the kernels would cost as much as they do.
-        options["cpp_wrapper"] = device.type == "cpu"
-    return torch.compile(
-        MethodType(own, method.__self__),
-        dynamic=False,
-        fullgraph=True,
-        backend=BACKEND,
-        options=options,
-    )

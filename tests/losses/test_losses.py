@@ -8,10 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from ludus.losses.advantage import generalised_advantage
-from ludus.losses.dqn import td_errors, td_loss, td_targets
+from ludus.losses.advantage import (
+    _sum_backwards,
+    _sum_backwards_by_numpy,
+    generalised_advantage,
+)
+from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.losses.iqn import quantile_huber_loss
-from ludus.losses.ppo import approximate_kl, clipped_policy_loss, kl_policy_loss, value_loss
+from ludus.losses.ppo import (
+    approximate_kl,
+    clipped_policy_loss,
+    kl_policy_loss,
+    normalised,
+    value_loss,
+)
 from ludus.losses.sac import (
     actor_loss,
     critic_loss,
@@ -29,6 +39,21 @@ def test_double_q_takes_the_action_of_one_network_and_the_value_of_the_other() -
     plain = td_targets(rewards, discounts, next_q, next_q)
     assert double.tolist() == pytest.approx([1.0 + 0.9 * 1.0, 1.0])
     assert plain.tolist() == pytest.approx([1.0 + 0.9 * 5.0, 1.0])
+
+
+def test_a_forbidden_next_action_is_never_chosen() -> None:
+    """001-D1: the maximum over next actions ran over illegal ones too."""
+    next_q = torch.tensor([[1.0, 5.0, -3.0], [2.0, 3.0, -4.0]])
+    masks = torch.tensor([[True, False, True], [False, False, True]])
+    targets = td_targets(torch.zeros(2), torch.ones(2), next_q, next_q, masks)
+    assert targets.tolist() == [1.0, -4.0]
+    nowhere = td_targets(torch.ones(2), torch.zeros(2), next_q, next_q, torch.zeros_like(masks))
+    assert nowhere.tolist() == [1.0, 1.0]
+
+
+def test_dueling_heads_add_to_a_value_whose_mean_lead_is_zero() -> None:
+    q = dueling_q(torch.tensor([[10.0], [0.0]]), torch.tensor([[1.0, 3.0], [-2.0, 2.0]]))
+    assert q.tolist() == [[9.0, 11.0], [-2.0, 2.0]]
 
 
 def test_the_td_loss_is_huber_weighted_by_importance() -> None:
@@ -87,6 +112,24 @@ def test_the_advantage_is_the_sum_of_all_later_surprises_of_the_episode() -> Non
     assert torch.allclose(found, expected, atol=1e-5)
 
 
+def test_the_advantage_is_the_same_by_numpy_and_by_torch() -> None:
+    shape = (9, 2)
+    deltas, keep = torch.randn(shape), torch.rand(shape)
+    by_torch, by_numpy = deltas.clone(), deltas.clone()
+    _sum_backwards(by_torch, keep.clone())
+    _sum_backwards_by_numpy(by_numpy, keep.clone())
+    assert torch.allclose(by_torch, by_numpy, atol=1e-6)
+
+
+def test_the_advantage_leaves_its_inputs_and_their_gradients_alone() -> None:
+    values = torch.randn(3, 2, requires_grad=True)
+    rewards, ends = torch.randn(3, 2), torch.zeros(3, 2, dtype=torch.bool)
+    before = rewards.clone()
+    found = generalised_advantage(rewards, values, values, ends, ends, gamma=0.9, lam=0.9)
+    assert not found.requires_grad
+    assert torch.equal(rewards, before)
+
+
 def test_a_truncated_step_still_counts_the_state_it_led_to() -> None:
     one = torch.ones(1, 1)
     no, yes = torch.zeros(1, 1, dtype=torch.bool), torch.ones(1, 1, dtype=torch.bool)
@@ -116,6 +159,13 @@ def test_the_kl_penalty_is_zero_at_the_old_policy_and_positive_elsewhere() -> No
     assert loss.item() == pytest.approx(-gain + 0.5 * kl, rel=1e-5)
 
 
+def test_advantages_are_normalised_unless_there_is_but_one() -> None:
+    found = normalised(torch.tensor([1.0, 2.0, 3.0]))
+    assert found.tolist() == pytest.approx([-1.0, 0.0, 1.0])
+    assert normalised(torch.tensor([4.0])).tolist() == [4.0]
+    assert normalised(torch.tensor([4.0, 4.0])).tolist() == [0.0, 0.0]
+
+
 def test_a_clipped_value_may_move_only_a_little_towards_its_return() -> None:
     values, old, returns = torch.tensor([3.0]), torch.tensor([1.0]), torch.tensor([3.5])
     assert value_loss(values, old, returns, None).item() == pytest.approx(0.5 * 0.25)
@@ -127,14 +177,10 @@ def test_the_density_of_a_squashed_sample_is_that_of_torch_distributions() -> No
     mean, log_std, noise = (torch.randn(6, 3, generator=generator) for _ in range(3))
     action, log_prob = squashed_sample(mean, log_std, noise)
     normal = torch.distributions.Normal(mean, log_std.exp())
-    squashed = torch.distributions.TransformedDistribution(
-        normal, [torch.distributions.transforms.TanhTransform(cache_size=1)]
-    )
     raw = mean + log_std.exp() * noise
     expected = normal.log_prob(raw) - (1 - raw.double().tanh() ** 2).log().float()
     assert torch.allclose(action, raw.tanh())
     assert torch.allclose(log_prob, expected.sum(1), atol=1e-3)
-    assert squashed.base_dist is normal
 
 
 def test_a_far_out_sample_has_a_finite_density() -> None:

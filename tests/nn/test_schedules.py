@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 
 import ludus
 from ludus.core.errors import ConfigError
-from ludus.nn.schedules import Schedule, ScheduleSection
+from ludus.nn.schedules import Schedule, Scheduler, ScheduleSection
+from ludus.testing.parts import check_part
 
 
 def make(initial: float = 1.0, run_steps: int = 100, **section: Any) -> Schedule:
@@ -109,3 +110,67 @@ def test_a_schedule_that_is_all_warm_up_is_refused() -> None:
     section = {"kind": "linear", "warmup_steps": 10, "final": 0.0, "total_steps": 10}
     with pytest.raises(ConfigError, match=r"schedule.warmup_steps.*leaves nothing of"):
         ludus.example("supervised").replace(schedule=section)
+
+
+def test_piecewise_joins_its_points_in_lines_and_stays_at_the_last() -> None:
+    points = [[0, 1.0], [4, 0.2], [6, 0.5]]
+    schedule = make(1.0, kind="piecewise", warmup_steps=0, points=points)
+    by_hand = [1.0, 0.8, 0.6, 0.4, 0.2, 0.35, 0.5, 0.5]
+    assert [schedule(t) for t in range(8)] == pytest.approx(by_hand)
+    assert schedule(10**9) == 0.5
+
+
+def test_piecewise_begins_after_its_warm_up() -> None:
+    schedule = make(1.0, kind="piecewise", warmup_steps=2, points=[[0, 1.0], [2, 0.0]])
+    assert [schedule(t) for t in range(6)] == pytest.approx([0.5, 1.0, 1.0, 0.5, 0.0, 0.0])
+
+
+def test_a_single_point_is_a_constant() -> None:
+    schedule = make(0.3, kind="piecewise", warmup_steps=0, points=[[0, 0.3]])
+    assert [schedule(t) for t in (0, 5)] == [0.3, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ([[1, 0.5]], "begin at step 1; the first point is the value at step 0"),
+        ([[0, 0.5], [4, 0.4], [4, 0.1]], "go from step 4 to step 4"),
+        ([[0, 0.5], [2.5, 0.4]], "has step 2.5; a step is a whole number"),
+        ([[0, 0.5], [2, -0.4]], "has the value -0.4 at step 2; values are 0 or more"),
+        ([[0, 0.5, 1]], "points.0"),
+        ([], "points"),
+    ],
+)
+def test_points_that_make_no_schedule_are_told(points: Any, message: str) -> None:
+    section = {"kind": "piecewise", "warmup_steps": 0, "points": points}
+    with pytest.raises(ConfigError, match=message):
+        Scheduler(section, initial=0.5, run_steps=10)
+
+
+def test_a_value_that_the_points_would_ignore_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"begin at 0.5, but .* is 0.1; make them the same"):
+        make(0.1, kind="piecewise", warmup_steps=0, points=[[0, 0.5]])
+
+
+def test_a_scheduler_is_a_function_of_the_step_that_persists_custom_data() -> None:
+    # 001-M9
+    section = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 10}
+
+    def make_scheduler() -> Scheduler:
+        return Scheduler(section, initial=1.0, run_steps=10)
+
+    def use(scheduler: Scheduler) -> None:
+        visits = scheduler.data.setdefault("visits", [])
+        visits.append(scheduler(len(visits)))
+
+    check_part(make_scheduler, use)
+    scheduler = make_scheduler()
+    assert scheduler(5) == make(1.0, **section)(5) == pytest.approx(0.5)
+    held = scheduler.data
+    scheduler.load_state_dict({"data": {"note": "kept"}})
+    assert held == {"note": "kept"}
+
+
+def test_a_scheduler_names_a_kind_it_does_not_know() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'constant'"):
+        Scheduler({"kind": "constnat", "warmup_steps": 0}, initial=1.0, run_steps=1)

@@ -1,0 +1,95 @@
+"""Train DQN, PPO and SAC, and count env steps a second, in ludus and in its peers.
+
+The works are the same everywhere (`_rl_work.py`): envs of Gymnasium stepped in the process that
+learns, the same networks, batches, epochs and number of gradient steps for each env step, Adam,
+the CPU. Every system is used as its documentation or its own examples show, without evaluation,
+without logs on disk and without a progress bar. What comes before the steady state (random steps,
+the first updates, anything compiled) is trained before the clock starts.
+
+Two things differ. SB3 and TorchRL write PPO's and DQN's epsilon draws and episode statistics their
+own way; nothing was taken out of them. TorchRL's example of DQN collects 1,000 steps and then
+makes all their updates, which is faster than an update every few steps, so it is shown both ways.
+TorchRL compiled is slower than as it is on all of these works, and is not shown.
+"""
+
+from benchmarks._harness import Case, Role, Row, measure
+from benchmarks._rl_work import WORKS
+
+BASELINE = "sb3"
+
+
+def run(rounds: int) -> list[Row]:
+    """Return env steps a second in the steady state, for every system that is installed."""
+    cases = []
+    for work, todo in WORKS.items():
+        cases.append(_peer(work, "sb3", "stable_baselines3"))
+        cases.append(_peer(work, "tianshou", "tianshou"))
+        cases.append(_peer(work, "torchrl", "torchrl"))
+        if todo.kind == "dqn":
+            cases.append(
+                _peer(work, "torchrl", "torchrl", name="torchrl, 1000 a batch", batch=1_000)
+            )
+        if todo.kind == "ppo":
+            cases.append(_peer(work, "skrl", "skrl"))
+        cases.append(_ludus(work, "ludus, eager", compile=False))
+        cases.append(_ludus(work, "ludus", compile=True))
+        if todo.kind == "sac":
+            cases.append(_ludus(work, "ludus, bf16", compile=True, precision="bf16"))
+    return measure(cases, rounds, baseline=BASELINE)
+
+
+def _peer(
+    work: str, module: str, distribution: str, *, name: str | None = None, batch: int = 0
+) -> Case:
+    """Return the case of one peer, with its batch of collected steps if it has its own."""
+    return _case(
+        work,
+        name or module,
+        "peer",
+        module=f"benchmarks._rl_{module}",
+        function="rate",
+        arguments={"work": work} | ({"steps_per_batch": batch} if batch else {}),
+        requires=(distribution, "gymnasium"),
+    )
+
+
+def _ludus(work: str, system: str, *, compile: bool, precision: str = "fp32") -> Case:  # noqa: A002
+    """Return the case of ludus in one of its ways."""
+    todo = WORKS[work]
+    return _case(
+        work,
+        system,
+        "ludus",
+        module="benchmarks._rl_ludus",
+        function="ludus_rate",
+        arguments={
+            "kind": todo.kind,
+            "num_envs": todo.num_envs,
+            "compile": compile,
+            "precision": precision,
+        },
+        requires=("gymnasium",),
+    )
+
+
+def _case(
+    work: str,
+    system: str,
+    role: Role,
+    *,
+    module: str,
+    function: str,
+    arguments: dict[str, bool | int | str],
+    requires: tuple[str, ...],
+) -> Case:
+    return Case(
+        work=work,
+        system=system,
+        unit="env steps/s",
+        role=role,
+        module=module,
+        function=function,
+        arguments=arguments,
+        requires=requires,
+        is_larger_better=True,
+    )

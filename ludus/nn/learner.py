@@ -1,0 +1,192 @@
+"""A network, its flat weights and its optimizer: improves a loss by one step, eagerly or compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value
+
+from ludus.nn.flat import FlatParameters
+from ludus.nn.optimizer import Adam, Optimizer, Sgd
+
+Aux = TypeVar("Aux")
+Forward = Callable[..., Any]
+
+# A step along a finite gradient stays finite unless the learning rate is out of all proportion.
+STEEP = 1e3
+
+
+class Learner:
+    """Holds one network and moves its weights.
+
+    The same code serves both ways of computing: eagerly the network's own parameters, views of one
+    vector, are used and one fused kernel takes the step; inside a compiled function everything is
+    computed from the vector and written back to it. A gradient that is not finite moves nothing.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        config: Adam | Sgd,
+        *,
+        max_grad_norm: float | None,
+        precision: str = "float32",
+    ) -> None:
+        self.module = module
+        self.flat = FlatParameters(module)
+        self.optimizer = Optimizer(config, self.flat)
+        self._max_grad_norm = max_grad_norm
+        self._is_steep = config.learning_rate > STEEP
+        self._corrections = torch.zeros(2, device=self.flat.vector.device)
+        self._device = self.flat.vector.device
+        self._half = precision == "bfloat16"
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """Return what the network says, with a gradient where one is asked for."""
+        if torch.compiler.is_compiling():
+            return self.bound(self.flat.vector)(*inputs)
+        with self.autocast():
+            return self.module(*inputs)
+
+    def frozen(self, *inputs: Tensor) -> Any:
+        """Return what the network says; a gradient may pass through it, but not into it."""
+        return self.bound(self.flat.vector.detach())(*inputs)
+
+    def bound(self, vector: Tensor) -> Forward:
+        """Return the network as a function of its inputs, with these weights."""
+        weights = dict(zip(self.flat.names, self.flat.views(vector), strict=True))
+
+        def forward(*inputs: Tensor) -> Any:
+            with self.autocast():
+                return functional_call(self.module, weights, inputs)
+
+        return forward
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which the network computes: that of its precision."""
+        if not self._half:
+            return contextlib.nullcontext()
+        return torch.autocast(self._device.type, dtype=torch.bfloat16)
+
+    def improve(
+        self, loss_of: Callable[[Forward], tuple[Tensor, Aux]], learning_rate: float | Tensor
+    ) -> tuple[Tensor, Tensor, Aux]:
+        """Take one step down the loss; return it, the gradient's norm, and what else loss_of gave.
+
+        `loss_of` is given the network as a function. The norm is infinite where no step was taken.
+        Inside a compiled function the learning rate is a tensor: as a number it would be built in.
+        """
+        if torch.compiler.is_compiling():
+            assert isinstance(learning_rate, Tensor)
+
+            def of_vector(vector: Tensor) -> tuple[Tensor, tuple[Tensor, Aux]]:
+                loss, aux = loss_of(self.bound(vector))
+                return loss, (loss, aux)
+
+            gradient, (_, (loss, aux)) = grad_and_value(of_vector, has_aux=True)(self.flat.vector)
+            return loss.detach(), self._move_traced(gradient, learning_rate), aux
+        assert isinstance(learning_rate, float)
+        with self.autocast():
+            loss, aux = loss_of(self.module)
+        loss.backward()
+        return loss.detach(), self._move(learning_rate), aux
+
+    def _move(self, learning_rate: float) -> Tensor:
+        gradient, vector = self.flat.gradient, self.flat.vector
+        norm: Tensor = torch.linalg.vector_norm(gradient)
+        limit, found_inf = self._max_grad_norm, None
+        if self._device.type == "cpu":
+            # On the CPU reading a number costs nothing, so a bad step is simply not taken.
+            size = norm.item()
+            if not math.isfinite(size):
+                gradient.zero_()
+                return norm
+            if limit is not None and size > limit:
+                gradient.mul_(limit / (size + 1e-6))
+        else:
+            found_inf = (~torch.isfinite(norm)).to(torch.float32)
+            if limit is not None:
+                gradient.mul_((limit / (norm + 1e-6)).clamp_(max=1.0))
+        before = vector.clone() if self._is_steep else None
+        self.optimizer.step(learning_rate, found_inf=found_inf)
+        if before is not None:
+            is_finite = torch.isfinite(vector).all()
+            vector.copy_(torch.where(is_finite, vector, before))
+            norm = norm / is_finite
+        gradient.zero_()
+        return norm
+
+    def _move_traced(self, gradient: Tensor, learning_rate: Tensor) -> Tensor:
+        optimizer, own = self.optimizer, self.flat.vector
+        norm = torch.linalg.vector_norm(gradient)
+        is_good = torch.isfinite(norm)
+        if self._max_grad_norm is not None:
+            gradient = gradient * (self._max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        steps = optimizer.num_steps + 1
+        # Stored, not only computed: else the powers would be taken again for every weight.
+        self._corrections.copy_(optimizer.corrections(steps))
+        vector, moments = optimizer.moved(
+            own, gradient, list(optimizer.moments), self._corrections, learning_rate
+        )
+        if self._is_steep:
+            is_good = is_good & torch.isfinite(vector).all()
+        own.copy_(torch.where(is_good, vector, own))
+        optimizer.num_steps.copy_(torch.where(is_good, steps, optimizer.num_steps))
+        for moment, new in zip(optimizer.moments, moments, strict=True):
+            moment.copy_(torch.where(is_good, new, moment))
+        told: Tensor = norm / is_good
+        return told
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights and moments by parameter name."""
+        return {
+            "weights": self.flat.by_name(self.flat.vector),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy saved weights and moments in."""
+        self.flat.load(self.flat.vector, state["weights"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+class Target:
+    """A copy of a learner's network that follows it slowly, for values to aim at."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self.vector = learner.flat.vector.clone()
+        self._module = copy.deepcopy(learner.module).requires_grad_(False)
+        views = learner.flat.by_name(self.vector)
+        for name, parameter in self._module.named_parameters():
+            parameter.grad = None
+            if name in views:
+                parameter.data = views[name]
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """Return what the network says with the weights of the target."""
+        if torch.compiler.is_compiling():
+            return self._learner.bound(self.vector)(*inputs)
+        with self._learner.autocast():
+            return self._module(*inputs)
+
+    def follow(self, share: float) -> None:
+        """Move this share of the way to the learner's weights."""
+        if share == 1.0:
+            self.vector.copy_(self._learner.flat.vector)
+        else:
+            self.vector.lerp_(self._learner.flat.vector, share)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights by parameter name."""
+        return self._learner.flat.by_name(self.vector)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy saved weights in."""
+        self._learner.flat.load(self.vector, state)

@@ -1,0 +1,64 @@
+"""Compute a network for acting: in NumPy on the memory of its weights where that can be, else in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ludus.rl.normalise import Normaliser
+from ludus.rl.numpy_net import NumpyMlp, numpy_steps
+
+
+class ActingNet:
+    """Turns observations into outputs without a gradient.
+
+    A small network costs less in NumPy than the framework's own overhead; it reads the weights where
+    the learner changes them, so it is never out of date.
+    """
+
+    def __init__(
+        self, modules: Sequence[nn.Module], normaliser: Normaliser | None, device: torch.device
+    ) -> None:
+        self._normaliser = normaliser
+        self._device = device
+        self._module = nn.Sequential(*modules)
+        steps = numpy_steps(self._module) if device.type == "cpu" else None
+        self._numpy = None if steps is None else NumpyMlp(steps)
+
+    def __call__(self, obs_ND: NDArray[Any]) -> NDArray[Any]:
+        """Return the outputs, one row an observation, in an array that the next call may reuse."""
+        if self._normaliser is not None:
+            obs_ND = self._normaliser.numpy_obs(obs_ND)
+        if self._numpy is not None:
+            return self._numpy(obs_ND)
+        with torch.inference_mode():
+            found = self._module(torch.from_numpy(obs_ND).to(self._device))
+        out: NDArray[Any] = found.float().cpu().numpy()
+        return out
+
+
+def draw_categorical(logits_NA: NDArray[Any], generator: np.random.Generator) -> NDArray[np.int64]:
+    """Draw one action a row with probability proportional to exp(logit)."""
+    # The least of exponential draws, each divided by its weight, falls on an action in proportion.
+    draws_NA = generator.standard_exponential(logits_NA.shape, dtype=np.float32)
+    np.log(draws_NA, out=draws_NA)
+    drawn: NDArray[np.int64] = (logits_NA - draws_NA).argmax(1)
+    return drawn
+
+
+def best_of(values_NA: NDArray[Any], masks_NA: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    """Return the action with the largest value in each row, among those allowed."""
+    best: NDArray[np.int64] = masked(values_NA, masks_NA).argmax(1)
+    return best
+
+
+def masked(values_NA: NDArray[Any], masks_NA: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """Return the values, those of forbidden actions made the least there is."""
+    if masks_NA is None:
+        return values_NA
+    return np.where(masks_NA, values_NA, np.float32(-3.0e38))

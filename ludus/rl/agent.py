@@ -1,0 +1,208 @@
+"""What every agent has: a way to act, a way to learn, metrics that stay on the device, state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.core.errors import ConfigError
+from ludus.data.row_layout import Transitions
+from ludus.nn.compiling import compile_method
+from ludus.nn.learner import Learner, Target
+from ludus.rl.config import RLConfig
+from ludus.rl.normalise import Normaliser
+from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec
+from ludus.run.seeds import derive
+
+Action = NDArray[Any]
+
+
+class Agent:
+    """Acts on observations and learns from batches. Subclasses write `act`, `act_greedy`, `_update`.
+
+    `_update` holds everything one step of learning does. Compiled or not, it is the same code.
+    """
+
+    metric_names: ClassVar[tuple[str, ...]] = ("loss", "grad_norm")
+    worth_compiling: ClassVar[int] = 100_000
+    """From how many updates on compiling pays, by `compile: auto`."""
+
+    def __init__(self, config: RLConfig, spec: EnvSpec, device: torch.device) -> None:
+        self.config = config
+        self.spec = spec
+        self.device = device
+        self.is_training = True
+        self.generator = np.random.Generator(np.random.PCG64(derive(config.seed, "explore")))
+        self.normaliser: Normaliser | None = None
+        if (normalise := config.normalise) is not None:
+            self.normaliser = Normaliser(
+                spec.obs_shape,
+                config.num_envs,
+                observations=normalise.observations,
+                rewards=normalise.rewards,
+                clip=normalise.clip,
+                gamma=config.gamma,
+                device=device,
+            )
+        self.totals = torch.zeros(len(self.metric_names), dtype=torch.float64, device=device)
+        """The sum of each metric since the last record."""
+        self.num_counted = 0
+        self._numbers: Tensor | None = None
+        self._last_numbers: tuple[float, ...] = ()
+        self.is_compiled = False
+        self.update: Any = self._update
+
+    def compile(self) -> None:
+        """Learn through one compiled function from now on."""
+        self.is_compiled = True
+        self.update = compile_method(self._update, self.device)
+
+    def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
+        """Return an action for each env, as it is remembered; explore."""
+        raise NotImplementedError
+
+    def act_greedy(self, obs_ND: Action, masks: Any) -> Action:
+        """Return the best action for each env, in the env's own units."""
+        raise NotImplementedError
+
+    def to_env(self, actions: Action) -> Action:
+        """Return remembered actions in the env's own units."""
+        return actions
+
+    def _update(self, *inputs: Any) -> Any:
+        """Learn from one batch and count its metrics; the last input is the numbers that change."""
+        raise NotImplementedError
+
+    def _learn(self, *inputs: Any, numbers: tuple[float, ...]) -> Any:
+        """Update with numbers, the learning rate first, that a compiled function reads anew."""
+        self.num_counted += 1
+        if not self.is_compiled:
+            return self._update(*inputs, numbers)
+        if numbers != self._last_numbers:
+            self._numbers = torch.tensor(numbers, device=self.device)
+            self._last_numbers = numbers
+        return self.update(*inputs, self._numbers)
+
+    def normalised(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
+        """Return observations, next observations and rewards as the networks should see them."""
+        normaliser = self.normaliser
+        if normaliser is None:
+            return batch.obs, batch.next_obs, batch.rewards
+        rewards_B = normaliser.rewards(batch.rewards)
+        return normaliser.obs(batch.obs), normaliser.obs(batch.next_obs), rewards_B
+
+    def count(self, *metrics: Tensor) -> None:
+        """Add to the totals, in the order of `metric_names`."""
+        self.totals.add_(torch.stack([metric.detach() for metric in metrics]))
+
+    def take_metrics(self) -> dict[str, float]:
+        """Return the mean of each metric since the last call, and begin anew."""
+        if self.num_counted == 0:
+            return {}
+        means = [total / self.num_counted for total in self.totals.tolist()]
+        self.totals.zero_()
+        self.num_counted = 0
+        return {f"train/{name}": x for name, x in zip(self.metric_names, means, strict=True)}
+
+    def info(self, num_env_steps: int) -> dict[str, float]:
+        """Return what the agent can say of itself beyond its metrics."""
+        return {}
+
+    def train(self, mode: bool = True) -> None:
+        """Explore while acting, or not."""
+        self.is_training = mode
+
+    def eval(self) -> None:
+        """Stop exploring."""
+        self.train(False)
+
+    def learned(self) -> Mapping[str, Learner | Target]:
+        """Return every network by name."""
+        raise NotImplementedError
+
+    def policy_networks(self) -> tuple[str, ...]:
+        """Return the names of the networks that a trained policy consists of."""
+        raise NotImplementedError
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of what acting needs."""
+        found: dict[str, Tensor] = {}
+        learned = self.learned()
+        for network in self.policy_networks():
+            learner = learned[network]
+            assert isinstance(learner, Learner)
+            for name, tensor in learner.flat.by_name(learner.flat.vector).items():
+                found[f"{network}.{name}"] = tensor
+        if self.normaliser is not None:
+            found |= self.normaliser.weights()
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in found.items()}
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take up the weights of a trained policy."""
+        learned = self.learned()
+        for network in self.policy_networks():
+            learner, start = learned[network], f"{network}."
+            assert isinstance(learner, Learner)
+            named = {name[len(start) :]: t for name, t in weights.items() if name.startswith(start)}
+            learner.flat.load(learner.flat.vector, named)
+        if self.normaliser is not None:
+            self.normaliser.load_weights(weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all networks, generators, and metrics not yet recorded."""
+        return {
+            "networks": {name: part.state_dict() for name, part in self.learned().items()},
+            "generator": self.generator.bit_generator.state,
+            "normaliser": None if self.normaliser is None else self.normaliser.state_dict(),
+            "totals": self.totals,
+            "num_counted": self.num_counted,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy a saved state in."""
+        for name, part in self.learned().items():
+            part.load_state_dict(state["networks"][name])
+        self.generator.bit_generator.state = state["generator"]
+        if self.normaliser is not None:
+            self.normaliser.load_state_dict(state["normaliser"])
+        self.totals.copy_(state["totals"])
+        self.num_counted = state["num_counted"]
+
+
+def discrete_actions(kind: str, spec: EnvSpec) -> DiscreteActions:
+    """Return the env's actions, or say that this agent needs actions that can be listed."""
+    if not isinstance(spec.action, DiscreteActions):
+        other = "sac or ppo" if isinstance(spec.action, BoxActions) else "ppo"
+        raise ConfigError(
+            f"'{kind}' chooses one action from a list, but the actions of {spec.name} are"
+            f" {_described(spec)}; use {other}, or another env"
+        )
+    return spec.action
+
+
+def box_actions(kind: str, spec: EnvSpec) -> BoxActions:
+    """Return the env's actions, or say that this agent needs continuous ones with bounds."""
+    if not isinstance(spec.action, BoxActions):
+        raise ConfigError(
+            f"'{kind}' chooses continuous actions, but those of {spec.name} are"
+            f" {_described(spec)}; use dqn, iqn or ppo, or another env"
+        )
+    if not spec.action.is_bounded:
+        raise ConfigError(
+            f"'{kind}' needs actions with bounds, but those of {spec.name} have none; use ppo, or wrap"
+            " the env"
+        )
+    return spec.action
+
+
+def _described(spec: EnvSpec) -> str:
+    if isinstance(spec.action, DiscreteActions):
+        return f"one of {spec.action.n}"
+    if isinstance(spec.action, BoxActions):
+        return f"continuous ({len(spec.action.low)} numbers)"
+    return f"{len(spec.action.nvec)} choices at once"

@@ -1,0 +1,197 @@
+"""DQN: learn the value of every action, act by the best one.
+
+Shapes: N envs, B batch, A actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.config import PositiveFloat
+from ludus.data.replay import Batch
+from ludus.data.row_layout import RowLayout
+from ludus.losses.dqn import td_errors, td_loss, td_targets
+from ludus.nn.learner import Learner, Target
+from ludus.nn.schedules import Schedule
+from ludus.rl.acting import ActingNet, best_of, draw_categorical, masked
+from ludus.rl.agent import Action, Agent, discrete_actions
+from ludus.rl.config import ExplorationConfig, OffPolicyConfig, TargetConfig
+from ludus.rl.network_config import head, make_body
+from ludus.rl.spaces import EnvSpec
+from ludus.run.seeds import derive, forked
+
+
+class ValueConfig(OffPolicyConfig):
+    """What agents that learn the value of every action share."""
+
+    target: TargetConfig
+    """How the target network follows."""
+    exploration: ExplorationConfig
+    """How other actions than the best are tried while training."""
+    double: bool
+    """Choose the next action by the network that learns and value it by the target's."""
+
+
+class DqnConfig(ValueConfig):
+    """Everything that decides a DQN run."""
+
+    dueling: bool
+    """Learn a state's value and each action's advantage apart."""
+    huber: PositiveFloat | None
+    """From which size on an error counts in proportion rather than squared; null always squares."""
+
+
+class QNetwork(nn.Module):
+    """A body, and a value for each action on top of it."""
+
+    def __init__(
+        self, body: nn.Module, num_features: int, num_actions: int, *, dueling: bool
+    ) -> None:
+        super().__init__()
+        self.body = body
+        self.advantage = head(num_features, num_actions, gain=None)
+        self.value = head(num_features, 1, gain=None) if dueling else None
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return the value of each action, one row an observation."""
+        features = self.body(obs)
+        advantages: Tensor = self.advantage(features)
+        if self.value is None:
+            return advantages
+        values: Tensor = self.value(features)
+        return values + advantages - advantages.mean(1, keepdim=True)
+
+
+class ValueAgent(Agent):
+    """Acts by values of actions, and explores by chance; what DQN and IQN share."""
+
+    config: ValueConfig
+
+    def __init__(self, config: ValueConfig, spec: EnvSpec, device: torch.device) -> None:
+        super().__init__(config, spec, device)
+        self.actions = discrete_actions(config.kind, spec)
+        mask_width = self.actions.n if spec.has_masks else 0
+        self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, 1, mask_width)
+        exploration = config.exploration
+        self.chance = Schedule(
+            exploration.schedule, initial=exploration.initial, run_steps=config.run_env_steps
+        )
+        with forked(derive(config.seed, "model")):
+            self.learner = Learner(
+                self._make_network().to(device),
+                config.optimizer,
+                max_grad_norm=config.max_grad_norm,
+                precision=config.precision,
+            )
+        self.target = Target(self.learner)
+
+    def _make_network(self) -> nn.Module:
+        raise NotImplementedError
+
+    def values(self, obs_ND: Action) -> Action:
+        """Return numbers that order the actions, one row an observation."""
+        raise NotImplementedError
+
+    def learned(self) -> Mapping[str, Learner | Target]:
+        """Return the network and its target."""
+        return {"q": self.learner, "target": self.target}
+
+    def policy_networks(self) -> tuple[str, ...]:
+        """Return the network that acts."""
+        return ("q",)
+
+    def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
+        """Return an action for each env: at random before learning starts, then by exploration."""
+        count = len(obs_ND)
+        if num_env_steps < self.config.learning_starts:
+            return self._random(count, masks)
+        chance = self.chance(num_env_steps)
+        if self.config.exploration.kind == "softmax":
+            values = masked(self.values(obs_ND), masks)
+            return draw_categorical(values / max(chance, 1e-8), self.generator)
+        if count == 1:
+            # The common case of one env pays for a network only where it is asked.
+            if self.generator.random() < chance:
+                return self._random(1, masks)
+            return best_of(self.values(obs_ND), masks)
+        best = best_of(self.values(obs_ND), masks)
+        is_random = self.generator.random(count) < chance
+        if is_random.any():
+            best[is_random] = self._random(count, masks)[is_random]
+        return best
+
+    def _random(self, count: int, masks: NDArray[np.bool_] | None) -> Action:
+        if masks is None:
+            return self.generator.integers(0, self.actions.n, count)
+        return best_of(self.generator.random(masks.shape, dtype=np.float32), masks)
+
+    def act_greedy(self, obs_ND: Action, masks: Any) -> Action:
+        """Return the best action for each env."""
+        return self.to_env(best_of(self.values(obs_ND), masks))
+
+    def to_env(self, actions: Action) -> Action:
+        """Return the actions as the env numbers them."""
+        return actions + self.actions.start if self.actions.start else actions
+
+    def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
+        """Learn from a batch; return how far off each transition was, where priorities are kept."""
+        errors = self._learn(batch.rows, batch.images, batch.weights, numbers=(learning_rate,))
+        self._follow(num_opts)
+        return None if batch.weights is None else errors.detach().cpu().numpy()
+
+    def _follow(self, num_opts: int) -> None:
+        target = self.config.target
+        if (num_opts + 1) % target.every_opt_steps == 0:
+            self.target.follow(target.share)
+
+    def info(self, num_env_steps: int) -> dict[str, float]:
+        """Return how much is explored now."""
+        return {"rollout/exploration_rate": self.chance(num_env_steps)}
+
+
+class Dqn(ValueAgent):
+    """Deep Q-learning: plain or double, dueling or not."""
+
+    config: DqnConfig
+    metric_names = ("loss", "grad_norm", "q_mean")
+
+    def __init__(self, config: DqnConfig, spec: EnvSpec, device: torch.device) -> None:
+        super().__init__(config, spec, device)
+        network = self.learner.module
+        # A state's value is the same for all its actions, so it changes neither the best one nor the
+        # odds between them.
+        self.values = ActingNet([network.body, network.advantage], self.normaliser, device)  # type: ignore[method-assign, list-item]
+
+    def _make_network(self) -> nn.Module:
+        body = make_body(self.config.network, self.spec.obs_shape)
+        features: int = body.num_features  # type: ignore[assignment]
+        return QNetwork(body, features, self.actions.n, dueling=self.config.dueling)
+
+    def _update(
+        self, rows: Tensor, images: Tensor | None, weights: Tensor | None, numbers: Any
+    ) -> Tensor:
+        batch = self.layout.split(rows, images)
+        obs, next_obs, rewards_B = self.normalised(batch)
+        actions_B = batch.actions[:, 0].long()
+        with torch.no_grad():
+            next_q_BA = self.target(next_obs).float()
+            choosing_BA = self.learner(next_obs).float() if self.config.double else next_q_BA
+            targets_B = td_targets(
+                rewards_B, batch.discounts, next_q_BA, choosing_BA, batch.next_masks
+            )
+
+        def loss_of(network: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            q_BA = network(obs).float()
+            errors_B = td_errors(q_BA, actions_B, targets_B)
+            loss = td_loss(errors_B, weights, huber=self.config.huber)
+            return loss, (errors_B.detach(), q_BA.detach().mean())
+
+        loss, norm, (errors_B, q_mean) = self.learner.improve(loss_of, numbers[0])
+        self.count(loss, norm, q_mean)
+        return errors_B

@@ -1,0 +1,162 @@
+"""IQN: learn the whole distribution of each action's return, act by its mean.
+
+Shapes: N envs, B batch, A actions, F features, Q quantiles, C cosines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.config import Positive, PositiveFloat
+from ludus.data.replay import Batch
+from ludus.losses.iqn import quantile_huber_loss
+from ludus.rl.acting import ActingNet
+from ludus.rl.agent import Action
+from ludus.rl.agents.dqn import ValueAgent, ValueConfig
+from ludus.rl.network_config import head, make_body
+from ludus.rl.spaces import EnvSpec
+
+
+class IqnConfig(ValueConfig):
+    """Everything that decides an IQN run."""
+
+    quantiles: Positive
+    """How many quantiles of each prediction are compared in an update."""
+    target_quantiles: Positive
+    """How many quantiles of each target they are compared with."""
+    acting_quantiles: Positive
+    """How many evenly spaced quantiles the mean of an action is taken over."""
+    cosines: Positive
+    """How many cosines describe a quantile to the network."""
+    kappa: PositiveFloat
+    """From which size on an error counts in proportion rather than squared."""
+
+
+class QuantileNetwork(nn.Module):
+    """A body, an embedding of quantiles that scales its features, and a value for each action."""
+
+    def __init__(self, body: nn.Module, num_features: int, num_actions: int, cosines: int) -> None:
+        super().__init__()
+        self.body = body
+        self.embed = nn.Linear(cosines, num_features)
+        self.value = head(num_features, num_actions, gain=None)
+        self.num_cosines = cosines
+
+    def forward(self, obs: Tensor, fractions_BQ: Tensor) -> Tensor:
+        """Return the quantile of each action's return at each fraction, (B, Q, A)."""
+        features_BF = self.body(obs)
+        scales_BQF = torch.relu(self.embed(cosines_of(fractions_BQ, self.num_cosines)))
+        found: Tensor = self.value(features_BF.unsqueeze(1) * scales_BQF)
+        return found
+
+
+def cosines_of(fractions: Tensor, count: int) -> Tensor:
+    """Return cos(pi * i * fraction) for i from 1 to count, in a new last axis."""
+    multiples = torch.arange(1, count + 1, device=fractions.device, dtype=fractions.dtype)
+    return torch.cos(math.pi * fractions.unsqueeze(-1) * multiples)
+
+
+class Iqn(ValueAgent):
+    """Implicit quantile networks."""
+
+    config: IqnConfig
+    metric_names = ("loss", "grad_norm", "q_mean")
+    worth_compiling = 30_000
+
+    def __init__(self, config: IqnConfig, spec: EnvSpec, device: torch.device) -> None:
+        super().__init__(config, spec, device)
+        self._features = ActingNet([self.learner.module.body], self.normaliser, device)  # type: ignore[list-item]
+        count = config.acting_quantiles
+        self._middles_Q = (torch.arange(count, device=device) + 0.5) / count
+        self._scale_F: NDArray[Any] | None = None
+        # Drawn on the CPU so that every device learns from the same quantiles.
+        shape = (config.batch_size, config.quantiles + config.target_quantiles)
+        self._drawn = torch.empty(shape)
+
+    def _make_network(self) -> nn.Module:
+        body = make_body(self.config.network, self.spec.obs_shape)
+        features: int = body.num_features  # type: ignore[assignment]
+        return QuantileNetwork(body, features, self.actions.n, self.config.cosines)
+
+    def values(self, obs_ND: Action) -> Action:
+        """Return the mean of each action's return."""
+        network: Any = self.learner.module
+        if self._scale_F is None:
+            # What follows the embedding is linear, so the mean over quantiles can be taken here.
+            with torch.inference_mode():
+                cosines = cosines_of(self._middles_Q, self.config.cosines)
+                self._scale_F = torch.relu(network.embed(cosines)).mean(0).cpu().numpy()
+                self._weight_FA = network.value.weight.detach().cpu().numpy().T.copy()
+                self._bias_A = network.value.bias.detach().cpu().numpy().copy()
+        out: Action = (self._features(obs_ND) * self._scale_F) @ self._weight_FA + self._bias_A
+        return out
+
+    def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
+        """Learn from a batch at quantiles drawn anew."""
+        if self._drawn.shape[0] != len(batch.rows):
+            self._drawn = torch.empty(len(batch.rows), self._drawn.shape[1])
+        self.generator.random(out=self._drawn.numpy(), dtype=np.float32)
+        fractions = self._drawn.to(self.device)
+        errors = self._learn(
+            batch.rows, batch.images, batch.weights, fractions, numbers=(learning_rate,)
+        )
+        self._follow(num_opts)
+        self._scale_F = None
+        return None if batch.weights is None else errors.detach().cpu().numpy()
+
+    def _update(
+        self,
+        rows: Tensor,
+        images: Tensor | None,
+        weights: Tensor | None,
+        fractions: Tensor,
+        numbers: Any,
+    ) -> Tensor:
+        batch = self.layout.split(rows, images)
+        obs, next_obs, rewards_B = self.normalised(batch)
+        count = self.config.quantiles
+        own_BQ, theirs_BQ = fractions[:, :count], fractions[:, count:]
+        index_B11 = batch.actions[:, 0].long().view(-1, 1, 1)
+        with torch.no_grad():
+            middles_BQ = self._middles_Q.expand(len(rows), -1)
+            choosing = self.learner if self.config.double else self.target
+            q_BA = choosing(next_obs, middles_BQ).float().mean(1)
+            if batch.next_masks is not None:
+                q_BA = q_BA.masked_fill(batch.next_masks == 0, -torch.inf)
+            best_B11 = q_BA.argmax(1).view(-1, 1, 1)
+            next_BQ = _of_action(self.target(next_obs, theirs_BQ).float(), best_B11)
+            targets_BQ = rewards_B.unsqueeze(1) + batch.discounts.unsqueeze(1) * next_BQ
+
+        def loss_of(network: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            found_BQ = _of_action(network(obs, own_BQ).float(), index_B11)
+            loss, sizes_B = quantile_huber_loss(
+                found_BQ, own_BQ, targets_BQ, weights, kappa=self.config.kappa
+            )
+            return loss, (sizes_B, found_BQ.detach().mean())
+
+        loss, norm, (sizes_B, q_mean) = self.learner.improve(loss_of, numbers[0])
+        self.count(loss, norm, q_mean)
+        return sizes_B
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take up the weights of a trained policy."""
+        super().load_weights(weights)
+        self._scale_F = None
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy a saved state in."""
+        super().load_state_dict(state)
+        self._scale_F = None
+
+
+def _of_action(values_BQA: Tensor, index_B11: Tensor) -> Tensor:
+    """Return the quantiles of one action each, (B, Q)."""
+    index_BQ1 = index_B11.expand(-1, values_BQA.shape[1], 1)
+    return values_BQA.gather(2, index_BQ1).squeeze(2)

@@ -1,0 +1,251 @@
+"""PPO: improve the policy on what it has just done, a little at a time.
+
+Shapes: T steps, N envs, B batch, A logits, K numbers of an action.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ludus.config import NonNegativeFloat, Positive, PositiveFloat
+from ludus.data.rollout import Minibatch, RolloutBuffer
+from ludus.data.row_layout import RowLayout
+from ludus.losses.advantage import generalised_advantage
+from ludus.losses.ppo import (
+    approximate_kl,
+    clip_fraction,
+    clipped_policy_loss,
+    kl_policy_loss,
+    normalised,
+    ppo_loss,
+    value_loss,
+)
+from ludus.nn.learner import Learner, Target
+from ludus.nn.schedules import Schedule
+from ludus.rl.acting import ActingNet
+from ludus.rl.agent import Action, Agent
+from ludus.rl.config import Discount, EpochsConfig, RLConfig, Scheduled, never_reached
+from ludus.rl.network_config import NetworkSection, head, make_body
+from ludus.rl.policies import Policy, make_policy
+from ludus.rl.spaces import EnvSpec
+from ludus.run.seeds import derive, forked
+
+
+class PpoConfig(RLConfig):
+    """Everything that decides a PPO run."""
+
+    epochs: EpochsConfig
+    """The run, counted in rollouts with the updates that follow each."""
+    network: NetworkSection
+    """The body of the policy's network, and of the value's."""
+    shared_body: bool
+    """Let policy and value share one body."""
+    rollout_steps: Positive
+    """How many steps each env takes before the policy is improved."""
+    passes: Positive
+    """How many times the updates go through each rollout."""
+    minibatches: Positive
+    """Into how many pieces each pass divides it; each is an update."""
+    gae_lambda: Discount
+    """How far ahead advantages look: 0 one step, 1 to the end of the episode."""
+    policy_loss: Literal["clip", "kl"]
+    """Hold an update back by clipping its ratio, or by a price on its distance."""
+    clip: Scheduled
+    """How far a ratio may go from 1, by optimisation steps; with kl, the price of distance."""
+    value_clip: PositiveFloat | None
+    """How far a value may move from the one before the updates; null lets it go."""
+    value_coef: NonNegativeFloat
+    """How much the value's loss counts beside the policy's."""
+    entropy_coef: NonNegativeFloat
+    """How much being undecided is worth."""
+    normalise_advantage: bool
+    """Bring the advantages of each minibatch to mean 0 and deviation 1."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        count = self.rollout_steps * self.num_envs
+        if count % self.minibatches:
+            near = [m for m in range(1, count + 1) if count % m == 0]
+            best = min(near, key=lambda m: abs(m - self.minibatches))
+            yield (
+                f"'minibatches' is {self.minibatches}, which does not divide the {count} steps of a"
+                f" rollout (rollout_steps x num_envs); try {best}"
+            )
+        yield from never_reached(self.epochs, self.num_epochs)
+
+    @property
+    def num_epochs(self) -> int:
+        """How many rollouts the run has."""
+        return -(-self.epochs.max_env_steps // (self.rollout_steps * self.num_envs))
+
+    @property
+    def run_opts(self) -> int:
+        """How many optimisation steps the run has."""
+        return self.num_epochs * self.passes * self.minibatches
+
+    @property
+    def batch_size(self) -> int:
+        """How many steps one update learns from."""
+        return self.rollout_steps * self.num_envs // self.minibatches
+
+
+class ActorCritic(nn.Module):
+    """What a policy is made of, and the value of an observation."""
+
+    def __init__(self, config: PpoConfig, obs_shape: tuple[int, ...], policy: Policy) -> None:
+        super().__init__()
+        self.body = make_body(config.network, obs_shape)
+        self.value_body = None if config.shared_body else make_body(config.network, obs_shape)
+        features: int = self.body.num_features  # type: ignore[assignment]
+        self.policy = head(features, policy.num_outputs, gain=0.01)
+        self.value = head(features, 1, gain=1.0)
+        # One deviation for each number of an action, whatever is observed.
+        count = policy.num_deviations
+        self.log_std = nn.Parameter(torch.zeros(count)) if count else None
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the policy's outputs (B, A), the values (B,) and the log deviations, if there are."""
+        features = self.body(obs)
+        own = features if self.value_body is None else self.value_body(obs)
+        return self.policy(features), self.value(own).squeeze(1), self.log_std
+
+
+class Ppo(Agent):
+    """Proximal policy optimisation for discrete, multi-discrete and continuous actions."""
+
+    config: PpoConfig
+    metric_names = (
+        "loss", "grad_norm", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl",
+        "clip_fraction",
+    )  # fmt: skip
+    worth_compiling = 20_000
+
+    def __init__(self, config: PpoConfig, spec: EnvSpec, device: torch.device) -> None:
+        super().__init__(config, spec, device)
+        self.policy = make_policy(spec)
+        with forked(derive(config.seed, "model")):
+            network = ActorCritic(config, spec.obs_shape, self.policy)
+        self.learner = Learner(
+            network.to(device),
+            config.optimizer,
+            max_grad_norm=config.max_grad_norm,
+            precision=config.precision,
+        )
+        self.clip = Schedule(
+            config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
+        )
+        self._acting = ActingNet([network.body, network.policy], self.normaliser, device)
+        mask_width = spec.action.mask_width if spec.has_masks else 0
+        self._has_images = spec.obs_dtype == np.uint8
+        obs_width = 0 if self._has_images else math.prod(spec.obs_shape)
+        widths = (obs_width, self.policy.width, 1, 1, 1, 1, mask_width)
+        ends = np.cumsum((0, *widths)).tolist()
+        self._columns = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, self.policy.width, mask_width)
+
+    def learned(self) -> Mapping[str, Learner | Target]:
+        """Return the one network."""
+        return {"network": self.learner}
+
+    def policy_networks(self) -> tuple[str, ...]:
+        """Return the network that acts."""
+        return ("network",)
+
+    @property
+    def _log_std(self) -> Any:
+        found: Any = self.learner.module.log_std
+        return None if found is None else found.detach().cpu().numpy()
+
+    def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
+        """Return a draw from the policy for each env."""
+        return self.policy.draw(self._acting(obs_ND), self._log_std, masks, self.generator)
+
+    def act_greedy(self, obs_ND: Action, masks: Any) -> Action:
+        """Return the likeliest action for each env."""
+        return self.to_env(self.policy.best(self._acting(obs_ND), masks))
+
+    def to_env(self, actions: Action) -> Action:
+        """Return actions in the env's own units, within its bounds."""
+        return self.policy.to_env(actions)
+
+    def estimate(self, rollout: RolloutBuffer) -> Tensor:
+        """Return one packed row for each step of a full rollout: what the updates learn from."""
+        steps, envs = rollout.rewards.shape
+        actions = rollout.actions.view(steps * envs, -1).to(self.device)
+        masks = rollout.masks
+        if masks is not None:
+            masks = masks.view(steps * envs, -1).to(self.device)
+        ends_TN = rollout.terminated | rollout.truncated
+        # The value after a step is that of the next observation, unless an episode ended there.
+        asked_TN = ends_TN.clone()
+        asked_TN[-1] = True
+        with torch.no_grad():
+            outputs, values, log_std = self.learner(self._seen(rollout.obs))
+            values_TN = values.float().view(steps, envs)
+            log_probs = self.policy.log_probs(outputs.float(), log_std, actions, masks)
+            after_TN = values_TN.roll(-1, 0)
+            asked_values = self.learner(self._seen(rollout.next_obs[asked_TN]))[1]
+            after_TN[asked_TN.to(self.device)] = asked_values.float()
+            rewards_TN = rollout.rewards.to(self.device)
+            if self.normaliser is not None:
+                rewards_TN = self.normaliser.rewards(rewards_TN)
+            advantages_TN = generalised_advantage(
+                rewards_TN, values_TN, after_TN,
+                rollout.terminated.to(self.device), ends_TN.to(self.device),
+                gamma=self.config.gamma, lam=self.config.gae_lambda,
+            )  # fmt: skip
+        numbers = (log_probs, advantages_TN, advantages_TN + values_TN, values_TN)
+        columns = [actions, *[column.reshape(-1, 1) for column in numbers]]
+        if not self._has_images:
+            columns.insert(0, rollout.obs.view(steps * envs, -1).to(self.device))
+        return torch.cat([*columns, *([] if masks is None else [masks.float()])], 1)
+
+    def _seen(self, obs: Tensor) -> Tensor:
+        """Return observations of any leading shape as the network should see them."""
+        seen = obs.reshape(-1, *self.spec.obs_shape).to(self.device)
+        return seen if self.normaliser is None else self.normaliser.obs(seen)
+
+    def learn(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
+        """Improve the policy and the values on some rows of an estimate."""
+        self._learn(batch.rows, batch.images, numbers=(learning_rate, self.clip(num_opts)))
+
+    def _update(self, rows: Tensor, images: Tensor | None, numbers: Any) -> None:
+        config = self.config
+        pieces = [rows[:, columns] for columns in self._columns]
+        obs = self._seen(pieces[0] if images is None else images)
+        actions, masks = pieces[1], pieces[6] > 0 if self.spec.has_masks else None
+        old_log_probs, advantages, returns, old_values = (piece[:, 0] for piece in pieces[2:6])
+        if config.normalise_advantage:
+            advantages = normalised(advantages)
+        hold_back = clipped_policy_loss if config.policy_loss == "clip" else kl_policy_loss
+
+        def loss_of(network: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+            outputs, values, log_std = network(obs)
+            outputs = outputs.float()
+            log_probs = self.policy.log_probs(outputs, log_std, actions, masks)
+            entropies = self.policy.entropies(outputs, log_std, masks)
+            gain = hold_back(log_probs, old_log_probs, advantages, numbers[1])
+            worth = value_loss(values.float(), old_values, returns, config.value_clip)
+            loss = ppo_loss(
+                gain, worth, entropies,
+                value_weight=config.value_coef, entropy_weight=config.entropy_coef,
+            )  # fmt: skip
+            with torch.no_grad():
+                kl = approximate_kl(log_probs, old_log_probs)
+                clipped = clip_fraction(log_probs, old_log_probs, numbers[1])
+            return loss, (gain.detach(), worth.detach(), -entropies.detach().mean(), kl, clipped)
+
+        loss, norm, more = self.learner.improve(loss_of, numbers[0])
+        self.count(loss, norm, *more)
+
+    def info(self, num_env_steps: int) -> dict[str, float]:
+        """Return the mean deviation of continuous actions."""
+        log_std = self._log_std
+        return {} if log_std is None else {"train/std": float(np.exp(log_std).mean())}

@@ -1,0 +1,219 @@
+"""SAC: learn to act at random within bounds, as surely as the value of certainty allows.
+
+Shapes: N envs, B batch, K numbers of an action.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ludus.config import PositiveFloat, StrictConfig
+from ludus.core.errors import ConfigError
+from ludus.data.replay import Batch
+from ludus.data.row_layout import RowLayout
+from ludus.losses.sac import (
+    actor_loss,
+    critic_loss,
+    critic_targets,
+    squashed_sample,
+    temperature_loss,
+)
+from ludus.nn.learner import Learner, Target
+from ludus.rl.acting import ActingNet
+from ludus.rl.agent import Action, Agent, box_actions
+from ludus.rl.config import OffPolicyConfig, TargetConfig
+from ludus.rl.network_config import head, make_body
+from ludus.rl.spaces import EnvSpec
+from ludus.run.seeds import derive, forked
+
+# Beyond these a deviation is as good as none, or as good as infinite.
+_LOG_STD = (-20.0, 2.0)
+
+
+class TemperatureConfig(StrictConfig):
+    """What certainty costs."""
+
+    initial: PositiveFloat
+    """The temperature at the beginning."""
+    learned: bool
+    """Move it so that the policy's entropy approaches the target; false keeps it as it is."""
+    target_entropy: float | None
+    """The entropy aimed at; null is minus the number of an action's numbers."""
+
+
+class SacConfig(OffPolicyConfig):
+    """Everything that decides a SAC run."""
+
+    target: TargetConfig
+    """How the target critics follow."""
+    temperature: TemperatureConfig
+    """What certainty costs."""
+
+
+class Actor(nn.Module):
+    """A body, and the mean and log deviation of each number of an action."""
+
+    def __init__(self, body: nn.Module, num_features: int, width: int) -> None:
+        super().__init__()
+        self.body = body
+        self.out = head(num_features, 2 * width, gain=None)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return means and log deviations side by side, (B, 2 K)."""
+        found: Tensor = self.out(self.body(obs))
+        return found
+
+
+class Critics(nn.Module):
+    """Two values of an observation and an action, learned apart."""
+
+    def __init__(self, config: StrictConfig, inputs: int) -> None:
+        super().__init__()
+        self.bodies = nn.ModuleList([make_body(config, (inputs,)) for _ in range(2)])
+        self.outs = nn.ModuleList([head(body.num_features, 1, gain=None) for body in self.bodies])  # type: ignore[arg-type]
+
+    def forward(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both values, (B,) each."""
+        inputs = torch.cat([obs.flatten(1), actions], 1)
+        first, second = (
+            out(body(inputs)).squeeze(1) for body, out in zip(self.bodies, self.outs, strict=True)
+        )
+        return first, second
+
+
+class Temperature(nn.Module):
+    """The logarithm of the temperature, as a weight."""
+
+    def __init__(self, initial: float) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor([math.log(initial)]))
+
+    def forward(self) -> Tensor:
+        """Return the logarithm."""
+        return self.log[0]
+
+
+class Sac(Agent):
+    """Soft actor-critic."""
+
+    config: SacConfig
+    metric_names = ("loss", "grad_norm", "actor_loss", "ent_coef", "entropy")
+    worth_compiling = 8_000
+
+    def __init__(self, config: SacConfig, spec: EnvSpec, device: torch.device) -> None:
+        super().__init__(config, spec, device)
+        bounds = box_actions(config.kind, spec)
+        if spec.obs_dtype == np.uint8:
+            raise ConfigError(
+                f"'sac' works on rows of numbers, but {spec.name} shows images; use ppo for those"
+            )
+        self._width = len(bounds.low)
+        self._low, self._high = bounds.low, bounds.high
+        self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, self._width)
+        aimed = config.temperature.target_entropy
+        self._target_entropy = -float(self._width) if aimed is None else aimed
+        limits: dict[str, Any] = {
+            "max_grad_norm": config.max_grad_norm,
+            "precision": config.precision,
+        }
+        with forked(derive(config.seed, "model")):
+            body = make_body(config.network, spec.obs_shape)
+            actor = Actor(body, body.num_features, self._width)  # type: ignore[arg-type]
+            critics = Critics(config.network, math.prod(spec.obs_shape) + self._width)
+        self.actor = Learner(actor.to(device), config.optimizer, **limits)
+        self.critics = Learner(critics.to(device), config.optimizer, **limits)
+        temperature = Temperature(config.temperature.initial).to(device)
+        self.temperature = Learner(temperature, config.optimizer, max_grad_norm=None)
+        self.target = Target(self.critics)
+        self._acting = ActingNet([actor.body, actor.out], self.normaliser, device)
+        self._noise = torch.empty(2, config.batch_size, self._width)
+
+    def learned(self) -> Mapping[str, Learner | Target]:
+        """Return the networks, the temperature and the target critics."""
+        return {
+            "actor": self.actor,
+            "critics": self.critics,
+            "temperature": self.temperature,
+            "target": self.target,
+        }
+
+    def policy_networks(self) -> tuple[str, ...]:
+        """Return the network that acts."""
+        return ("actor",)
+
+    def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
+        """Return a draw from the policy, between -1 and 1; a uniform one before learning starts."""
+        shape = (len(obs_ND), self._width)
+        if num_env_steps < self.config.learning_starts:
+            return self.generator.uniform(-1.0, 1.0, shape).astype(np.float32)
+        found = self._acting(obs_ND)
+        means, log_stds = found[:, : self._width], found[:, self._width :]
+        noise = self.generator.standard_normal(shape, dtype=np.float32)
+        drawn: Action = np.tanh(means + np.exp(log_stds.clip(*_LOG_STD)) * noise)
+        return drawn
+
+    def act_greedy(self, obs_ND: Action, masks: Any) -> Action:
+        """Return the middle of the policy for each env."""
+        return self.to_env(np.tanh(self._acting(obs_ND)[:, : self._width]))
+
+    def to_env(self, actions: Action) -> Action:
+        """Return actions between -1 and 1 stretched to the env's bounds."""
+        scaled: Action = self._low + (actions + 1) * (0.5 * (self._high - self._low))
+        return scaled.clip(self._low, self._high)
+
+    def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
+        """Learn from a batch; return how far off each transition was, where priorities are kept."""
+        if self._noise.shape[1] != len(batch.rows):
+            self._noise = torch.empty(2, len(batch.rows), self._width)
+        self.generator.standard_normal(out=self._noise.numpy(), dtype=np.float32)
+        noise = self._noise.to(self.device)
+        errors = self._learn(batch.rows, batch.weights, noise, numbers=(learning_rate,))
+        target = self.config.target
+        if (num_opts + 1) % target.every_opt_steps == 0:
+            self.target.follow(target.share)
+        return None if batch.weights is None else errors.detach().cpu().numpy()
+
+    def _update(self, rows: Tensor, weights: Tensor | None, noise: Tensor, numbers: Any) -> Tensor:
+        batch = self.layout.split(rows)
+        obs, next_obs, rewards_B = self.normalised(batch)
+        price = self.temperature().detach().exp()
+        with torch.no_grad():
+            next_actions, next_logs_B = self._draw(self.actor(next_obs), noise[0])
+            next_q1_B, next_q2_B = (q.float() for q in self.target(next_obs, next_actions))
+            targets_B = critic_targets(
+                rewards_B, batch.discounts, next_q1_B, next_q2_B, next_logs_B, price
+            )
+
+        def critic_loss_of(network: Any) -> tuple[Tensor, Tensor]:
+            q1_B, q2_B = (q.float() for q in network(obs, batch.actions))
+            errors_B = (0.5 * (q1_B + q2_B) - targets_B).detach()
+            return critic_loss(q1_B, q2_B, targets_B, weights), errors_B
+
+        loss, norm, errors_B = self.critics.improve(critic_loss_of, numbers[0])
+
+        def actor_loss_of(network: Any) -> tuple[Tensor, Tensor]:
+            actions, logs_B = self._draw(network(obs), noise[1])
+            q1_B, q2_B = (q.float() for q in self.critics.frozen(obs, actions))
+            return actor_loss(q1_B, q2_B, logs_B, price), logs_B.detach()
+
+        gain, actor_norm, logs_B = self.actor.improve(actor_loss_of, numbers[0])
+        if self.config.temperature.learned:
+
+            def temperature_loss_of(log: Any) -> tuple[Tensor, None]:
+                aimed = self._target_entropy
+                return temperature_loss(log(), logs_B, target_entropy=aimed), None
+
+            self.temperature.improve(temperature_loss_of, numbers[0])
+        self.count(loss, torch.maximum(norm, actor_norm), gain, price, -logs_B.mean())
+        return errors_B
+
+    def _draw(self, found: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        means, log_stds = found.float().chunk(2, 1)
+        return squashed_sample(means, log_stds.clamp(*_LOG_STD), noise)

@@ -1,0 +1,264 @@
+"""One env of many: it begins episodes by number, checks what the env returns, and restores it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import gymnasium
+import numpy as np
+
+from ludus.core.errors import EnvError
+from ludus.rl.env_config import AnyEnv
+from ludus.rl.spaces import ObservationReader
+from ludus.run import codec
+from ludus.run.seeds import derive
+
+
+@runtime_checkable
+class EnvState(Protocol):
+    """What an env may offer to be restored without playing its episode again.
+
+    The state is the whole of it, its generators included, in numbers, text, lists, dicts and arrays.
+    """
+
+    def get_state(self) -> Any:
+        """Return the state, as a copy."""
+
+    def set_state(self, state: Any) -> None:
+        """Go back to it; called after a reset."""
+
+
+# Wrappers that keep nothing between steps; a wrapper of your own says so with `is_stateless = True`.
+# Around any other the inner env's state is not the whole, so the episode is played again.
+_STATELESS = {
+    gymnasium.wrappers.FlattenObservation,
+    gymnasium.wrappers.GrayscaleObservation,
+    gymnasium.wrappers.ResizeObservation,
+    gymnasium.wrappers.RescaleAction,
+    gymnasium.wrappers.ClipAction,
+    gymnasium.wrappers.OrderEnforcing,
+    # Its count of steps is put back beside the env's state.
+    gymnasium.wrappers.TimeLimit,
+}
+
+
+class EnvSlot:
+    """An env, its place among the others and the number of its episode.
+
+    Episode e begins with reset(seed=derive(seed, "<name>/<index>", e) % 2**32): nothing that happened
+    before matters to it.
+    """
+
+    def __init__(self, env: AnyEnv, *, index: int, seed: int, name: str, title: str) -> None:
+        self.env, self.index, self.title = env, index, title
+        self.episode = -1
+        """-1 before the first reset."""
+        self.mask_width = 0
+        """How many entries a mask has; 0 where the env offers none."""
+        self._seed, self._name = seed, f"{name}/{index}"
+        self._reader = ObservationReader(env.observation_space, name=title)
+
+    def begin(self, episode: int) -> tuple[np.ndarray, Mapping[str, Any]]:
+        """Begin an episode; return its first observation, a copy, and the env's info."""
+        self.episode = episode
+        seed = derive(self._seed, self._name, episode) % 2**32
+        try:
+            result: Any = self.env.reset(seed=seed)
+        except Exception as error:
+            raise self.fault(f"reset raised {told(error)}", field="reset", step=0) from error
+        if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
+            problem = f"reset returned {_shape_of(result)}, not (observation, info)"
+            raise self.fault(problem, field="reset", step=0)
+        try:
+            obs = self._reader.read(result[0])
+        except ValueError as error:
+            raise self.fault(f"observation {error}", field="observation", step=0) from error
+        if not np.isfinite(obs).all():
+            raise self.fault(not_finite(obs), field="observation", step=0)
+        return obs, result[1]
+
+    def fault(self, problem: str, *, field: str, step: int, action: Any = 0) -> EnvError:
+        """Return the error that names this env, its episode and the step.
+
+        If the action was not finite it says so too, for that is likely the cause.
+        """
+        if not np.isfinite(action).all():
+            problem += f" (the action was {np.asarray(action).tolist()})"
+        place = {"index": self.index, "episode": self.episode, "step": step}
+        return EnvError(problem, env=self.title, field=field, **place)
+
+    def explain(self, result: Any, error: Exception, *, step: int, action: Any) -> EnvError:
+        """Return the error for a step that went wrong; `result` is None if the env itself raised."""
+        field, problem = "step", f"step raised {told(error)}"
+        if result is not None:
+            field, problem = self._wrong_in(result) or ("step", f"could not be read: {told(error)}")
+        return self.fault(problem, field=field, step=step, action=action)
+
+    def _wrong_in(self, result: Any) -> tuple[str, str] | None:
+        """Return the first field of a step's result that is wrong, and what is wrong with it."""
+        if not isinstance(result, tuple) or len(result) != 5:
+            shape = _shape_of(result)
+            hint = "; that is the old interface of gym" if shape == "4 values" else ""
+            wanted = "(observation, reward, terminated, truncated, info)"
+            return "step", f"step returned {shape}, not {wanted}{hint}"
+        obs, reward, terminated, truncated, info = result
+        try:
+            self._reader.read(obs)
+        except ValueError as error:
+            return "observation", f"observation {error}"
+        try:
+            as_reward(reward)
+        except ValueError as error:
+            return "reward", f"reward {error}"
+        for field, value in [("terminated", terminated), ("truncated", truncated)]:
+            if not isinstance(value, bool | np.bool_):
+                return field, f"{field} is {value!r}, a {type(value).__name__} and not a bool"
+        if not isinstance(info, Mapping):
+            return "info", f"info is a {type(info).__name__}, not a dict"
+        try:
+            if self.mask_width:
+                self.mask(info, is_final=bool(terminated or truncated))
+        except ValueError as error:
+            return "action_mask", f"action_mask {error}"
+        return None
+
+    # Masks
+
+    def has_masks(self, info: Mapping[str, Any]) -> bool:
+        """Return whether this env says which actions are allowed."""
+        return "action_mask" in info or hasattr(self.env.unwrapped, "action_masks")
+
+    def mask(self, info: Mapping[str, Any], *, is_final: bool) -> np.ndarray:
+        """Return which actions are allowed now, flat; ValueError says what is wrong with the mask.
+
+        After the last step of an episode the env need not say: then all are.
+        """
+        raw = info.get("action_mask")
+        if raw is None:
+            offered = getattr(self.env.unwrapped, "action_masks", None)
+            raw = None if offered is None else offered()
+        if raw is None and is_final:
+            return np.ones(self.mask_width, bool)
+        if raw is None:
+            raise ValueError("is missing from info, where the first reset had it")
+        if isinstance(raw, np.ndarray) and raw.dtype == bool and raw.shape == (self.mask_width,):
+            mask = raw
+        else:
+            mask = self._read_mask(raw)
+        if not mask.any():
+            if not is_final:
+                raise ValueError("allows no action")
+            return np.ones(self.mask_width, bool)
+        return mask
+
+    def _read_mask(self, raw: Any) -> np.ndarray:
+        """Return a mask given as numbers, or as one mask for each choice."""
+        pieces = raw if isinstance(raw, tuple | list) else [raw]
+        mask = np.concatenate([np.ravel(np.asarray(piece)) for piece in pieces])
+        if mask.dtype.kind not in "biu":
+            raise ValueError(f"is of {mask.dtype}, not of bools")
+        if mask.shape != (self.mask_width,):
+            raise ValueError(f"has {mask.size} entries, the env has {self.mask_width} actions")
+        return mask.astype(bool)
+
+    # Restoring
+
+    def can_use_state(self) -> bool:
+        """Return whether the env can be restored by its own state, with all that stands around it.
+
+        Asked after a reset: methods that only share the names must not be taken for ours.
+        """
+        env: Any = self.env
+        while isinstance(env, gymnasium.Wrapper):
+            if type(env) not in _STATELESS and not getattr(env, "is_stateless", False):
+                return False
+            env = env.env
+        if not isinstance(env, EnvState):
+            return False
+        try:
+            state = env.get_state()
+            codec.encode(state)
+            env.set_state(state)
+        except Exception:
+            return False
+        return True
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the env's own state and the counts of the time limits around it."""
+        inner: Any = self.env.unwrapped
+        counts = [limit._elapsed_steps for limit in _time_limits(self.env)]
+        return {"env": inner.get_state(), "elapsed": counts}
+
+    def set_state(self, episode: int, state: Mapping[str, Any]) -> None:
+        """Go back to a state of this episode."""
+        self.begin(episode)
+        inner: Any = self.env.unwrapped
+        inner.set_state(state["env"])
+        for limit, count in zip(_time_limits(self.env), state["elapsed"], strict=True):
+            limit._elapsed_steps = count
+
+    def replay(self, episode: int, actions: list[Any]) -> tuple[np.ndarray, Mapping[str, Any]]:
+        """Begin an episode and make these steps again; return where that leads.
+
+        ValueError says why it leads nowhere.
+        """
+        obs, info = self.begin(episode)
+        for step, action in enumerate(actions, 1):
+            raw, _, terminated, truncated, info = self.env.step(action)
+            if terminated or truncated:
+                raise ValueError(f"it ended at step {step} of {len(actions)}")
+            # The last one counts, and it must be read before the env is touched again.
+            if step == len(actions):
+                obs = self._reader.read(raw)
+        return obs, info
+
+    def try_step(
+        self, action: Any, *, number: int
+    ) -> tuple[np.ndarray, float, bool, Mapping[str, Any]]:
+        """Make one step; return the observation, the reward, whether the episode ended, and info."""
+        result = None
+        try:
+            result = self.env.step(action)
+            raw, reward, terminated, truncated, info = result
+            return self._reader.read(raw), as_reward(reward), bool(terminated or truncated), info
+        except Exception as error:
+            raise self.explain(result, error, step=number, action=action) from error
+
+
+def as_reward(reward: Any) -> float:
+    """Return the reward as a float; ValueError if it is no number."""
+    if isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "fiu":
+        return float(reward)
+    if isinstance(reward, bool | np.bool_) or not isinstance(
+        reward, int | float | np.integer | np.floating
+    ):
+        raise ValueError(f"is a {type(reward).__name__}, not a number")
+    return float(reward)
+
+
+def not_finite(obs: np.ndarray) -> str:
+    """Return a sentence that names the first number of an observation that is not finite."""
+    place = tuple(np.argwhere(~np.isfinite(obs))[0].tolist())
+    shown = place[0] if len(place) == 1 else place
+    return f"observation is {obs[place]} at {shown}; every number must be finite in float32"
+
+
+def told(error: Exception) -> str:
+    """Return an exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _shape_of(result: Any) -> str:
+    return f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
+
+
+def _time_limits(env: Any) -> list[Any]:
+    """Return the time limits around an env, the outermost first."""
+    found = []
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            found.append(env)
+        env = env.env
+    return found

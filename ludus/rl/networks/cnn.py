@@ -1,0 +1,92 @@
+"""A body of convolutions and one dense layer, for observations that are images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from ludus.config import Positive, PositiveFloat
+from ludus.core.errors import ConfigError
+from ludus.nn.models.mlp import ACTIVATIONS
+from ludus.registry import register
+from ludus.rl.network_config import Activation, Init, initialise
+from ludus.strict_config import StrictConfig
+
+PositiveList = Annotated[list[Positive], Field(min_length=1)]
+
+
+@register("network", "cnn")
+class Cnn(nn.Module):
+    """Unpadded convolutions, then one dense layer; an activation follows each of them."""
+
+    class Config(StrictConfig):
+        """The shape of the body."""
+
+        kind: Literal["cnn"]
+        """Convolutions and a dense layer."""
+        channels: PositiveList
+        """The number of channels that each convolution gives."""
+        kernels: PositiveList
+        """The height and width of each convolution's kernel."""
+        strides: PositiveList
+        """How many pixels each convolution moves at a time."""
+        width: Positive
+        """The width of the dense layer."""
+        activation: Activation
+        """What follows each convolution and the dense layer."""
+        init: Init
+        """How weights are drawn: as torch does, or orthogonal with gain sqrt(2) and zero bias."""
+        channels_last: bool
+        """Whether images are height x width x channels rather than channels x height x width."""
+        scale: PositiveFloat
+        """What pixels are divided by: 255 for images of bytes, 1 for those already from 0 to 1."""
+
+        def problems(self) -> Iterator[str]:
+            """Yield a line where the lists do not describe the same convolutions."""
+            lengths = [len(self.channels), len(self.kernels), len(self.strides)]
+            if len(set(lengths)) > 1:
+                yield (
+                    "channels, kernels and strides list {}, {} and {} convolutions; give each of"
+                    " them one number a convolution".format(*lengths)
+                )
+
+    def __init__(self, config: Config, obs_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        if len(obs_shape) != 3:
+            raise ConfigError(
+                f"network.kind is cnn, but an observation has the shape {list(obs_shape)}, which is"
+                " no image of three dimensions; use the kind mlp"
+            )
+        self._channels_last, self._scale = config.channels_last, config.scale
+        channels, height, width = obs_shape
+        if config.channels_last:
+            height, width, channels = obs_shape
+        layers: list[nn.Module] = []
+        for wide, kernel, stride in zip(
+            config.channels, config.kernels, config.strides, strict=True
+        ):
+            if kernel > min(height, width):
+                raise ConfigError(
+                    f"network.kernels: convolution {len(layers) // 2 + 1} has a kernel of {kernel},"
+                    f" but the image is {height} x {width} by then (observations are"
+                    f" {list(obs_shape)}, channels_last is {str(config.channels_last).lower()});"
+                    " give smaller kernels or strides, or larger images"
+                )
+            layers += [nn.Conv2d(channels, wide, kernel, stride), ACTIVATIONS[config.activation]()]
+            channels = wide
+            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        dense = nn.Linear(channels * height * width, config.width)
+        layers += [nn.Flatten(), dense, ACTIVATIONS[config.activation]()]
+        self.layers = nn.Sequential(*layers)
+        self.num_features = config.width
+        initialise(self.layers, config.init)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return the features, one row an image."""
+        images = obs.permute(0, 3, 1, 2) if self._channels_last else obs
+        # Dividing bytes gives float32, and leaves floats of another precision in theirs.
+        features: Tensor = self.layers(images / self._scale)
+        return features

@@ -1,0 +1,52 @@
+"""A body of fully connected layers, for observations that are a row of numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from torch import Tensor, nn
+
+from ludus.config import Positive
+from ludus.nn.models.mlp import ACTIVATIONS
+from ludus.registry import register
+from ludus.rl.network_config import Activation, Init, initialise
+from ludus.strict_config import StrictConfig
+
+
+@register("network", "mlp")
+class Mlp(nn.Module):
+    """Hidden layers, each followed by its activation; observations of any shape are flattened."""
+
+    class Config(StrictConfig):
+        """The shape of the body."""
+
+        kind: Literal["mlp"]
+        """Fully connected layers."""
+        widths: list[Positive]
+        """The width of each hidden layer; an empty list passes the observation on as it is."""
+        activation: Activation
+        """What follows each hidden layer, the last one included."""
+        layer_norm: bool
+        """Normalise each hidden layer before its activation."""
+        init: Init
+        """How weights are drawn: as torch does, or orthogonal with gain sqrt(2) and zero bias."""
+
+    def __init__(self, config: Config, obs_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [] if len(obs_shape) == 1 else [nn.Flatten()]
+        width = math.prod(obs_shape)
+        for hidden in config.widths:
+            layers.append(nn.Linear(width, hidden))
+            if config.layer_norm:
+                layers.append(nn.LayerNorm(hidden))
+            layers.append(ACTIVATIONS[config.activation]())
+            width = hidden
+        self.layers = nn.Sequential(*layers)
+        self.num_features = width
+        initialise(self.layers, config.init)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return the features, one row an observation."""
+        features: Tensor = self.layers(obs if obs.is_floating_point() else obs.float())
+        return features

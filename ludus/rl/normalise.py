@@ -1,0 +1,147 @@
+"""Running means and deviations of observations and returns, so that networks see numbers near one.
+
+Shapes: N envs, D numbers of an observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_SMALL = 1e-8
+
+
+class RunningMoments:
+    """The mean and variance of everything seen so far, in float64, gathered a batch at a time."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.mean = np.zeros(shape)
+        self.variance = np.ones(shape)
+        self.count = 0
+
+    def gather(self, values: NDArray[Any]) -> None:
+        """Take in a batch, its first axis being the examples."""
+        batch = values.astype(np.float64, copy=False)
+        mean, variance, count = batch.mean(0), batch.var(0), len(batch)
+        total = self.count + count
+        delta = mean - self.mean
+        squares = self.variance * self.count + variance * count
+        squares += delta * delta * (self.count * count / total)
+        self.mean += delta * (count / total)
+        self.variance = squares / total
+        self.count = total
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean, "variance": self.variance, "count": self.count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.mean, self.variance = state["mean"].copy(), state["variance"].copy()
+        self.count = state["count"]
+
+
+class Normaliser:
+    """Shifts and scales observations, and scales rewards, by what has been seen so far.
+
+    What is stored stays raw; it is normalised where a network uses it, always by the newest moments.
+    """
+
+    def __init__(
+        self,
+        obs_shape: tuple[int, ...],
+        num_envs: int,
+        *,
+        observations: bool,
+        rewards: bool,
+        clip: float,
+        gamma: float,
+        device: torch.device,
+    ) -> None:
+        self.clip = clip
+        self._gamma = gamma
+        self._observed = RunningMoments(obs_shape) if observations else None
+        self._returned = RunningMoments(()) if rewards else None
+        self._returns_N = np.zeros(num_envs)
+        """The discounted return of each episode under way."""
+        self.shift = torch.zeros(obs_shape, device=device)
+        self.scale = torch.ones(obs_shape, device=device)
+        self.reward_scale = torch.ones((), device=device)
+        self._publish()
+
+    def gather_rewards(self, rewards_N: NDArray[Any], ended_N: NDArray[Any]) -> None:
+        """Take in the rewards of one step of every env."""
+        if self._returned is not None:
+            self._returns_N *= self._gamma
+            self._returns_N += rewards_N
+            self._returned.gather(self._returns_N)
+            self._returns_N[ended_N] = 0.0
+
+    def gather_observations(self, obs_ND: NDArray[Any]) -> None:
+        """Take in observations, and let everything gathered so far count from now on."""
+        if self._observed is not None:
+            self._observed.gather(obs_ND)
+        self._publish()
+
+    def _publish(self) -> None:
+        if self._observed is not None:
+            self._shift = self._observed.mean.astype(np.float32)
+            self._scale = (1 / np.sqrt(self._observed.variance + _SMALL)).astype(np.float32)
+            self.shift.copy_(torch.from_numpy(self._shift))
+            self.scale.copy_(torch.from_numpy(self._scale))
+        if self._returned is not None:
+            self.reward_scale.fill_(1 / float(np.sqrt(self._returned.variance + _SMALL)))
+
+    def obs(self, obs: Tensor) -> Tensor:
+        """Return normalised observations for a network."""
+        if self._observed is None:
+            return obs
+        return ((obs - self.shift) * self.scale).clamp(-self.clip, self.clip)
+
+    def numpy_obs(self, obs_ND: NDArray[Any]) -> NDArray[Any]:
+        """Return the same in NumPy."""
+        if self._observed is None:
+            return obs_ND
+        normal: NDArray[Any] = (obs_ND - self._shift) * self._scale
+        return normal.clip(-self.clip, self.clip)
+
+    def rewards(self, rewards: Tensor) -> Tensor:
+        """Return scaled rewards for a loss."""
+        if self._returned is None:
+            return rewards
+        return (rewards * self.reward_scale).clamp(-self.clip, self.clip)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return what a trained policy needs of this: how observations are shifted and scaled."""
+        return {"normalise.shift": self.shift, "normalise.scale": self.scale}
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take up what `weights` returned; for a policy that only acts."""
+        self.shift.copy_(weights["normalise.shift"])
+        self.scale.copy_(weights["normalise.scale"])
+        self._shift, self._scale = self.shift.cpu().numpy(), self.scale.cpu().numpy()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all moments, and the returns under way."""
+        return {
+            "observed": None if self._observed is None else self._observed.state_dict(),
+            "returned": None if self._returned is None else self._returned.state_dict(),
+            "returns": self._returns_N,
+            # What counts may be older than what was gathered.
+            "published": [self.shift, self.scale, self.reward_scale],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up saved moments."""
+        if self._observed is not None:
+            self._observed.load_state_dict(state["observed"])
+        if self._returned is not None:
+            self._returned.load_state_dict(state["returned"])
+        self._returns_N[:] = state["returns"]
+        own = (self.shift, self.scale, self.reward_scale)
+        for tensor, saved in zip(own, state["published"], strict=True):
+            tensor.copy_(saved)
+        self._shift, self._scale = self.shift.cpu().numpy(), self.scale.cpu().numpy()

@@ -1,0 +1,283 @@
+"""A trained policy as a small directory that NumPy alone can read and run: no torch, no gymnasium.
+
+<policy>/   policy.json   weights.safetensors
+
+Shapes: N observations, A outputs, K numbers of an action.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from ludus.core.errors import CheckpointError, LudusError
+from ludus.rl import numpy_net
+from ludus.rl.numpy_net import Array, NumpyMlp, Step
+from ludus.run.files import hash_file, sync_file, write_durably
+from ludus.run.storage import Storage
+
+if TYPE_CHECKING:
+    from ludus.rl.spaces import Actions
+
+Kind = Literal["greedy", "categorical", "squashed", "gaussian"]
+
+_FORMAT = 1
+_MAX_NOTE = 1 << 20
+_FILES = ("weights.safetensors", "policy.json")
+_STEPS: dict[str, Any] = {
+    cls.__name__: cls
+    for cls in (
+        *(numpy_net.Linear, numpy_net.Relu, numpy_net.Tanh),
+        *(numpy_net.Gelu, numpy_net.Silu, numpy_net.LayerNorm),
+    )
+}
+_HEADS: dict[str, tuple[set[str], ...]] = {
+    "greedy": ({"q"}, {"value", "advantage"}),
+    "categorical": ({"logits"},),
+    "squashed": ({"mean"},),
+    "gaussian": ({"mean"},),
+}
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """How observations were normalised in training: (obs - mean) * inv_std, kept within +-clip."""
+
+    mean: Array
+    inv_std: Array
+    clip: float
+
+
+def save_policy(
+    path: str | Path,
+    *,
+    kind: Kind,
+    obs_shape: Sequence[int],
+    action: Actions,
+    body: Sequence[Step],
+    heads: Mapping[str, Sequence[Step]],
+    normalisation: Normalisation | None = None,
+) -> None:
+    """Write a policy to a directory of its own; what stood there before is replaced.
+
+    `heads` has one entry: `q` (greedy), `logits` (categorical) or `mean` (squashed, gaussian). A
+    dueling network is greedy with two: `value` and `advantage`.
+    """
+    if set(heads) not in _HEADS[kind]:
+        raise LudusError(f"a {kind} policy has the heads {_HEADS[kind]}, not {sorted(heads)}")
+    arrays: dict[str, Array] = {}
+    note: dict[str, Any] = {
+        "format": _FORMAT,
+        "kind": kind,
+        "obs_shape": [int(length) for length in obs_shape],
+        "action": _describe_action(action, arrays),
+        "body": _describe(body, "body", arrays),
+        "heads": {name: _describe(head, name, arrays) for name, head in sorted(heads.items())},
+        "clip": None if normalisation is None else float(normalisation.clip),
+    }
+    if normalisation is not None:
+        arrays["obs.mean"], arrays["obs.inv_std"] = normalisation.mean, normalisation.inv_std
+
+    def fill(folder: Path) -> None:
+        weights = {name: np.array(array, np.float32, order="C") for name, array in arrays.items()}
+        save_file(weights, folder / _FILES[0])
+        sync_file(folder / _FILES[0])
+        whole = {**note, "sha256": hash_file(folder / _FILES[0])}
+        write_durably(folder / _FILES[1], [json.dumps(whole, indent=2, allow_nan=False).encode()])
+
+    path = Path(path).absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    storage = Storage(path.parent)
+    if storage.exists(path.name):
+        storage.remove(path.name)
+    storage.commit(path.name, fill, step=lambda point: None)
+
+
+class NumpyPolicy:
+    """What a trained agent does when it does not explore: a function from observation to action."""
+
+    def __init__(
+        self,
+        *,
+        kind: Kind,
+        obs_shape: Sequence[int],
+        action: Mapping[str, Any],
+        body: Sequence[Step],
+        heads: Mapping[str, Sequence[Step]],
+        normalisation: Normalisation | None,
+    ) -> None:
+        self.kind = kind
+        self.obs_shape = tuple(obs_shape)
+        self.action = dict(action)
+        self._normalisation = normalisation
+        self._body = NumpyMlp(body)
+        self._heads = {name: NumpyMlp(head) for name, head in heads.items()}
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the policy that `save_policy` wrote; CheckpointError if it is not as written."""
+        note, arrays = _read(Path(path))
+        try:
+            clip = note["clip"]
+            normalisation = None
+            if clip is not None:
+                normalisation = Normalisation(
+                    arrays["obs.mean"], arrays["obs.inv_std"], float(clip)
+                )
+            heads = {name: _steps(steps, name, arrays) for name, steps in note["heads"].items()}
+            if note["kind"] not in get_args(Kind) or set(heads) not in _HEADS[note["kind"]]:
+                raise ValueError(f"a {note['kind']} policy with the heads {sorted(heads)}")
+            return cls(
+                kind=note["kind"],
+                obs_shape=note["obs_shape"],
+                action=_read_action(note["action"], arrays),
+                body=_steps(note["body"], "body", arrays),
+                heads=heads,
+                normalisation=normalisation,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(f"{path} does not describe a policy: {error}") from None
+
+    def __call__(self, obs: NDArray[Any], masks: NDArray[np.bool_] | None = None) -> Any:
+        """Return the action for one observation, or one a row for a batch of them.
+
+        Actions are in the env's units. Where masks are given, of the outputs' shape, only actions
+        that they allow are chosen.
+        """
+        obs = np.asarray(obs)
+        is_single = obs.shape == self.obs_shape
+        if not is_single and obs.shape[1:] != self.obs_shape:
+            raise LudusError(
+                f"the policy takes observations of shape {list(self.obs_shape)}, or a batch of"
+                f" them, but got {list(obs.shape)}"
+            )
+        outputs_NA = self.outputs(obs[None] if is_single else obs)
+        if masks is not None:
+            masks = np.asarray(masks, bool)
+            outputs_NA = self._masked(outputs_NA, masks[None] if is_single else masks)
+        actions = self._chosen(outputs_NA)
+        return actions[0] if is_single else actions
+
+    def outputs(self, obs: NDArray[Any]) -> Array:
+        """Return what the network gives for a batch: values of actions, logits or means, (N, A)."""
+        normal = self._normalisation
+        if normal is not None:
+            obs = np.clip((obs - normal.mean) * normal.inv_std, -normal.clip, normal.clip)
+        features = self._body(obs)
+        found = {name: head(features) for name, head in self._heads.items()}
+        if len(found) == 1:
+            return next(iter(found.values())).copy()
+        advantages_NA = found["advantage"]
+        dueling: Array = found["value"] + advantages_NA - advantages_NA.mean(1, keepdims=True)
+        return dueling
+
+    def _masked(self, outputs_NA: Array, masks_NA: NDArray[np.bool_]) -> Array:
+        if "low" in self.action:
+            raise LudusError(f"a {self.kind} policy of numbers takes no masks; leave them out")
+        if masks_NA.shape != outputs_NA.shape:
+            raise LudusError(
+                f"the masks have the shape {list(masks_NA.shape)}, the policy's outputs"
+                f" {list(outputs_NA.shape)}; give one entry an action"
+            )
+        for block in self._blocks(masks_NA):
+            if not block.any(1).all():
+                raise LudusError("the masks allow no action at all; allow one or more")
+        return np.where(masks_NA, outputs_NA, np.float32(-np.inf))
+
+    def _blocks(self, table: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the columns of each choice; a Discrete action is a single one."""
+        nvec = self.action.get("nvec", [table.shape[1]])
+        return np.split(table, np.cumsum(nvec)[:-1], axis=1)
+
+    def _chosen(self, outputs_NA: Array) -> NDArray[Any]:
+        action = self.action
+        if "n" in action:
+            chosen: NDArray[Any] = outputs_NA.argmax(1) + action["start"]
+        elif "nvec" in action:
+            best = [block.argmax(1) for block in self._blocks(outputs_NA)]
+            chosen = np.stack(best, 1) + np.array(action["starts"], np.int64)
+        else:
+            low, high = action["low"], action["high"]
+            if self.kind == "squashed":
+                outputs_NA = low + (np.tanh(outputs_NA) + np.float32(1)) * np.float32(0.5) * (
+                    high - low
+                )
+            # Rounding may lead a hair beyond the bound, which an env need not take.
+            chosen = np.clip(outputs_NA, low, high)
+        return chosen
+
+
+def _describe(steps: Sequence[Step], place: str, arrays: dict[str, Array]) -> list[dict[str, Any]]:
+    """Return the steps as JSON and put their arrays, by name, with the others."""
+    described = []
+    for index, step in enumerate(steps):
+        options: dict[str, Any] = {"step": type(step).__name__}
+        assert options["step"] in _STEPS, f"{options['step']} cannot be saved"
+        for field in dataclasses.fields(step):  # type: ignore[arg-type]
+            value = getattr(step, field.name)
+            if isinstance(value, np.ndarray):
+                arrays[f"{place}.{index}.{field.name}"] = value
+                value = "array"
+            options[field.name] = value
+        described.append(options)
+    return described
+
+
+def _steps(
+    described: Sequence[Mapping[str, Any]], place: str, arrays: Mapping[str, Any]
+) -> list[Any]:
+    """Return the steps that `_describe` described."""
+    steps = []
+    for index, options in enumerate(described):
+        values = {name: value for name, value in options.items() if name != "step"}
+        for name, value in values.items():
+            if value == "array":
+                values[name] = arrays[f"{place}.{index}.{name}"]
+        steps.append(_STEPS[options["step"]](**values))
+    return steps
+
+
+def _describe_action(action: Any, arrays: dict[str, Array]) -> dict[str, Any]:
+    # Told apart by what they have, so that this file need not import gymnasium.
+    if hasattr(action, "n"):
+        return {"n": int(action.n), "start": int(action.start)}
+    if hasattr(action, "nvec"):
+        nvec, starts = map(int, action.nvec), map(int, action.starts)
+        return {"nvec": list(nvec), "starts": list(starts)}
+    # Bounds may be infinite, which JSON cannot say.
+    arrays["action.low"], arrays["action.high"] = action.low, action.high
+    return {"low": "array", "high": "array"}
+
+
+def _read_action(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
+    if "low" in described:
+        return {"low": arrays["action.low"], "high": arrays["action.high"]}
+    keys = ("n", "start") if "n" in described else ("nvec", "starts")
+    return {key: described[key] for key in keys}
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the note and the arrays, if they are those that were written."""
+    path = path.absolute()
+    storage = Storage(path.parent)
+    try:
+        note = json.loads(storage.read(f"{path.name}/{_FILES[1]}", limit=_MAX_NOTE))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path / _FILES[1]} is not readable as JSON: {error}") from None
+    if not isinstance(note, dict) or note.get("format") != _FORMAT:
+        raise CheckpointError(f"{path} is not a policy that this version of ludus can read")
+    if storage.sha256(f"{path.name}/{_FILES[0]}") != note.get("sha256"):
+        raise CheckpointError(f"{path} has changed since it was saved")
+    try:
+        return note, load_file(path / _FILES[0])
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path / _FILES[0]} is not a safetensors file: {error}") from None

@@ -1,0 +1,306 @@
+"""RLTrainer: epochs of collecting and updating, with evaluations; the base of every RL trainer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ludus.core import Observer, Repeat, Run, Stage, Stateful, Trainer
+from ludus.core.errors import Diverged
+from ludus.nn.schedules import Schedule
+from ludus.rl.agent import Agent
+from ludus.rl.async_evaluator import AsyncEvaluator
+from ludus.rl.config import EpochsConfig, RLConfig
+from ludus.rl.env_restore import check_repeats
+from ludus.rl.judge import Judge
+from ludus.rl.making import make_async_evaluator, make_env, make_evaluator
+from ludus.rl.sampler import Episodes, SyncSampler
+from ludus.run.device import resolve_device
+
+
+class RLTrainer(Trainer):
+    """Learns by acting.
+
+    train
+      epoch until max_env_steps
+        collect
+        learn                      after_step comes once, after all its updates
+          step x num_updates       before_step comes before each
+            train_step
+        evaluate (every eval_freq epochs, never in the first)
+        record (every record_freq epochs, and after an evaluation)
+        save (every save_freq epochs)
+      finish
+    """
+
+    Config: ClassVar[type[Any]] = RLConfig
+    Agent: ClassVar[type[Agent]]
+    derived = ("rollout_data",)
+
+    config: Any
+    agent: Any
+    replay_buffer: Any
+    """What `train_step` gets its batches from."""
+    sampler: SyncSampler
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build env, agent, buffer and evaluator from the config."""
+        if max_steps is not None:
+            self.config = self.with_length(max_steps)
+        config = self.config
+        self.device = resolve_device(config.settings.device)
+        self._unrepeatable = check_repeats(config.env, config.seed)
+        self.env = make_env(config)
+        self.agent = type(self).Agent(config, self.env.spec, self.device)
+        self.num_train_steps = self.run_opts()
+        if config.compile == "auto":
+            is_long = self.num_train_steps >= self.agent.worth_compiling
+            self.config = config = config.replace(compile=is_long)
+        if config.compile:
+            self.agent.compile()
+        self.rate = Schedule(
+            config.learning_rate,
+            initial=config.optimizer.learning_rate,
+            run_steps=self.num_train_steps,
+        )
+        self.judge = Judge(config.evaluation)
+        self.own_evaluator = make_evaluator(config, lambda: self.run.interrupted)
+        self._async: AsyncEvaluator | None = None
+        if config.evaluation.asynchronous and self.evaluator is None:
+            self._async = make_async_evaluator(config, self.own_evaluator, self.tell)
+        self._timer, self._timed_opts = time.monotonic(), 0
+        self.rollout_data: dict[str, Any] = {}
+        self._prepare_data(Episodes(config.num_envs, config.return_window))
+
+    def _prepare_data(self, episodes: Episodes) -> None:
+        """Make the sampler and the buffer."""
+        raise NotImplementedError
+
+    def with_length(self, max_steps: int) -> Any:
+        """Return the config of a run of this many steps."""
+        return self.config.replace(**{"epochs.max_env_steps": max_steps})
+
+    def run_opts(self) -> int:
+        """Return how many optimisation steps the run has, or about so many."""
+        raise NotImplementedError
+
+    def plan(self) -> Repeat:
+        """Return epochs of collecting and updating."""
+        epochs: EpochsConfig = self.config.epochs
+        step = Repeat(
+            name="step",
+            times=lambda run: self.get_num_updates(),
+            after="after_update",
+            body=(Stage(name="train_step", work=self._train_step),),
+        )
+        learn = Repeat(name="learn", times=1, after="after_step", body=(step,))
+
+        def is_evaluated(run: Run) -> bool:
+            return is_due(run.counters["epoch"], epochs.eval_freq)
+
+        def is_recorded(run: Run) -> bool:
+            return is_evaluated(run) or is_due(run.counters["epoch"] + 1, epochs.record_freq)
+
+        def is_saved(run: Run) -> bool:
+            return is_due(run.counters["epoch"] + 1, epochs.save_freq)
+
+        epoch = Repeat(
+            name="epoch",
+            until=lambda run: run.counters["env_steps"] >= epochs.max_env_steps,
+            goal=("env_steps", epochs.max_env_steps),
+            counter="epoch",
+            body=(
+                Stage(name="collect", work=self._collect),
+                learn,
+                Stage(name="evaluate", work=self._evaluate, when=is_evaluated,
+                      note=every(epochs.eval_freq, "epochs")),
+                Stage(name="record", work=self._record, when=is_recorded,
+                      note=every(epochs.record_freq, "epochs")),
+                Stage(name="save", work=self._save, when=is_saved,
+                      note=every(epochs.save_freq, "epochs")),
+            ),
+        )  # fmt: skip
+        finish = Stage(name="finish", work=self._finish, always=True)
+        return Repeat(name="train", times=1, body=(epoch, finish))
+
+    def _collect(self, run: Run) -> None:
+        self.rollout_data = self.collect_rollouts()
+        run.counters["env_steps"] = self.sampler.num_env_steps
+
+    def collect_rollouts(self) -> dict[str, Any]:
+        """Take the env steps of one epoch into the buffer; return what came of them."""
+        raise NotImplementedError
+
+    def get_num_updates(self) -> int:
+        """Return how many updates follow what was collected."""
+        raise NotImplementedError
+
+    def _train_step(self, run: Run) -> None:
+        self.train_step(self.replay_buffer.sample(self.config.batch_size), run.cursor[-2].index)
+        run.counters["opt_steps"] += 1
+
+    def train_step(self, batch: Any, batch_idx: int) -> None:
+        """Learn from one batch; override it to learn in another way."""
+        opts = self.run.counters["opt_steps"]
+        self.agent.learn(batch, opts, self.rate(opts))
+
+    def _evaluate(self, run: Run) -> Mapping[str, Any]:
+        started = time.monotonic()
+        metrics = self.evaluate(async_eval=self.async_eval)
+        # Evaluation time is not in the rates.
+        seconds = time.monotonic() - started
+        self.sampler.pause(seconds)
+        self._timer += seconds
+        return metrics
+
+    def evaluate(self, async_eval: bool = False) -> Mapping[str, Any]:
+        """Judge the agent as it is now; with async_eval begin to, and judge by the one before."""
+        if async_eval and self._async is not None:
+            metrics = self._settle(self._async)
+            if not self.run.stop_reason:
+                self._async.launch(self.run.counters, self.agent.weights())
+            return metrics
+        evaluator = self.own_evaluator if self.evaluator is None else self.evaluator
+        score, record = evaluator.evaluate(self.agent)
+        self._hear(score, self.agent.weights, self.run.counters)
+        return record
+
+    def _settle(self, evaluator: AsyncEvaluator) -> Mapping[str, Any]:
+        """Wait for the evaluation under way, if there is one, and draw the consequences."""
+        done = evaluator.collect()
+        if done is None:
+            return {}
+        counters, score, record, weights = done
+        self._hear(score, lambda: weights, counters)
+        return {**record, "eval/launched_at_opt_steps": counters["opt_steps"]}
+
+    def _hear(self, score: Any, weights: Any, counters: Mapping[str, int]) -> None:
+        if self.judge.is_lost(score):
+            self.tell(
+                f"the evaluation at opt_step {counters['opt_steps']} gave {score}: it counts for nothing"
+            )
+            return
+        self.judge.hear(self.run, float(score), weights, counters, self.keep_model)
+
+    def tell(self, text: str) -> None:
+        """Show one line to whoever is watching."""
+        if self.display is not None:
+            self.display.message(text)
+
+    def _record(self, run: Run) -> None:
+        """Write what has been gathered, and begin to gather and to time anew."""
+        metrics = {**self.sampler.episodes.metrics(), **self.agent.take_metrics()}
+        metrics |= self.agent.info(self.sampler.num_env_steps)
+        opts = run.counters["opt_steps"]
+        metrics["train/learning_rate"] = self.rate(opts)
+        metrics["train/n_updates"] = float(opts)
+        run.record(metrics)
+        elapsed = time.monotonic() - self._timer
+        self.logger.rate("fps", self.sampler.fps())
+        self.logger.rate("opt_steps_per_sec", (opts - self._timed_opts) / max(elapsed, 1e-9))
+        self.sampler.reset()
+        self._timer, self._timed_opts = time.monotonic(), opts
+        self.logger.write(run)
+        for name in ("train/loss", "train/grad_norm"):
+            # A step along such a gradient was not taken, so the newest checkpoint is still good.
+            if name in metrics and metrics[name] - metrics[name] != 0:
+                raise Diverged(
+                    f"{name} became {metrics[name]} by opt_step {opts}; lower the learning rate, set"
+                    " max_grad_norm, or normalise observations and rewards"
+                )
+
+    def _save(self, run: Run) -> None:
+        opts = run.counters["opt_steps"]
+        counters = {name: value for name, value in run.counters.items() if value}
+        self.keep_model(f"models/{opts}", self.agent.weights(), {"counters": counters})
+
+    def _finish(self, run: Run) -> None:
+        """Hear the evaluation still under way, and write what was not written."""
+        if self._async is not None:
+            run.record(self._settle(self._async))
+        if self.logger.has_news or self.agent.num_counted:
+            self._record(run)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return everything that must survive."""
+        parts = {
+            "agent": self.agent,
+            "sampler": self.sampler,
+            "replay_buffer": self.replay_buffer,
+            "judge": self.judge,
+        }
+        return parts if self._async is None else {**parts, "evaluation": self._async}
+
+    def observers(self) -> Sequence[Observer]:
+        """Return none: what others watch for are stages here."""
+        return ()
+
+    def open(self) -> None:
+        """Say what will take a while."""
+        if self._async is not None:
+            self._async.open()
+        if self.config.compile:
+            self.tell("compiling the update: some seconds, fewer once it is cached")
+
+    def close(self) -> None:
+        """Let the processes of envs and evaluation go."""
+        self.env.close()
+        if self._async is not None:
+            self._async.close()
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return the record of the best policy so far."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def forget_elsewhere(self) -> None:
+        """Forget the best policy: its weights are in another run's directory."""
+        self.judge.best = None
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return the reasons of the envs and of the evaluation."""
+        if not hasattr(self, "env"):
+            return ()
+        reasons = [self._unrepeatable] if self._unrepeatable else []
+        reasons += self.env.inexact_because()
+        return reasons if self._async is None else [*reasons, *self._async.inexact_because()]
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights of the policy in a saved state."""
+        self.agent.load_state_dict(state["agent"])
+        return dict(self.agent.weights())
+
+    def evaluate_weights(self, weights: Mapping[str, Any]) -> Mapping[str, float]:
+        """Return the metrics of a kept policy over the episodes of an evaluation."""
+        self.agent.load_weights(weights)
+        return dict(self.own_evaluator.evaluate(self.agent)[1])
+
+    @property
+    def async_eval(self) -> bool:
+        """Whether evaluations run in a process of their own."""
+        return self._async is not None
+
+    @property
+    def obs(self) -> Any:
+        """What the envs show now, one row an env."""
+        return self.env.obs
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs have ended."""
+        return self.run.counters["epoch"]
+
+    @property
+    def train_end(self) -> bool:
+        """Whether training is over."""
+        return self.run.is_finished or self.run.stop_reason is not None
+
+
+def is_due(count: int, interval: int) -> bool:
+    """Return whether a counter that goes up by one stands at a multiple; 0 means never."""
+    return interval > 0 and count > 0 and count % interval == 0
+
+
+def every(interval: int, unit: str) -> str:
+    """Return a few words for the printed plan."""
+    return f"every {interval} {unit}" if interval else "never"

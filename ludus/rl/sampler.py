@@ -1,0 +1,153 @@
+"""SyncSampler: one step of every env at a time, from the agent's action to the buffer."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from ludus.rl.agent import Agent
+from ludus.rl.normalise import Normaliser
+
+
+class Processor(Protocol):
+    """Turns steps into what a buffer keeps; it holds the observation that each action answered."""
+
+    def begin(self, obs_ND: Any) -> None: ...
+    def process(self, actions_Nk: Any, env: Any, buffer: Any) -> None: ...
+    def forget(self, cut_N: Any, obs_ND: Any) -> None: ...
+    def state_dict(self) -> Mapping[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
+
+
+class Episodes:
+    """Adds up the episodes under way and remembers the returns and lengths of the latest ones."""
+
+    def __init__(self, num_envs: int, window: int) -> None:
+        self.num_ended = 0
+        self._returns_N = np.zeros(num_envs)
+        self._steps_N = np.zeros(num_envs, dtype=np.int64)
+        self._latest: deque[tuple[float, int, float]] = deque(maxlen=window)
+        """Return, length and success (NaN where not told) of each."""
+
+    def count(self, env: Any) -> None:
+        """Take in the step that every env has just made."""
+        self._returns_N += env.rewards
+        self._steps_N += 1
+        if env.has_ended:
+            for index in np.flatnonzero(env.terminated | env.truncated).tolist():
+                told = float(env.successes[index])
+                self._latest.append(
+                    (float(self._returns_N[index]), int(self._steps_N[index]), told)
+                )
+                self._returns_N[index] = self._steps_N[index] = 0
+                self.num_ended += 1
+
+    def forget(self, cut_N: Any) -> None:
+        """Drop the episodes that a restore had to cut: their returns would not be whole."""
+        self._returns_N[cut_N] = self._steps_N[cut_N] = 0
+
+    def metrics(self) -> dict[str, float]:
+        """Return the means over the latest episodes; nothing before the first has ended."""
+        if not self._latest:
+            return {}
+        returns, lengths, told = (np.asarray(column) for column in zip(*self._latest, strict=True))
+        found = {
+            "rollout/ep_rew_mean": float(returns.mean()),
+            "rollout/ep_len_mean": float(lengths.mean()),
+            "rollout/episodes": float(self.num_ended),
+        }
+        is_told = ~np.isnan(told)
+        if is_told.any():
+            found["rollout/success_rate"] = float(told[is_told].mean())
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "num_ended": self.num_ended,
+            "returns": self._returns_N,
+            "steps": self._steps_N,
+            "latest": np.asarray(self._latest, dtype=np.float64).reshape(-1, 3),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.num_ended = state["num_ended"]
+        self._returns_N[:], self._steps_N[:] = state["returns"], state["steps"]
+        self._latest.clear()
+        self._latest.extend((r, int(n), told) for r, n, told in state["latest"].tolist())
+
+
+class SyncSampler:
+    """Lets an agent act in all envs and pushes what came of it into a buffer."""
+
+    def __init__(
+        self, env: Any, processor: Processor, episodes: Episodes, normaliser: Normaliser | None
+    ) -> None:
+        self.env = env
+        self.processor = processor
+        self.episodes = episodes
+        self.num_env_steps = 0
+        """How many env steps were taken, over all envs and the whole run."""
+        self._normaliser = normaliser
+        self.reset()
+
+    def begin(self) -> None:
+        """Begin the first episode of every env."""
+        self.env.reset()
+        self.processor.begin(self.env.obs)
+
+    def sample_and_push(self, agent: Agent, buffer: Any) -> None:
+        """Take one step in every env, and push the transitions it completes."""
+        env = self.env
+        actions = agent.act(env.obs, env.masks, self.num_env_steps)
+        env.step(agent.to_env(actions))
+        if actions.ndim == 1:
+            actions = actions[:, None]
+        self.processor.process(actions, env, buffer)
+        self.num_env_steps += env.num_envs
+        self.episodes.count(env)
+        if self._normaliser is not None:
+            self._normaliser.gather_rewards(env.rewards, env.terminated | env.truncated)
+            self._normaliser.gather_observations(env.obs)
+
+    def fps(self) -> float:
+        """Return how many env steps were taken per second since the last reset."""
+        elapsed = time.monotonic() - self._started - self._paused
+        return (self.num_env_steps - self._first) / elapsed if elapsed > 0 else 0.0
+
+    def pause(self, seconds: float) -> None:
+        """Leave time that was spent on something else, such as an evaluation, out of the rate."""
+        self._paused += seconds
+
+    def reset(self) -> None:
+        """Begin to measure the rate anew."""
+        self._started = time.monotonic()
+        self._paused = 0.0
+        self._first = self.num_env_steps
+
+    def drop_cut_episodes(self) -> None:
+        """Forget what was pending of episodes that a restore could not bring back."""
+        cut = self.env.cut
+        if cut.any():
+            self.processor.forget(cut, self.env.obs)
+            self.episodes.forget(cut)
+            cut[:] = False
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "num_env_steps": self.num_env_steps,
+            "env": self.env.state_dict(),
+            "processor": dict(self.processor.state_dict()),
+            "episodes": self.episodes.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.num_env_steps = state["num_env_steps"]
+        self.env.load_state_dict(state["env"])
+        self.processor.load_state_dict(state["processor"])
+        self.episodes.load_state_dict(state["episodes"])
+        self.drop_cut_episodes()
+        self.reset()

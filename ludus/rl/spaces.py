@@ -1,0 +1,174 @@
+"""What an env shows and takes, in plain shapes: gymnasium's spaces as ludus' networks see them.
+
+D numbers of an observation, A actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from ludus.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class DiscreteActions:
+    """One of n actions, numbered from start."""
+
+    n: int
+    start: int
+
+    @property
+    def mask_width(self) -> int:
+        """How many entries a mask of allowed actions has."""
+        return self.n
+
+
+@dataclass(frozen=True)
+class MultiDiscreteActions:
+    """Several choices at once: the j-th is one of nvec[j], numbered from starts[j]."""
+
+    nvec: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    @property
+    def mask_width(self) -> int:
+        """How many entries a mask has: the masks of the choices, one after the other."""
+        return sum(self.nvec)
+
+
+@dataclass(frozen=True, eq=False)
+class BoxActions:
+    """A vector of numbers between low and high, both flat float32 arrays."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    mask_width = 0
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether every number has a lower and an upper bound."""
+        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
+
+
+Actions = DiscreteActions | MultiDiscreteActions | BoxActions
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What a network must take in and give out for an env."""
+
+    obs_shape: tuple[int, ...]
+    obs_dtype: np.dtype[Any]
+    """float32, or uint8 for images."""
+    action: Actions
+    has_masks: bool
+    """Whether the env says which actions are allowed."""
+    name: str
+    """For messages."""
+
+
+def spec_of(env: gymnasium.Env[Any, Any], *, name: str, has_masks: bool) -> EnvSpec:
+    """Return the shapes of an env; ConfigError names what ludus cannot work with."""
+    reader = ObservationReader(env.observation_space, name=name)
+    action = actions_of(env.action_space, name=name)
+    return EnvSpec(reader.shape, reader.dtype, action, has_masks, name)
+
+
+def actions_of(space: spaces.Space[Any], *, name: str) -> Actions:
+    """Return what the agent must give."""
+    if isinstance(space, spaces.Discrete):
+        return DiscreteActions(int(space.n), int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        nvec, starts = space.nvec.ravel().tolist(), space.start.ravel().tolist()
+        return MultiDiscreteActions(tuple(nvec), tuple(starts))
+    if isinstance(space, spaces.MultiBinary):
+        size = int(np.prod(space.shape))
+        return MultiDiscreteActions((2,) * size, (0,) * size)
+    if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+        # A bound of a wider float that float32 cannot hold counts as no bound.
+        with np.errstate(over="ignore"):
+            low, high = space.low.ravel(), space.high.ravel()
+            return BoxActions(low.astype(np.float32), high.astype(np.float32))
+    raise ConfigError(
+        f"env {name}: actions of the space {space} cannot be chosen by a network of ludus; "
+        "it works with Discrete, MultiDiscrete, MultiBinary and Box of floats"
+    )
+
+
+class ObservationReader:
+    """Turns what an env returns into an array of one shape and dtype, or says what is wrong with it."""
+
+    def __init__(self, space: spaces.Space[Any], *, name: str) -> None:
+        self.space = space
+        self.dtype: np.dtype[Any] = np.dtype(np.float32)
+        if isinstance(space, spaces.Box):
+            self.shape = tuple(space.shape)
+            if space.dtype == np.uint8:
+                self.dtype = np.dtype(np.uint8)
+        elif isinstance(space, spaces.Discrete):
+            self.shape = (int(space.n),)
+        elif isinstance(space, spaces.MultiBinary | spaces.MultiDiscrete):
+            self.shape = (int(spaces.flatdim(space)),)
+        else:
+            remedy = "add the wrapper flatten_observation to env.wrappers"
+            raise ConfigError(
+                f"env {name}: observations of the space {type(space).__name__} are no array; {remedy}"
+            )
+        self.plain_dtype = self.dtype if isinstance(space, spaces.Box) else None
+        """An array of this dtype and of `shape` needs no reading; None where all do."""
+
+    def read(self, raw: Any) -> np.ndarray:
+        """Return the observation as an array; ValueError says what is wrong with it."""
+        if isinstance(self.space, spaces.Discrete):
+            return self._one_hot(raw)
+        found = raw if isinstance(raw, np.ndarray) else _as_array(raw)
+        if found.shape != self.space.shape:
+            raise ValueError(
+                f"has the shape {found.shape}, the env's space says {self.space.shape}"
+            )
+        expected = self.space.dtype
+        assert expected is not None
+        if not (found.dtype == expected or np.can_cast(found.dtype, expected, "same_kind")):
+            raise ValueError(f"is of {found.dtype}, the env's space says {expected}")
+        if isinstance(self.space, spaces.Box):
+            # A number too large for float32 becomes infinite, and is told with those that were.
+            with np.errstate(over="ignore"):
+                return found.astype(self.dtype)
+        if not self.space.contains(found.astype(expected)):
+            raise ValueError(f"is {found.tolist()}, outside the env's space {self.space}")
+        return np.asarray(spaces.flatten(self.space, found.astype(expected)), dtype=np.float32)
+
+    def _one_hot(self, raw: Any) -> np.ndarray:
+        assert isinstance(self.space, spaces.Discrete)
+        is_whole = isinstance(raw, int | np.integer) and not isinstance(raw, bool)
+        if isinstance(raw, np.ndarray) and raw.shape == () and raw.dtype.kind in "iu":
+            is_whole, raw = True, raw.item()
+        if not is_whole:
+            raise ValueError(f"is {_short(raw)}, the env's space says a whole number")
+        place = int(raw) - int(self.space.start)
+        if not 0 <= place < self.space.n:
+            raise ValueError(f"is {raw}, outside the env's space {self.space}")
+        row = np.zeros(self.shape, np.float32)
+        row[place] = 1.0
+        return row
+
+
+def _as_array(raw: Any) -> np.ndarray:
+    """Return an array of numbers given as something else."""
+    if isinstance(raw, np.generic | int | float | list):
+        try:
+            return np.asarray(raw)
+        except ValueError:
+            pass
+    raise ValueError(f"is a {type(raw).__name__}, the env's space says an array")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

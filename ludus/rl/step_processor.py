@@ -1,0 +1,180 @@
+"""Turn the steps of a vector of envs into the transitions that a replay buffer holds.
+
+    OneStep   o_t, a_t, r_t,                                        gamma,    o_t+1
+    NStep     o_t, a_t, r_t + gamma r_t+1 + ... + gamma^k-1 r_t+k-1, gamma^k, o_t+k   with k = n, or
+              fewer where the episode ended
+
+A step that terminated has discount 0: nothing follows it. One that was truncated keeps its discount, as
+its last observation still has a value.
+
+Shapes: N envs, D numbers of an observation, k numbers of an action, A actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.core.errors import ConfigError
+from ludus.data.replay import ReplayBuffer
+from ludus.data.row_layout import RowLayout
+
+Array = NDArray[Any]
+
+
+class SteppedEnv(Protocol):
+    """What is read of a vector of envs after a step."""
+
+    obs: Array
+    next_obs: Array
+    rewards: Array
+    terminated: Array
+    truncated: Array
+    has_ended: bool
+    next_masks: Array | None
+
+
+class OneStep:
+    """Pushes each step as it is; keeps the observation that the agent acted on."""
+
+    def __init__(self, num_envs: int, layout: RowLayout, gamma: float) -> None:
+        self._obs = np.zeros((num_envs, *layout.obs_shape), dtype=layout.obs_dtype)
+        self._discounts = np.full(num_envs, gamma, dtype=np.float32)
+
+    def begin(self, obs_ND: Array) -> None:
+        """Take the observations that the first actions answer."""
+        np.copyto(self._obs, obs_ND)
+
+    def process(self, actions_Nk: Array, env: SteppedEnv, buffer: ReplayBuffer) -> None:
+        """Push the step that the env has just made with these actions."""
+        discounts = self._discounts
+        if env.has_ended:
+            discounts = np.where(env.terminated, np.float32(0), discounts)
+        buffer.push(self._obs, actions_Nk, env.rewards, discounts, env.next_obs, env.next_masks)
+        np.copyto(self._obs, env.obs)
+
+    def forget(self, cut_N: Array, obs_ND: Array) -> None:
+        """Take new first observations where an episode was cut; nothing else is pending."""
+        self._obs[cut_N] = obs_ND[cut_N]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the observations that the next actions answer."""
+        return {"obs": self._obs.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put them back, in place."""
+        _put(self._obs, state["obs"])
+
+
+class NStep:
+    """Sums rewards over n steps before it pushes; where an episode ends it pushes the shorter sums.
+
+    All envs step together, so the step begun at time t lies in slot t % n for every one of them.
+    """
+
+    def __init__(self, num_envs: int, layout: RowLayout, gamma: float, n: int) -> None:
+        if n < 1:
+            raise ConfigError(f"n_step is {n}; use 1 or more")
+        self._n = n
+        self._obs = np.zeros((num_envs, *layout.obs_shape), dtype=layout.obs_dtype)
+        # First the slot, then the env: what all envs began at one time is pushed as one block.
+        self._first_obs = np.zeros((n, *self._obs.shape), dtype=layout.obs_dtype)
+        self._actions = np.zeros((n, num_envs, layout.action_width), dtype=np.float32)
+        self._returns = np.zeros((n, num_envs))
+        self._num_pending = np.zeros(num_envs, dtype=np.int64)
+        """How many of the last steps of each env have not been pushed; n - 1 at most between steps."""
+        self._slot = 0
+        self._powers = np.array([gamma**age for age in range(n + 1)])
+        ages = (np.arange(n)[:, None] - np.arange(n)) % n
+        self._by_slot = self._powers[ages][:, :, None]
+        """What a reward counts for in each slot, (n, n, 1): by the slot of now, then by slot."""
+        self._discounts = np.full(num_envs, gamma**n, dtype=np.float32)
+        self._share = np.zeros((n, num_envs))
+
+    def begin(self, obs_ND: Array) -> None:
+        """Take the observations that the first actions answer; nothing is pending."""
+        np.copyto(self._obs, obs_ND)
+        self._num_pending[:] = 0
+
+    def process(self, actions_Nk: Array, env: SteppedEnv, buffer: ReplayBuffer) -> None:
+        """Take the step that the env has just made, and push the transitions that it completes."""
+        slot = self._slot
+        self._first_obs[slot] = self._obs
+        self._actions[slot] = actions_Nk
+        self._returns[slot] = 0.0
+        # Slots that are not pending get their share too; they are set to 0 when they are used again.
+        np.multiply(self._by_slot[slot], env.rewards, out=self._share)
+        self._returns += self._share
+        self._num_pending += 1
+        self._slot = oldest = (slot + 1) % self._n
+        if not env.has_ended and self._num_pending.min() == self._n:
+            parts = self._first_obs[oldest], self._actions[oldest], self._returns[oldest]
+            buffer.push(*parts, self._discounts, env.next_obs, env.next_masks)
+        else:
+            self._push_some(np.flatnonzero(self._num_pending == self._n), oldest, env, buffer)
+        np.minimum(self._num_pending, self._n - 1, out=self._num_pending)
+        if env.has_ended:
+            for index in np.flatnonzero(env.terminated | env.truncated):
+                self._push_rest(int(index), env, buffer)
+        np.copyto(self._obs, env.obs)
+
+    def _push_some(self, envs: Array, slot: int, env: SteppedEnv, buffer: ReplayBuffer) -> None:
+        """Push the step in one slot for the envs in which it is n steps old."""
+        if not len(envs):
+            return
+        discounts = np.where(env.terminated[envs], np.float32(0), self._discounts[envs])
+        parts = self._first_obs[slot, envs], self._actions[slot, envs], self._returns[slot, envs]
+        masks = None if env.next_masks is None else env.next_masks[envs]
+        buffer.push(*parts, discounts, env.next_obs[envs], masks)
+
+    def _push_rest(self, index: int, env: SteppedEnv, buffer: ReplayBuffer) -> None:
+        """Push what is pending of an env whose episode ended, the oldest first."""
+        count = int(self._num_pending[index])
+        self._num_pending[index] = 0
+        if count == 0:
+            return
+        ages = np.arange(count, 0, -1)
+        slots = (self._slot - ages) % self._n
+        discounts = self._powers[ages] * (not env.terminated[index])
+        parts = (
+            self._first_obs[slots, index],
+            self._actions[slots, index],
+            self._returns[slots, index],
+        )
+        masks = None if env.next_masks is None else env.next_masks[index][None].repeat(count, 0)
+        next_obs = env.next_obs[index][None].repeat(count, 0)
+        buffer.push(*parts, discounts, next_obs, masks)
+
+    def forget(self, cut_N: Array, obs_ND: Array) -> None:
+        """Drop what is pending where an episode was cut, and take the new first observations there."""
+        self._num_pending[cut_N] = 0
+        self._obs[cut_N] = obs_ND[cut_N]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the pending steps."""
+        return {"slot": self._slot} | {name: array.copy() for name, array in self._arrays().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put them back, in place."""
+        for name, array in self._arrays().items():
+            _put(array, state[name])
+        self._slot = int(state["slot"]) % self._n
+
+    def _arrays(self) -> dict[str, Array]:
+        return {
+            "obs": self._obs,
+            "first_obs": self._first_obs,
+            "actions": self._actions,
+            "returns": self._returns,
+            "num_pending": self._num_pending,
+        }
+
+
+def _put(array: Array, saved: Array) -> None:
+    """Copy a saved array in place; one of another shape is not stretched to fit."""
+    if saved.shape != array.shape:
+        raise ValueError(f"an array of {saved.shape} was saved, one of {array.shape} is here")
+    np.copyto(array, saved, casting="no")

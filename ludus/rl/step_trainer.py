@@ -1,0 +1,167 @@
+"""StepRLTrainer: agents with a replay buffer, counted in optimisation steps or in epochs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ludus.core import Repeat, Result, Run, Stage
+from ludus.core.errors import ConfigError
+from ludus.data.prioritised import PrioritisedReplay
+from ludus.data.replay import ReplayBuffer
+from ludus.nn.schedules import Schedule
+from ludus.rl.config import OffPolicyConfig
+from ludus.rl.rl_trainer import RLTrainer, every, is_due
+from ludus.rl.sampler import Episodes, SyncSampler
+from ludus.rl.step_processor import NStep, OneStep
+
+# How many steps of every env a stage takes at most before learning starts.
+_WARM_UP_STEPS = 256
+
+
+class StepRLTrainer(RLTrainer):
+    """Takes an optimisation step every few env steps; with `schedule: epochs` it is an RLTrainer.
+
+    train
+      step until max_opts
+        collect                    all env steps up to the next update
+        update x due               none before learning starts
+          train_step
+          evaluate (every eval_interval)
+          record (every record_interval, and after an evaluation)
+          save (every save_interval)
+      finish
+    """
+
+    Config: ClassVar[type[Any]] = OffPolicyConfig
+
+    def _prepare_data(self, episodes: Episodes) -> None:
+        config, agent = self.config, self.agent
+        device = self.device if config.replay.on_device else None
+        options: dict[str, Any] = {"seed": config.seed} | ({"device": device} if device else {})
+        per = config.replay.prioritised
+        if per is None:
+            self.replay_buffer = ReplayBuffer(agent.layout, config.replay.capacity, **options)
+        else:
+            self.replay_buffer = PrioritisedReplay(
+                agent.layout, config.replay.capacity, config=per, **options
+            )
+            self.beta = Schedule(
+                per.beta_schedule, initial=per.beta, run_steps=self.num_train_steps
+            )
+        shape = (config.num_envs, agent.layout, config.gamma)
+        processor = OneStep(*shape) if config.n_step == 1 else NStep(*shape, config.n_step)
+        self.sampler = SyncSampler(self.env, processor, episodes, agent.normaliser)
+        self.sampler.begin()
+
+    def run_opts(self) -> int:
+        """Return how many optimisation steps the run has, or about so many."""
+        return int(self.config.run_opts)
+
+    def with_length(self, max_steps: int) -> Any:
+        """Return the config of a run of this many optimisation steps, or env steps with epochs."""
+        if self.config.schedule == "steps":
+            return self.config.replace(**{"steps.max_opts": max_steps})
+        return super().with_length(max_steps)
+
+    def plan(self) -> Repeat:
+        """Return the plan that the config's schedule names."""
+        if self.config.schedule == "epochs":
+            return super().plan()
+        steps = self.config.steps
+
+        def is_evaluated(run: Run) -> bool:
+            return is_due(run.counters["opt_steps"], steps.eval_interval)
+
+        def is_recorded(run: Run) -> bool:
+            opts = run.counters["opt_steps"]
+            return is_due(opts, steps.record_interval) or is_due(opts, steps.eval_interval)
+
+        def is_saved(run: Run) -> bool:
+            return is_due(run.counters["opt_steps"], steps.save_interval)
+
+        def is_over(run: Run) -> bool:
+            return bool(run.counters["opt_steps"] >= steps.max_opts)
+
+        update = Repeat(
+            name="update",
+            times=self._num_due,
+            until=is_over,
+            note=f"one for {steps.opt_interval} env steps",
+            body=(
+                Stage(name="train_step", work=self._train_step),
+                Stage(name="evaluate", work=self._evaluate, when=is_evaluated,
+                      note=every(steps.eval_interval, "opt_steps")),
+                Stage(name="record", work=self._record, when=is_recorded,
+                      note=every(steps.record_interval, "opt_steps")),
+                Stage(name="save", work=self._save, when=is_saved,
+                      note=every(steps.save_interval, "opt_steps")),
+            ),
+        )  # fmt: skip
+        collect = Stage(name="collect", work=self._collect_steps)
+        step = Repeat(
+            name="step", until=is_over, goal=("opt_steps", steps.max_opts), body=(collect, update)
+        )
+        finish = Stage(name="finish", work=self._finish, always=True)
+        return Repeat(name="train", times=1, body=(step, finish))
+
+    def _collect_steps(self, run: Run) -> None:
+        """Take env steps up to the next update, or a stretch of those before learning starts."""
+        taken, num_envs = self.sampler.num_env_steps, self.config.num_envs
+        interval = self.config.steps.opt_interval
+        wanted = interval - taken % interval
+        if (waiting := self.config.learning_starts - taken) > 0:
+            wanted = min(waiting, _WARM_UP_STEPS * num_envs)
+        push, agent, buffer = self.sampler.sample_and_push, self.agent, self.replay_buffer
+        for _ in range(-(-wanted // num_envs)):
+            push(agent, buffer)
+        run.counters["env_steps"] = self.sampler.num_env_steps
+
+    def _num_due(self, run: Run) -> int:
+        """Return how many multiples of opt_interval the last step of all envs reached or passed."""
+        taken, interval = self.sampler.num_env_steps, self.config.steps.opt_interval
+        if taken < self.config.learning_starts or not self.replay_buffer.size:
+            return 0
+        return int(taken // interval - (taken - self.config.num_envs) // interval)
+
+    def collect_rollouts(self) -> dict[str, Any]:
+        """Take the steps of one epoch."""
+        count = self.config.epochs.steps_per_epoch
+        for _ in range(count):
+            self.sampler.sample_and_push(self.agent, self.replay_buffer)
+        return {"num_steps": count * self.config.num_envs}
+
+    def get_num_updates(self) -> int:
+        """Return how many updates are owed: none before learning starts, then those of all steps."""
+        taken = self.sampler.num_env_steps
+        if taken < self.config.learning_starts or not self.replay_buffer.size:
+            return 0
+        owed = int(taken * self.config.epochs.updates_per_env_step)
+        return max(0, owed - self.run.counters["opt_steps"])
+
+    def _train_step(self, run: Run) -> None:
+        size, buffer = self.config.batch_size, self.replay_buffer
+        if isinstance(buffer, PrioritisedReplay):
+            batch = buffer.sample(size, beta=self.beta(run.counters["opt_steps"]))
+        else:
+            batch = buffer.sample(size)
+        self.train_step(batch, run.cursor[-2].index)
+        run.counters["opt_steps"] += 1
+
+    def train_step(self, batch: Any, batch_idx: int) -> None:
+        """Learn from one batch, and let its errors decide how soon it is drawn again."""
+        opts = self.run.counters["opt_steps"]
+        errors = self.agent.learn(batch, opts, self.rate(opts))
+        if errors is not None:
+            self.replay_buffer.update_priorities(batch.indices, errors)
+
+    def train(self, agent: Any = None, recorder: Any = None, evaluator: Any = None) -> Result:
+        """Fit, with an evaluator and a logger of one's own."""
+        if agent is not None:
+            raise ConfigError(
+                "the agent is made from the config; call train(None, recorder, evaluator)"
+            )
+        if recorder is not None:
+            self.set_logger(recorder)
+        if evaluator is not None:
+            self.set_evaluator(evaluator)
+        return self.fit()

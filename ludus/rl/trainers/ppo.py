@@ -1,0 +1,98 @@
+"""The trainer kind `ppo`: rollouts, and passes of minibatches over each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ludus.core import Run
+from ludus.data.rollout import RolloutBuffer
+from ludus.registry import register_trainer
+from ludus.rl.agents.ppo import Ppo, PpoConfig
+from ludus.rl.rl_trainer import RLTrainer
+from ludus.rl.sampler import Episodes, SyncSampler
+
+
+class RolloutStep:
+    """Adds each step to a rollout; keeps the observation, and the mask, that the agent acted on."""
+
+    def __init__(
+        self, num_envs: int, obs_shape: tuple[int, ...], obs_dtype: Any, mask: int
+    ) -> None:
+        self._obs_ND = np.zeros((num_envs, *obs_shape), dtype=obs_dtype)
+        self._masks_NA = np.ones((num_envs, mask), dtype=bool) if mask else None
+
+    def begin(self, obs_ND: Any, masks_NA: Any = None) -> None:
+        """Take the observations, and masks, that the next actions answer."""
+        np.copyto(self._obs_ND, obs_ND)
+        if self._masks_NA is not None and masks_NA is not None:
+            np.copyto(self._masks_NA, masks_NA)
+
+    def process(self, actions_Nk: Any, env: Any, buffer: RolloutBuffer) -> None:
+        """Add the step that the env has just made with these actions."""
+        buffer.add(
+            self._obs_ND, actions_Nk, env.rewards, env.terminated, env.truncated, env.next_obs,
+            self._masks_NA,
+        )  # fmt: skip
+        self.begin(env.obs, env.masks)
+
+    def forget(self, cut_N: Any, obs_ND: Any) -> None:
+        """Take new first observations where an episode was cut."""
+        self._obs_ND[cut_N] = obs_ND[cut_N]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"obs": self._obs_ND, "masks": self._masks_NA}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.begin(state["obs"], state["masks"])
+
+
+@register_trainer("ppo")
+class PpoTrainer(RLTrainer):
+    """Trains a PPO agent."""
+
+    Config = PpoConfig
+    Agent = Ppo
+    replay_buffer: RolloutBuffer
+
+    def _prepare_data(self, episodes: Episodes) -> None:
+        config, layout, spec = self.config, self.agent.layout, self.env.spec
+        self.replay_buffer = RolloutBuffer(
+            config.rollout_steps, config.num_envs, layout, seed=config.seed
+        )
+        processor = RolloutStep(config.num_envs, spec.obs_shape, spec.obs_dtype, layout.mask_width)
+        self.sampler = SyncSampler(self.env, processor, episodes, None)
+        self.sampler.begin()
+        processor.begin(self.env.obs, self.env.masks)
+
+    def run_opts(self) -> int:
+        """Return how many optimisation steps the run has."""
+        return int(self.config.run_opts)
+
+    def collect_rollouts(self) -> dict[str, Any]:
+        """Take the steps of one rollout with the policy as it is, and estimate their advantages."""
+        rollout, agent, normaliser = self.replay_buffer, self.agent, self.agent.normaliser
+        if normaliser is not None and rollout.is_full:
+            # Not earlier: while a rollout is learned from, it must look as it did when it was made.
+            normaliser.gather_observations(rollout.obs.flatten(0, 1).numpy())
+        rollout.clear()
+        for _ in range(self.config.rollout_steps):
+            self.sampler.sample_and_push(agent, rollout)
+            if normaliser is not None:
+                env = self.env
+                normaliser.gather_rewards(env.rewards, env.terminated | env.truncated)
+        rollout.pack(agent.estimate(rollout))
+        return {"num_steps": self.config.rollout_steps * self.config.num_envs}
+
+    def get_num_updates(self) -> int:
+        """Return the number of minibatches in all passes."""
+        return int(self.config.passes * self.config.minibatches)
+
+    def _train_step(self, run: Run) -> None:
+        rollout = self.replay_buffer
+        if not rollout.has_next:
+            rollout.shuffle()
+        self.train_step(rollout.next(self.config.batch_size), run.cursor[-2].index)
+        run.counters["opt_steps"] += 1

@@ -1,0 +1,225 @@
+"""Several envs stepped by worker processes; whoever uses them sees no difference but the speed.
+
+N envs, W workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ludus.core.errors import CheckpointError, ConfigError, EnvError, LudusError
+from ludus.rl import env_states
+from ludus.rl.env_config import env_name
+from ludus.rl.plain import spec_from_plain
+from ludus.rl.shared_arrays import MASKS, SHOWN, SharedArrays, action_shape, open_memory
+from ludus.run.child import Child, ChildDied, ChildFailed, ChildHung
+from ludus.run.frames import Message
+from ludus.run.trees import pack, unpack
+from ludus.strict_config import StrictConfig
+
+_START_SECONDS = 120.0
+_RESTORE_SECONDS = 600.0
+
+
+class WorkerVectorEnv:
+    """N envs spread over W processes, with the attributes and results of a VectorEnv.
+
+    An env that crashes or hangs its process becomes an EnvError: `timeout` is how many seconds one
+    step of all envs of a worker may take. After that nothing is left of the processes.
+    """
+
+    def __init__(
+        self,
+        section: StrictConfig,
+        num_envs: int,
+        seed: int,
+        name: str = "env",
+        *,
+        workers: int,
+        timeout: float = 60.0,
+    ) -> None:
+        if not 1 <= workers <= num_envs:
+            raise ConfigError(
+                f"{workers} workers cannot share {num_envs} envs; have 1 to {num_envs} workers"
+            )
+        self.num_envs = num_envs
+        self._title = env_name(section)
+        self._timeout = timeout
+        self._workers: list[Child] = []
+        bounds = [num_envs * number // workers for number in range(workers + 1)]
+        self._slices = list(itertools.pairwise(bounds))
+        self._episodes_N = np.full(num_envs, -1)
+        self._lengths_N = np.zeros(num_envs, np.int64)
+        self._inexact: list[str] = []
+        try:
+            self._open(section, seed, name)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, section: StrictConfig, seed: int, name: str) -> None:
+        """Start all workers at once, learn what the envs are like, and share memory for them."""
+        memory = open_memory()
+        try:
+            for first, stop in self._slices:
+                title = f"the process of {self._title}, envs {first} to {stop - 1},"
+                self._workers.append(
+                    Child("ludus.rl.env_worker", name=title, timeout=self._timeout, fds=[memory])
+                )
+            told = {"do": "open", "section": section.model_dump(mode="json")}
+            common = {**told, "seed": seed, "name": name}
+            answers = self._ask_all(
+                lambda w: ({**common, "number": w, "envs": self._slices[w]}, ()), _START_SECONDS
+            )
+            self.spec = spec_from_plain(answers[0][0]["spec"])
+            num_workers = len(self._workers)
+            self._shared = SharedArrays(memory, self.spec, self.num_envs, num_workers)
+            share = {"do": "share", "memory": memory, "num_envs": self.num_envs}
+            self._ask_all(lambda w: ({**share, "num_workers": num_workers}, ()), _START_SECONDS)
+        finally:
+            os.close(memory)
+        # Copies of our own: they change only once every worker has done its step.
+        own = {name: self._shared[name].copy() for name in (*SHOWN, *MASKS, "cut")}
+        self.obs, self.next_obs = own["obs"], own["next_obs"]
+        self.rewards, self.successes = own["rewards"], own["successes"]
+        self.terminated, self.truncated, self.cut = own["terminated"], own["truncated"], own["cut"]
+        self.masks = own["masks"] if self.spec.has_masks else None
+        self.next_masks = own["next_masks"] if self.spec.has_masks else None
+        self.has_ended = False
+        names = (*SHOWN, *MASKS) if self.spec.has_masks else SHOWN
+        self._copies = [(own[name], self._shared[name]) for name in names]
+
+    def reset(self, episode: int = 0) -> None:
+        """Begin the episode of this number in every env; equal numbers begin alike."""
+        self._episodes_N.fill(episode)
+        self._lengths_N.fill(0)
+        self._ask_all(lambda w: ({"do": "reset", "episode": episode}, ()), self._timeout)
+        self._look()
+
+    def step(self, actions: np.ndarray) -> None:
+        """Do one action in every env, given in the env's own units.
+
+        Raises EnvError, before any array has changed, if an env breaks its contract or its process.
+        """
+        self._take_actions(actions)
+        self._lengths_N += 1
+        self._ask_all(_step, self._timeout)
+        self._look()
+        if self.has_ended:
+            ended_N = self.terminated | self.truncated
+            self._episodes_N[ended_N] += 1
+            self._lengths_N[ended_N] = 0
+
+    def _take_actions(self, actions: np.ndarray) -> None:
+        shape, dtype = action_shape(self.spec, self.num_envs)
+        kinds = "f" if dtype == np.float32 else "iu"
+        if actions.shape != shape or actions.dtype.kind not in kinds:
+            wanted = f"{shape} {'floats' if kinds == 'f' else 'whole numbers'}"
+            raise LudusError(
+                f"{self._title}: actions are {actions.shape} of {actions.dtype}, wanted {wanted}"
+            )
+        np.copyto(self._shared["actions"], actions, casting="same_kind")
+
+    def _look(self) -> None:
+        for own, shared in self._copies:
+            np.copyto(own, shared)
+        self.has_ended = bool(self._shared["has_ended"].any())
+
+    # Talking to the workers
+
+    def _ask_all(
+        self, request: Callable[[int], tuple[dict[str, Any], Sequence[bytes]]], timeout: float
+    ) -> list[Message]:
+        """Send every worker its request, then wait for all; raise the first error in their order."""
+        if not self._workers:
+            raise LudusError(f"{self._title}: the envs were closed")
+        deadline = time.monotonic() + timeout
+        failed: dict[int, ChildDied | ChildHung | ChildFailed] = {}
+        answers: list[Message] = []
+        for number, worker in enumerate(self._workers):
+            try:
+                worker.send(*request(number))
+            except (ChildDied, ChildHung) as error:
+                failed[number] = error
+        for number, worker in enumerate(self._workers):
+            if number in failed:
+                continue
+            try:
+                answers.append(worker.receive(max(0.0, deadline - time.monotonic())))
+            except (ChildDied, ChildHung, ChildFailed) as error:
+                failed[number] = error
+        if failed:
+            number = min(failed)
+            raise self._explained(number, failed[number]) from failed[number]
+        for header, _ in answers:
+            if "env_error" in header:
+                raise EnvError(**header["env_error"])
+        return answers
+
+    def _explained(self, number: int, error: LudusError) -> LudusError:
+        """Return the error to raise; where a process is gone, all are given up."""
+        if isinstance(error, ChildFailed):
+            return ConfigError(str(error)) if error.kind == "ConfigError" else error
+        self.close()
+        first, _ = self._slices[number]
+        return EnvError(
+            str(error),
+            env=self._title,
+            index=first,
+            episode=int(self._episodes_N[first]),
+            step=int(self._lengths_N[first]),
+            field="process",
+        )
+
+    # Saving and restoring
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where every env stands; a VectorEnv, or any number of workers, can take it up."""
+        answers = self._ask_all(lambda w: ({"do": "save"}, ()), _RESTORE_SECONDS)
+        joined = env_states.join([unpack(header["state"], data[0]) for header, data in answers])
+        return {**joined, "cut": self.cut.copy(), "inexact": list(self._inexact)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Bring every env back to where it was saved; see VectorEnv."""
+        episodes = state["episodes"]
+        if len(episodes) != self.num_envs:
+            raise CheckpointError(
+                f"{self._title}: {len(episodes)} envs were saved, there are {self.num_envs}"
+            )
+
+        def request(number: int) -> tuple[dict[str, Any], Sequence[bytes]]:
+            plain, data = pack(env_states.split(state, *self._slices[number]))
+            return {"do": "load", "state": plain}, [data]
+
+        answers = self._ask_all(request, _RESTORE_SECONDS)
+        self._inexact = list(state["inexact"])
+        self._inexact += [reason for header, _ in answers for reason in header["inexact"]]
+        self._look()
+        np.copyto(self.cut, self._shared["cut"])
+        self._episodes_N[:] = episodes + (self.cut & ~state["cut"])
+        self._lengths_N[:] = np.where(self.cut & ~state["cut"], 0, state["journal"]["lengths"])
+
+    def inexact_because(self) -> list[str]:
+        """Return why this run is not exact: an episode that could not be restored."""
+        return list(self._inexact)
+
+    def close(self) -> None:
+        """Let every worker close its envs and end; once is enough, twice does no harm."""
+        workers, self._workers = self._workers, []
+        with contextlib.ExitStack() as stack:
+            for worker in workers:
+                stack.callback(worker.close)
+        self._copies = []
+        # The memory goes with the last array in it.
+        vars(self).pop("_shared", None)
+
+
+def _step(number: int) -> tuple[dict[str, Any], Sequence[bytes]]:
+    return {}, ()

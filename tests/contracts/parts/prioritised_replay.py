@@ -1,0 +1,23 @@
+"""Prioritised replay: its transitions, priorities and generator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ludus.data.prioritised import PerConfig, PrioritisedReplay
+from ludus.data.row_layout import RowLayout
+
+CONFIG = PerConfig(alpha=0.6, beta=0.4, eps=1e-6, normalise="batch")
+
+
+def make() -> PrioritisedReplay:
+    return PrioritisedReplay(RowLayout((3,), np.float32, 1), 10, CONFIG, seed=5)
+
+
+def use(buffer: PrioritisedReplay) -> None:
+    for _ in range(3):
+        obs = np.full((4, 3), buffer.total)
+        buffer.push(obs, obs[:, :1], np.arange(4.0), np.ones(4), obs + 1)
+        batch = buffer.sample(2)
+        buffer.update_priorities(batch.indices, np.arange(2.0) + buffer.total)
+    buffer.push(obs, obs[:, :1], np.arange(4.0), np.ones(4), obs + 1)

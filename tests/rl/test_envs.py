@@ -1,0 +1,372 @@
+"""Envs stepped together: shapes, seeds, ends of episodes, masks, and configs that name no env."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import ludus.rl
+from ludus.core.errors import ConfigError, LudusError
+from ludus.registry import _REGISTERED
+from ludus.rl.env_config import make_env
+from ludus.rl.env_kinds.gymnasium import GymnasiumEnv
+from ludus.rl.spaces import (
+    BoxActions,
+    DiscreteActions,
+    MultiDiscreteActions,
+    ObservationReader,
+    actions_of,
+)
+from ludus.rl.vector_env import VectorEnv, make_vector_env
+from ludus.run.seeds import derive
+from ludus.strict_config import validate
+from tests.rl.random_walks import RandomWalk, gym_config, walk_config
+
+
+def walks(num_envs: int = 3, *, length: int = 5, seed: int = 0, name: str = "env") -> VectorEnv:
+    return make_vector_env(walk_config(length=length), num_envs, seed, name)
+
+
+# Stepping
+
+
+def test_a_vector_of_envs_does_what_each_env_does_alone() -> None:
+    vector = make_vector_env(gym_config("CartPole-v1"), 3, seed=7)
+    vector.reset()
+    alone = [gymnasium.make("CartPole-v1") for _ in range(3)]
+    episodes = [0, 0, 0]
+    obs = [env.reset(seed=derive(7, f"env/{i}", 0) % 2**32)[0] for i, env in enumerate(alone)]
+    random = np.random.default_rng(1)
+    num_ends = 0
+    for _ in range(120):
+        assert np.array_equal(vector.obs, np.stack(obs))
+        actions = random.integers(2, size=3)
+        vector.step(actions)
+        for i, env in enumerate(alone):
+            found, reward, terminated, truncated, _ = env.step(int(actions[i]))
+            assert np.array_equal(vector.next_obs[i], found)
+            assert vector.rewards[i] == reward
+            assert (vector.terminated[i], vector.truncated[i]) == (terminated, truncated)
+            if terminated or truncated:
+                num_ends += 1
+                episodes[i] += 1
+                found = env.reset(seed=derive(7, f"env/{i}", episodes[i]) % 2**32)[0]
+            obs[i] = found
+        assert vector.has_ended == bool((vector.terminated | vector.truncated).any())
+    assert num_ends > 3
+
+
+def test_an_episode_that_ends_shows_its_last_observation_and_begins_the_next() -> None:
+    # 004-S2: the step that ends an episode also gives the first observation of the next.
+    vector = walks(2, length=3)
+    vector.reset()
+    first = vector.obs.copy()
+    for number in range(1, 4):
+        vector.step(np.zeros(2, np.int64))
+        assert vector.has_ended == (number == 3)
+    assert vector.terminated.all()
+    assert not vector.truncated.any()
+    assert not np.array_equal(vector.obs, vector.next_obs)
+    assert not np.array_equal(vector.obs, first)
+    vector.step(np.zeros(2, np.int64))
+    assert not vector.has_ended
+    assert not vector.terminated.any()
+    assert np.isnan(vector.successes).all()
+    assert np.array_equal(vector.obs, vector.next_obs)
+
+
+def test_truncation_is_not_termination() -> None:
+    # 004-S2: is_terminated and is_truncated are separate.
+    vector = make_vector_env(gym_config("Pendulum-v1", max_episode_steps=4), 2, seed=0)
+    vector.reset()
+    for _ in range(4):
+        vector.step(np.zeros((2, 1), np.float32))
+    assert vector.truncated.all()
+    assert not vector.terminated.any()
+
+
+def test_the_arrays_are_the_same_objects_for_ever() -> None:
+    vector = walks(2, length=2)
+    names = ["obs", "next_obs", "rewards", "terminated", "truncated", "successes", "cut"]
+    before = [getattr(vector, name) for name in names]
+    vector.reset()
+    for _ in range(5):
+        vector.step(np.zeros(2, np.int64))
+    vector.load_state_dict(vector.state_dict())
+    assert all(getattr(vector, name) is array for name, array in zip(names, before, strict=True))
+
+
+def test_success_is_told_for_the_episodes_that_just_ended() -> None:
+    vector = walks(4, length=3)
+    vector.reset()
+    for _ in range(2):
+        vector.step(np.zeros(4, np.int64))
+        assert np.isnan(vector.successes).all()
+    vector.step(np.zeros(4, np.int64))
+    assert np.array_equal(vector.successes, (vector.next_obs[:, 0] > 0).astype(float))
+
+
+@pytest.mark.parametrize(
+    "actions", [np.zeros(3, np.int64), np.zeros((2, 1), np.int64), np.zeros(2, np.float32)]
+)
+def test_actions_of_the_wrong_shape_or_type_are_refused(actions: np.ndarray) -> None:
+    vector = walks(2)
+    vector.reset()
+    with pytest.raises(LudusError, match=r"actions are .* wanted \(2,\) whole numbers"):
+        vector.step(actions)
+
+
+# Seeds
+
+
+def seeds_of(vector: VectorEnv) -> list[list[int]]:
+    """Return the seeds each env was reset with, without the look at the first that masks need."""
+    vector.reset()
+    for _ in range(12):
+        vector.step(np.zeros(vector.num_envs, np.int64))
+    all_seeds = [slot.env.unwrapped.seeds for slot in vector._slots]
+    return [all_seeds[0][1:], *all_seeds[1:]]
+
+
+def test_every_episode_of_every_env_has_a_seed_of_its_own() -> None:
+    # 004-S2: built from a config and a seed.
+    found = seeds_of(walks(3, seed=5))
+    assert found == [[derive(5, f"env/{i}", e) % 2**32 for e in range(3)] for i in range(3)]
+    assert len({seed for env in found for seed in env}) == 9
+
+
+def test_a_slice_of_the_envs_is_what_the_whole_has_there() -> None:
+    whole = walks(4, seed=5)
+    part = make_vector_env(walk_config(length=5), 2, 5, first_index=2)
+    for vector in (whole, part):
+        vector.reset()
+    for _ in range(12):
+        whole.step(np.zeros(4, np.int64))
+        part.step(np.zeros(2, np.int64))
+        assert np.array_equal(part.obs, whole.obs[2:])
+
+
+def test_evaluation_never_shares_a_seed_with_training() -> None:
+    # 000-D11
+    training = {seed for env in seeds_of(walks(4, seed=5)) for seed in env}
+    evaluation = {seed for env in seeds_of(walks(4, seed=5, name="eval")) for seed in env}
+    assert not training & evaluation
+
+
+def test_seed_0_is_a_seed() -> None:
+    # 000-D12
+    assert seeds_of(walks(seed=0)) == seeds_of(walks(seed=0))
+    assert all(seed is not None for env in seeds_of(walks(seed=0)) for seed in env)
+    assert seeds_of(walks(seed=0)) != seeds_of(walks(seed=1))
+
+
+def test_an_episode_can_be_begun_by_its_number() -> None:
+    # 004-S2: reset_with_index.
+    vector = walks(2, length=1)
+    vector.reset(3)
+    third = vector.obs.copy()
+    vector.reset()
+    for _ in range(3):
+        vector.step(np.zeros(2, np.int64))
+    assert np.array_equal(vector.obs, third)
+
+
+# Shapes
+
+
+def test_the_spec_says_what_a_network_must_fit() -> None:
+    spec = make_vector_env(gym_config("CartPole-v1"), 1, 0).spec
+    assert (spec.obs_shape, spec.obs_dtype, spec.has_masks) == ((4,), np.float32, False)
+    assert spec.action == DiscreteActions(2, 0)
+    assert spec.name == "CartPole-v1"
+    box = make_vector_env(gym_config("Pendulum-v1"), 1, 0).spec.action
+    assert isinstance(box, BoxActions)
+    assert (box.low.tolist(), box.high.tolist(), box.is_bounded) == ([-2.0], [2.0], True)
+
+
+def test_actions_of_every_space() -> None:
+    assert actions_of(spaces.MultiDiscrete([2, 3], start=[1, 0]), name="x") == (
+        MultiDiscreteActions((2, 3), (1, 0))
+    )
+    assert actions_of(spaces.MultiBinary(2), name="x") == MultiDiscreteActions((2, 2), (0, 0))
+    assert not actions_of(spaces.Box(0, np.inf, (2,)), name="x").is_bounded
+    with pytest.raises(ConfigError, match="env x: actions of the space"):
+        actions_of(spaces.Text(3), name="x")
+
+
+@pytest.mark.parametrize(
+    ("space", "raw", "expected"),
+    [
+        (spaces.Discrete(3, start=1), np.int64(2), [0, 1, 0]),
+        (spaces.Discrete(3), 2, [0, 0, 1]),
+        (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
+        (spaces.MultiDiscrete([2, 3]), np.array([1, 2]), [0, 1, 0, 0, 1]),
+        (spaces.Box(-1, 1, (2,), np.float64), np.array([0.5, 1.0]), [0.5, 1.0]),
+        (spaces.Box(-1, 1, (2,), np.float32), np.array([0.5, 1.0]), [0.5, 1.0]),
+        (spaces.Box(0, 9, (2,), np.int64), np.array([3, 4]), [3, 4]),
+    ],
+)
+def test_observations_become_rows_of_float32(space, raw, expected) -> None:
+    reader = ObservationReader(space, name="x")
+    found = reader.read(raw)
+    assert found.dtype == reader.dtype == np.float32
+    assert found.shape == reader.shape
+    assert found.tolist() == expected
+
+
+def test_images_stay_bytes() -> None:
+    reader = ObservationReader(spaces.Box(0, 255, (4, 4), np.uint8), name="x")
+    assert reader.dtype == np.uint8
+    assert reader.read(np.full((4, 4), 7, np.uint8)).dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Dict(a=spaces.Discrete(2)), spaces.Tuple([spaces.Discrete(2)])]
+)
+def test_observations_that_are_no_array_name_the_wrapper_that_helps(space) -> None:
+    with pytest.raises(ConfigError, match=r"env x: .*flatten_observation"):
+        ObservationReader(space, name="x")
+
+
+class Chooses(RandomWalk):
+    """Takes several choices at once, and remembers the last action it was given."""
+
+    action_space = spaces.MultiDiscrete([[2, 3], [4, 5]])
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.last = action
+        return super().step(int(action.sum()))
+
+
+def test_several_choices_reach_the_env_in_its_own_shape() -> None:
+    env = Chooses(walk_config())
+    vector = VectorEnv([env], seed=0, name="env", title="x")
+    vector.reset()
+    actions = np.array([[1, 2, 3, 4]])
+    vector.step(actions)
+    actions[:] = 0
+    assert env.last.tolist() == [[1, 2], [3, 4]]
+
+
+# Masks
+
+
+class Masked(RandomWalk):
+    """Allows an action only at every other step."""
+
+    action_space = spaces.Discrete(2)
+
+    def mask(self):
+        return np.array([1, self.num_steps % 2], np.int8)
+
+    def reset(self, **kwargs):
+        obs, _ = super().reset(**kwargs)
+        return obs, {"action_mask": self.mask()}
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        return *rest, info | {"action_mask": self.mask()}
+
+
+class MaskedByMethod(RandomWalk):
+    action_space = spaces.Discrete(2)
+
+    def action_masks(self):
+        return np.array([True, self.num_steps % 2 == 1])
+
+
+@pytest.mark.parametrize("kind", [Masked, MaskedByMethod])
+def test_masks_follow_the_observations_they_belong_to(kind) -> None:
+    vector = VectorEnv([kind(walk_config(length=3))], seed=0, name="env", title="x")
+    assert vector.spec.has_masks
+    vector.reset()
+    assert vector.masks.tolist() == [[True, False]]
+    vector.step(np.array([0]))
+    assert vector.masks.tolist() == vector.next_masks.tolist() == [[True, True]]
+    vector.step(np.array([0]))
+    vector.step(np.array([0]))
+    assert vector.has_ended
+    assert vector.next_masks.tolist() == [[True, True]]
+    assert vector.masks.tolist() == [[True, False]]
+
+
+def test_an_env_of_gymnasium_with_masks_is_seen_to_have_them() -> None:
+    vector = make_vector_env(gym_config("Taxi-v4"), 2, 0)
+    vector.reset()
+    assert vector.spec.has_masks
+    assert vector.spec.obs_shape == (500,)
+    assert vector.masks.shape == (2, 6)
+    for _ in range(20):
+        actions = vector.masks.argmax(1)
+        vector.step(actions)
+    assert vector.obs.sum() == 2
+
+
+def test_no_masks_no_arrays_for_them() -> None:
+    vector = walks()
+    assert vector.masks is None
+    assert vector.next_masks is None
+
+
+# Configs
+
+
+def test_an_env_of_ones_own_needs_a_class_and_a_config() -> None:
+    assert isinstance(make_env(walk_config()), _REGISTERED["env"]["random_walk"])
+
+
+def test_an_unknown_id_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"'Cartpol-v1'\. Did you mean 'CartPole-v1'"):
+        make_env(gym_config("Cartpol-v1"))
+    with pytest.raises(ConfigError, match="--plugin its_module"):
+        make_env(gym_config("zzzzzz"))
+    with pytest.raises(ConfigError, match="Did you mean 'CartPole-v1'"):
+        validate(GymnasiumEnv.Config, gym_config("CartPole-v11").model_dump(), source="x")
+
+
+def test_an_id_can_never_make_ludus_import_something() -> None:
+    before = set(sys.modules)
+    with pytest.raises(ConfigError, match="no env has the id"):
+        make_env(gym_config("antigravity:CartPole-v1"))
+    assert set(sys.modules) == before
+
+
+def test_arguments_the_env_does_not_know_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"env CartPole-v1: kwargs\.gravty is no argument"):
+        make_env(gym_config("CartPole-v1", kwargs={"gravty": 1.0}))
+    with pytest.raises(ConfigError, match="kwargs must not hold max_episode_steps"):
+        make_env(gym_config("CartPole-v1", kwargs={"max_episode_steps": 3}))
+
+
+def test_arguments_reach_the_env() -> None:
+    env = make_env(gym_config("Pendulum-v1", kwargs={"g": 2.5}))
+    assert env.unwrapped.g == 2.5
+
+
+def test_a_missing_package_of_an_env_is_told_in_one_sentence(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(
+        ConfigError, match=r"env LunarLander-v3 needs a package .*[Bb]ox2[dD]"
+    ) as told:
+        make_env(gym_config("LunarLander-v3"))
+    assert "\n" not in str(told.value)
+
+
+def test_without_gymnasium_the_way_to_install_it_is_told(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(LudusError, match=r"ludus\[rl\]"):
+        importlib.reload(ludus.rl)
+
+
+def test_closing_twice_does_no_harm() -> None:
+    vector = walks()
+    vector.close()
+    vector.close()

@@ -1,0 +1,194 @@
+"""Envs in worker processes: the same numbers as in one process, and typed errors for what breaks."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from ludus import registry
+from ludus.core.errors import ConfigError, EnvError, LudusError
+from ludus.rl.plain import read_env_section, spec_from_plain, spec_to_plain
+from ludus.rl.vector_env import make_vector_env
+from ludus.rl.worker_env import WorkerVectorEnv
+from ludus.run.checkpoint import digest_of
+from tests.rl.odd_envs import walk
+
+ARRAYS = ("obs", "next_obs", "rewards", "terminated", "truncated", "successes", "cut", "has_ended")
+MASKS = ("masks", "next_masks")
+
+
+@pytest.fixture(autouse=True)
+def plugins(monkeypatch) -> None:
+    monkeypatch.setattr(registry, "loaded_plugins", ["tests.rl.odd_envs"])
+
+
+def gym(name: str) -> Any:
+    plain = {"kind": "gymnasium", "id": name, "kwargs": {}, "max_episode_steps": 20, "wrappers": []}
+    return read_env_section(plain)
+
+
+def actions_of(env: Any, generator: np.random.Generator) -> Any:
+    if hasattr(env.spec.action, "n"):
+        return generator.integers(0, env.spec.action.n, env.num_envs)
+    size = (env.num_envs, len(env.spec.action.low))
+    return generator.uniform(-1, 1, size).astype(np.float32)
+
+
+def check_alike(one: Any, other: Any, names: tuple[str, ...] = ARRAYS) -> None:
+    more = () if one.masks is None else MASKS
+    for name in (*names, *more):
+        mine, theirs = np.asarray(getattr(one, name)), np.asarray(getattr(other, name))
+        assert mine.dtype == theirs.dtype, name
+        assert mine.tobytes() == theirs.tobytes(), name
+
+
+@pytest.mark.parametrize(
+    ("section", "workers"), [(walk(), 2), (gym("Pendulum-v1"), 3), (gym("CartPole-v1"), 1)]
+)
+def test_workers_give_the_same_arrays_as_one_process(section, workers) -> None:
+    alone = make_vector_env(section, 4, 3)
+    spread = WorkerVectorEnv(section, 4, 3, workers=workers)
+    held = spread.obs
+    alone.reset()
+    spread.reset()
+    generator = np.random.default_rng(0)
+    num_ended = 0
+    for _ in range(60):
+        check_alike(spread, alone)
+        actions = actions_of(alone, generator)
+        alone.step(actions)
+        spread.step(actions)
+        num_ended += alone.has_ended
+    check_alike(spread, alone)
+    assert num_ended > 2
+    assert spread.obs is held
+    assert digest_of(spread.state_dict()) == digest_of(alone.state_dict())
+    assert spec_to_plain(spread.spec) == spec_to_plain(alone.spec)
+    alone.close()
+    spread.close()
+
+
+def test_a_state_can_be_taken_up_by_another_number_of_workers() -> None:
+    first = WorkerVectorEnv(walk(), 5, 1, workers=2)
+    first.reset()
+    generator = np.random.default_rng(0)
+    for _ in range(17):
+        first.step(actions_of(first, generator))
+    state = first.state_dict()
+    others = [WorkerVectorEnv(walk(), 5, 1, workers=3), make_vector_env(walk(), 5, 1), first]
+    for env in others:
+        env.load_state_dict(state)
+        assert env.inexact_because() == []
+        assert not env.cut.any()
+    for _ in range(30):
+        actions = actions_of(first, generator)
+        for env in others:
+            env.step(actions)
+        check_alike(others[0], others[1])
+        check_alike(others[2], others[1])
+    assert digest_of(others[0].state_dict()) == digest_of(others[1].state_dict())
+    for env in others:
+        env.close()
+
+
+def test_an_env_that_cannot_be_restored_is_cut_in_a_worker_too() -> None:
+    env = WorkerVectorEnv(walk(), 3, 1, workers=3)
+    env.reset()
+    env.step(np.ones(3, np.int64))
+    state = env.state_dict()
+    state["obs"][1] += 1
+    env.load_state_dict(state)
+    assert env.cut.tolist() == [False, True, False]
+    assert len(env.inexact_because()) == 1
+    assert env.state_dict()["cut"].tolist() == [False, True, False]
+    env.cut[:] = False
+    env.step(np.ones(3, np.int64))
+    assert env.state_dict()["cut"].tolist() == [False, False, False]
+    assert env.state_dict()["episodes"].tolist() == [0, 1, 0]
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [("abort", "SIGABRT(?s:.*)_make_trouble"), ("exit", "exit code 5"), ("kill", "SIGKILL")],
+)
+def test_an_env_that_ends_its_process_is_an_env_error(trouble: str, words: str) -> None:
+    """Row 9 of the faults: an env that segfaults."""
+    env = WorkerVectorEnv(walk(trouble, at=2), 4, 0, workers=2)
+    pids = [worker.pid for worker in env._workers]
+    env.reset()
+    env.step(np.ones(4, np.int64))
+    before = env.obs.copy()
+    with pytest.raises(EnvError, match=rf"env 0, episode 0, step 2: .*envs 0 to 1, .*{words}"):
+        env.step(np.ones(4, np.int64))
+    assert env.obs.tobytes() == before.tobytes(), "nothing may be half-stored"
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    with pytest.raises(LudusError, match="closed"):
+        env.step(np.ones(4, np.int64))
+
+
+def test_an_env_that_hangs_is_an_env_error() -> None:
+    env = WorkerVectorEnv(walk("hang", at=3), 2, 0, workers=2, timeout=0.5)
+    env.reset()
+    for _ in range(2):
+        env.step(np.ones(2, np.int64))
+    with pytest.raises(EnvError, match=r"step 3: .*did not answer within 0.\d+ seconds"):
+        env.step(np.ones(2, np.int64))
+
+
+def test_an_env_that_raises_is_the_same_error_as_in_one_process() -> None:
+    told = []
+    for make in (make_vector_env, lambda *given: WorkerVectorEnv(*given, workers=2)):
+        env = make(walk("raise", at=2), 2, 0)
+        env.reset()
+        env.step(np.ones(2, np.int64))
+        with pytest.raises(EnvError, match="ValueError: no more") as error:
+            env.step(np.ones(2, np.int64))
+        told.append((str(error.value), error.value.field, error.value.index))
+        env.close()
+    assert told[0] == told[1]
+
+
+def test_an_env_that_raises_in_a_later_worker_is_named_by_its_own_index(tmp_path) -> None:
+    env = WorkerVectorEnv(walk(), 4, 0, workers=2)
+    assert env._slices == [(0, 2), (2, 4)]
+    with pytest.raises(LudusError, match=r"actions are \(3,\) of int64, wanted \(4,\) whole"):
+        env.step(np.ones(3, np.int64))
+    with pytest.raises(LudusError, match="of float64, wanted"):
+        env.step(np.ones(4))
+    env.close()
+
+
+def test_an_env_that_cannot_be_made_is_a_config_error() -> None:
+    section = gym("CartPole-v1").model_copy(update={"kwargs": {"colour": 3}})
+    with pytest.raises(ConfigError, match="colour"):
+        WorkerVectorEnv(section, 2, 0, workers=2)
+    with pytest.raises(ConfigError, match="3 workers cannot share 2 envs"):
+        WorkerVectorEnv(walk(), 2, 0, workers=3)
+
+
+def test_nothing_is_left_after_closing() -> None:
+    WorkerVectorEnv(walk(), 2, 0, workers=1).close()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        env = WorkerVectorEnv(walk(), 2, 0, workers=2)
+        env.reset()
+        env.close()
+        env.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert psutil.Process().children() == []
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+def test_a_spec_survives_the_way_through_plain_data(name: str) -> None:
+    env = make_vector_env(gym(name), 1, 0)
+    plain = spec_to_plain(env.spec)
+    again = spec_from_plain(plain)
+    assert spec_to_plain(again) == plain
+    assert (again.obs_dtype, again.obs_shape) == (env.spec.obs_dtype, env.spec.obs_shape)
+    assert type(again.action) is type(env.spec.action)
+    env.close()
