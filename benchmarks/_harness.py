@@ -111,16 +111,16 @@ def measure(cases: Sequence[Case], rounds: int, *, baseline: str | None = None) 
     A case that is left out, because a package is missing or its code is not written yet, says so
     in one line on stderr. Raises BenchmarkError when a measurement fails in any other way.
     """
-    values: dict[Case, list[float]] = {case: [] for case in cases if _is_installed(case)}
+    values: dict[Case, list[float]] = {case: [] for case in cases if is_installed(case)}
     for round_index in range(rounds):
         for case in list(values):
             answer = run_child(case)
             if isinstance(answer, str):
-                _say(f"{case.work}: {case.system} is left out: {answer}")
+                say(f"{case.work}: {case.system} is left out: {answer}")
                 del values[case]
                 continue
             where = f"round {round_index + 1} of {rounds}"
-            _say(f"{where}: {case.work}, {case.system}: {answer:.4g} {case.unit}")
+            say(f"{where}: {case.work}, {case.system}: {answer:.4g} {case.unit}")
             values[case].append(answer)
     return summarise(values, baseline=baseline)
 
@@ -155,9 +155,7 @@ def ask_child(case: Case) -> Any:
     return answer["left_out"] if "left_out" in answer else answer["value"]
 
 
-def summarise(
-    values: Mapping[Case, Sequence[float]], *, baseline: str | None = None
-) -> list[Row]:
+def summarise(values: Mapping[Case, Sequence[float]], *, baseline: str | None = None) -> list[Row]:
     """Return one row a case, in the order given, from the values of its rounds."""
     medians = {case: statistics.median(rounds) for case, rounds in values.items()}
     rows = []
@@ -202,11 +200,11 @@ def _ratio(value: float, peers: Sequence[float], *, is_larger_better: bool) -> f
     return value / max(peers) if is_larger_better else min(peers) / value
 
 
-def _is_installed(case: Case) -> bool:
+def is_installed(case: Case) -> bool:
     """Say whether the packages of the case are here, with a line on stderr when they are not."""
     missing = [name for name in case.requires if _version(name) is None]
     if missing:
-        _say(f"{case.work}: {case.system} is left out: {', '.join(missing)} is not installed")
+        say(f"{case.work}: {case.system} is left out: {', '.join(missing)} is not installed")
     return not missing
 
 
@@ -238,6 +236,6 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """Print a line of progress, away from the table."""
     print(line, file=sys.stderr, flush=True)

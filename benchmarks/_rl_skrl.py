@@ -41,10 +41,14 @@ def rate(work: str) -> float:
     """Return the env steps a second of the named work."""
     todo, config = WORKS[work], shared.PPO()
     set_seed(shared.SEED)
-    env = wrap_env(
-        gymnasium.make_vec(todo.env_id, num_envs=todo.num_envs, vectorization_mode="sync"),
-        verbose=False,
+    vector_env = gymnasium.make_vec(
+        todo.env_id,
+        num_envs=todo.num_envs,
+        vectorization_mode="sync",
+        # The default spends a step of its own on every reset, which would count as an env step.
+        vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP},
     )
+    env = wrap_env(vector_env, verbose=False)
     agent = PPO(
         models={"policy": _Policy(env), "value": _Value(env)},
         memory=RandomMemory(memory_size=config.steps_per_env, num_envs=todo.num_envs, device="cpu"),

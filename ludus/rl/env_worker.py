@@ -43,8 +43,9 @@ class Worker:
         first, stop = header["envs"]
         self.number, self.rows = header["number"], slice(first, stop)
         section = read_env_section(header["section"])
-        self.env = make_vector_env(section, stop - first, header["seed"], header["name"])
-        _number_from(self.env, first, header["name"])
+        self.env = make_vector_env(
+            section, stop - first, header["seed"], header["name"], first_index=first
+        )
         return {"spec": spec_to_plain(self.env.spec)}, ()
 
     def share(self, header: dict[str, Any], pieces: list[bytearray]) -> None:
@@ -87,12 +88,6 @@ class Worker:
         for name in names:
             self.shared[name][self.rows] = getattr(self.env, name)
         self.shared["has_ended"][self.number] = self.env.has_ended
-
-
-def _number_from(env: VectorEnv, first: int, name: str) -> None:
-    """Let these envs be those from `first` on: they begin their episodes by that number."""
-    for index, slot in enumerate(env._slots, first):
-        slot.index, slot._name = index, f"{name}/{index}"
 
 
 def _telling_env_errors(handler: Handler) -> Handler:

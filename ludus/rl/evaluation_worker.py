@@ -12,6 +12,7 @@ from torch import Tensor
 from ludus.rl.evaluator import Evaluator
 from ludus.rl.plain import read_env_section
 from ludus.run.child_main import Answer, Handler
+from ludus.run.seeds import derive, forked
 from ludus.run.trees import unpack
 
 
@@ -41,8 +42,6 @@ class Evaluation:
         self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool] = lambda: False
     ) -> tuple[float, dict[str, float]]:
         """Return the score and the record; the same in whichever process it is called."""
-        policy = rebuild_policy(self.policy)
-        policy.load_weights(weights)
         evaluator = Evaluator(
             read_env_section(self.section),
             num_episodes=self.num_episodes,
@@ -50,7 +49,11 @@ class Evaluation:
             num_envs=self.num_envs,
             is_interrupted=is_interrupted,
         )
-        return evaluator.evaluate(policy)
+        # Making a policy may draw as well.
+        with forked(derive(self.seed, "eval")):
+            policy = rebuild_policy(self.policy)
+            policy.load_weights(weights)
+            return evaluator.evaluate(policy)
 
 
 def rebuild_policy(config: dict[str, Any]) -> Any:

@@ -10,12 +10,13 @@ from ludus.core import Observer, Repeat, Run, Stage, Stateful, Trainer
 from ludus.core.errors import Diverged
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent
-from ludus.rl.async_evaluator import AsyncEvaluator
 from ludus.rl.config import EpochsConfig, RLConfig
 from ludus.rl.env_restore import check_repeats
+from ludus.rl.evaluations import Evaluations
 from ludus.rl.judge import Judge
-from ludus.rl.making import make_async_evaluator, make_env, make_evaluator
 from ludus.rl.sampler import Episodes, SyncSampler
+from ludus.rl.vector_env import make_vector_env
+from ludus.rl.worker_env import WorkerVectorEnv
 from ludus.run.device import resolve_device
 
 
@@ -36,7 +37,8 @@ class RLTrainer(Trainer):
 
     Config: ClassVar[type[Any]] = RLConfig
     Agent: ClassVar[type[Agent]]
-    derived = ("rollout_data",)
+    # What depends on the clock promises nothing.
+    derived = ("rollout_data", "_timer", "_timed_opts")
 
     config: Any
     agent: Any
@@ -51,7 +53,7 @@ class RLTrainer(Trainer):
         config = self.config
         self.device = resolve_device(config.settings.device)
         self._unrepeatable = check_repeats(config.env, config.seed)
-        self.env = make_env(config)
+        self.env = self._make_env()
         self.agent = type(self).Agent(config, self.env.spec, self.device)
         self.num_train_steps = self.run_opts()
         if config.compile == "auto":
@@ -65,13 +67,24 @@ class RLTrainer(Trainer):
             run_steps=self.num_train_steps,
         )
         self.judge = Judge(config.evaluation)
-        self.own_evaluator = make_evaluator(config, lambda: self.run.interrupted)
-        self._async: AsyncEvaluator | None = None
-        if config.evaluation.asynchronous and self.evaluator is None:
-            self._async = make_async_evaluator(config, self.own_evaluator, self.tell)
+        self.evaluations = Evaluations(
+            config,
+            self.judge,
+            is_interrupted=lambda: self.run.interrupted,
+            tell=self.tell,
+            given=self.evaluator,
+        )
         self._timer, self._timed_opts = time.monotonic(), 0
         self.rollout_data: dict[str, Any] = {}
         self._prepare_data(Episodes(config.num_envs, config.return_window))
+
+    def _make_env(self) -> Any:
+        """Return the training envs: in this process, or spread over worker processes."""
+        config = self.config
+        workers = min(config.settings.workers, config.num_envs)
+        if workers:
+            return WorkerVectorEnv(config.env, config.num_envs, config.seed, workers=workers)
+        return make_vector_env(config.env, config.num_envs, config.seed)
 
     def _prepare_data(self, episodes: Episodes) -> None:
         """Make the sampler and the buffer."""
@@ -156,32 +169,8 @@ class RLTrainer(Trainer):
 
     def evaluate(self, async_eval: bool = False) -> Mapping[str, Any]:
         """Judge the agent as it is now; with async_eval begin to, and judge by the one before."""
-        if async_eval and self._async is not None:
-            metrics = self._settle(self._async)
-            if not self.run.stop_reason:
-                self._async.launch(self.run.counters, self.agent.weights())
-            return metrics
-        evaluator = self.own_evaluator if self.evaluator is None else self.evaluator
-        score, record = evaluator.evaluate(self.agent)
-        self._hear(score, self.agent.weights, self.run.counters)
-        return record
-
-    def _settle(self, evaluator: AsyncEvaluator) -> Mapping[str, Any]:
-        """Wait for the evaluation under way, if there is one, and draw the consequences."""
-        done = evaluator.collect()
-        if done is None:
-            return {}
-        counters, score, record, weights = done
-        self._hear(score, lambda: weights, counters)
-        return {**record, "eval/launched_at_opt_steps": counters["opt_steps"]}
-
-    def _hear(self, score: Any, weights: Any, counters: Mapping[str, int]) -> None:
-        if self.judge.is_lost(score):
-            self.tell(
-                f"the evaluation at opt_step {counters['opt_steps']} gave {score}: it counts for nothing"
-            )
-            return
-        self.judge.hear(self.run, float(score), weights, counters, self.keep_model)
+        do = self.evaluations.launch if async_eval else self.evaluations.evaluate
+        return do(self.run, self.agent, self.keep_model)
 
     def tell(self, text: str) -> None:
         """Show one line to whoever is watching."""
@@ -217,20 +206,22 @@ class RLTrainer(Trainer):
 
     def _finish(self, run: Run) -> None:
         """Hear the evaluation still under way, and write what was not written."""
-        if self._async is not None:
-            run.record(self._settle(self._async))
+        run.record(self.evaluations.settle(run, self.keep_model))
         if self.logger.has_news or self.agent.num_counted:
             self._record(run)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that must survive."""
+        beside = self.evaluations.beside
         parts = {
             "agent": self.agent,
+            # Before the sampler, which drops what is pending of episodes that could not be restored.
+            "env": self.env,
             "sampler": self.sampler,
             "replay_buffer": self.replay_buffer,
             "judge": self.judge,
         }
-        return parts if self._async is None else {**parts, "evaluation": self._async}
+        return parts if beside is None else {**parts, "evaluation": beside}
 
     def observers(self) -> Sequence[Observer]:
         """Return none: what others watch for are stages here."""
@@ -238,16 +229,14 @@ class RLTrainer(Trainer):
 
     def open(self) -> None:
         """Say what will take a while."""
-        if self._async is not None:
-            self._async.open()
+        self.evaluations.open()
         if self.config.compile:
             self.tell("compiling the update: some seconds, fewer once it is cached")
 
     def close(self) -> None:
         """Let the processes of envs and evaluation go."""
         self.env.close()
-        if self._async is not None:
-            self._async.close()
+        self.evaluations.close()
 
     def best(self) -> Mapping[str, Any] | None:
         """Return the record of the best policy so far."""
@@ -262,8 +251,7 @@ class RLTrainer(Trainer):
         if not hasattr(self, "env"):
             return ()
         reasons = [self._unrepeatable] if self._unrepeatable else []
-        reasons += self.env.inexact_because()
-        return reasons if self._async is None else [*reasons, *self._async.inexact_because()]
+        return [*reasons, *self.env.inexact_because(), *self.evaluations.inexact_because()]
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights of the policy in a saved state."""
@@ -273,12 +261,12 @@ class RLTrainer(Trainer):
     def evaluate_weights(self, weights: Mapping[str, Any]) -> Mapping[str, float]:
         """Return the metrics of a kept policy over the episodes of an evaluation."""
         self.agent.load_weights(weights)
-        return dict(self.own_evaluator.evaluate(self.agent)[1])
+        return dict(self.evaluations.own.evaluate(self.agent)[1])
 
     @property
     def async_eval(self) -> bool:
         """Whether evaluations run in a process of their own."""
-        return self._async is not None
+        return self.evaluations.beside is not None
 
     @property
     def obs(self) -> Any:

@@ -139,14 +139,12 @@ class SyncSampler:
     def state_dict(self) -> dict[str, Any]:
         return {
             "num_env_steps": self.num_env_steps,
-            "env": self.env.state_dict(),
             "processor": dict(self.processor.state_dict()),
             "episodes": self.episodes.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.num_env_steps = state["num_env_steps"]
-        self.env.load_state_dict(state["env"])
         self.processor.load_state_dict(state["processor"])
         self.episodes.load_state_dict(state["episodes"])
         self.drop_cut_episodes()

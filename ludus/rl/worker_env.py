@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from ludus.run.frames import Message
 from ludus.run.trees import pack, unpack
 from ludus.strict_config import StrictConfig
 
-_START_SECONDS = 120.0
+_START_SECONDS = 300.0
 _RESTORE_SECONDS = 600.0
 
 
@@ -108,6 +107,7 @@ class WorkerVectorEnv:
 
         Raises EnvError, before any array has changed, if an env breaks its contract or its process.
         """
+        self._check_open()
         self._take_actions(actions)
         self._lengths_N += 1
         self._ask_all(_step, self._timeout)
@@ -138,35 +138,30 @@ class WorkerVectorEnv:
         self, request: Callable[[int], tuple[dict[str, Any], Sequence[bytes]]], timeout: float
     ) -> list[Message]:
         """Send every worker its request, then wait for all; raise the first error in their order."""
-        if not self._workers:
-            raise LudusError(f"{self._title}: the envs were closed")
-        deadline = time.monotonic() + timeout
-        failed: dict[int, ChildDied | ChildHung | ChildFailed] = {}
+        self._check_open()
+        number, failure = 0, None
         answers: list[Message] = []
-        for number, worker in enumerate(self._workers):
-            try:
+        try:
+            for number, worker in enumerate(self._workers):
                 worker.send(*request(number))
-            except (ChildDied, ChildHung) as error:
-                failed[number] = error
-        for number, worker in enumerate(self._workers):
-            if number in failed:
-                continue
-            try:
-                answers.append(worker.receive(max(0.0, deadline - time.monotonic())))
-            except (ChildDied, ChildHung, ChildFailed) as error:
-                failed[number] = error
-        if failed:
-            number = min(failed)
-            raise self._explained(number, failed[number]) from failed[number]
+            for number, worker in enumerate(self._workers):
+                try:
+                    answers.append(worker.receive(timeout))
+                except ChildFailed as error:
+                    failure = failure or error
+        except (ChildDied, ChildHung) as error:
+            raise self._lost(number, error) from error
+        if failure is not None:
+            raise ConfigError(str(failure)) if failure.kind == "ConfigError" else failure
         for header, _ in answers:
             if "env_error" in header:
                 raise EnvError(**header["env_error"])
         return answers
 
-    def _explained(self, number: int, error: LudusError) -> LudusError:
-        """Return the error to raise; where a process is gone, all are given up."""
-        if isinstance(error, ChildFailed):
-            return ConfigError(str(error)) if error.kind == "ConfigError" else error
+    def _lost(self, number: int, error: LudusError) -> EnvError:
+        """Give up all processes, for one of them is gone; return what to tell."""
+        for worker in self._workers:
+            worker.kill()
         self.close()
         first, _ = self._slices[number]
         return EnvError(
@@ -177,6 +172,10 @@ class WorkerVectorEnv:
             step=int(self._lengths_N[first]),
             field="process",
         )
+
+    def _check_open(self) -> None:
+        if not self._workers:
+            raise LudusError(f"{self._title}: its processes were closed; build the envs anew")
 
     # Saving and restoring
 

@@ -85,8 +85,7 @@ class Child:
         self._tail = _Tail(printed, death)
         fds = [reader, writer, printed, *([] if death is None else [death])]
         self._end = weakref.finalize(self, _end, self._process, self._tail.thread, fds)
-        with contextlib.suppress(ChildDied):
-            self.send(_greeting())
+        self.send(_greeting())
 
     @property
     def pid(self) -> int:
@@ -235,6 +234,13 @@ def _open_death(pid: int) -> int | None:
         return None
 
 
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def _kill_group(pid: int, number: int) -> None:
     # The child leads a group of its own, so that what it started can be ended with it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -246,6 +252,8 @@ def _end(process: subprocess.Popen[bytes], tail: threading.Thread, fds: list[int
     # The group first: while its leader is not reaped, no stranger can have been given its number.
     _kill_group(process.pid, signal.SIGKILL)
     process.wait()
-    tail.join(_GRACE)
+    # The garbage collector may run us in any thread, even in that one.
+    if tail is not threading.current_thread():
+        tail.join(_GRACE)
     for fd in fds:
         os.close(fd)

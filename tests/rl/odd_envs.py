@@ -59,7 +59,10 @@ class Walk(gymnasium.Env):
         return np.array([self.place, self.time / 30], np.float32)
 
     def _info(self) -> dict[str, Any]:
-        return {"is_success": self.place > 0, "action_mask": np.array([self.place > -1, 1, 1], bool)}
+        return {
+            "is_success": self.place > 0,
+            "action_mask": np.array([self.place > -1, 1, 1], bool),
+        }
 
     def _make_trouble(self) -> None:
         if self.config.once:

@@ -10,7 +10,6 @@ import pytest
 from gymnasium import spaces
 
 from ludus.core.errors import CheckpointError
-from ludus.rl.action_journal import ActionJournal
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.vector_env import VectorEnv, make_vector_env
 from ludus.run import codec
@@ -266,38 +265,6 @@ def test_another_number_of_envs_is_refused() -> None:
     state = make_vector_env(walk_config(), 2, seed=0).state_dict()
     with pytest.raises(CheckpointError, match="2 envs were saved, there are 3"):
         make_vector_env(walk_config(), 3, seed=0).load_state_dict(state)
-
-
-# The journal
-
-
-def test_the_journal_keeps_every_action_since_each_reset() -> None:
-    random = np.random.default_rng(0)
-    journal = ActionJournal(3, (2,), np.float32, is_kept=True)
-    slow: list[list[list[float]]] = [[], [], []]
-    for _ in range(2000):
-        actions = random.random((3, 2)).astype(np.float32)
-        journal.append(actions)
-        for i in range(3):
-            slow[i].append(actions[i].tolist())
-            if random.random() < (0.001, 0.01, 0.3)[i]:
-                journal.begin(i)
-                slow[i] = []
-        assert [journal.length(i) for i in range(3)] == [len(env) for env in slow]
-    assert [journal.actions(i).tolist() for i in range(3)] == slow
-    other = ActionJournal(3, (2,), np.float32, is_kept=True)
-    other.load_state_dict(journal.state_dict())
-    assert [other.actions(i).tolist() for i in range(3)] == slow
-
-
-def test_the_journal_does_not_grow_with_the_run() -> None:
-    journal = ActionJournal(2, (), np.int16, is_kept=True)
-    for step in range(5000):
-        journal.append(np.zeros(2, np.int64))
-        if step % 50 == 0:
-            journal.begin(0)
-            journal.begin(1)
-    assert len(journal._rows) <= 128
 
 
 class Boxed(RandomWalk):

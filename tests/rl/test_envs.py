@@ -1,30 +1,15 @@
-"""Envs stepped together: shapes, seeds, ends of episodes, masks, and configs that name no env."""
+"""Envs stepped together: shapes, seeds, ends of episodes and masks."""
 
 from __future__ import annotations
-
-import importlib
-import sys
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-import ludus.rl
-from ludus.core.errors import ConfigError, LudusError
-from ludus.registry import _REGISTERED
-from ludus.rl.env_config import make_env
-from ludus.rl.env_kinds.gymnasium import GymnasiumEnv
-from ludus.rl.spaces import (
-    BoxActions,
-    DiscreteActions,
-    MultiDiscreteActions,
-    ObservationReader,
-    actions_of,
-)
+from ludus.core.errors import LudusError
 from ludus.rl.vector_env import VectorEnv, make_vector_env
 from ludus.run.seeds import derive
-from ludus.strict_config import validate
 from tests.rl.random_walks import RandomWalk, gym_config, walk_config
 
 
@@ -176,63 +161,6 @@ def test_an_episode_can_be_begun_by_its_number() -> None:
     assert np.array_equal(vector.obs, third)
 
 
-# Shapes
-
-
-def test_the_spec_says_what_a_network_must_fit() -> None:
-    spec = make_vector_env(gym_config("CartPole-v1"), 1, 0).spec
-    assert (spec.obs_shape, spec.obs_dtype, spec.has_masks) == ((4,), np.float32, False)
-    assert spec.action == DiscreteActions(2, 0)
-    assert spec.name == "CartPole-v1"
-    box = make_vector_env(gym_config("Pendulum-v1"), 1, 0).spec.action
-    assert isinstance(box, BoxActions)
-    assert (box.low.tolist(), box.high.tolist(), box.is_bounded) == ([-2.0], [2.0], True)
-
-
-def test_actions_of_every_space() -> None:
-    assert actions_of(spaces.MultiDiscrete([2, 3], start=[1, 0]), name="x") == (
-        MultiDiscreteActions((2, 3), (1, 0))
-    )
-    assert actions_of(spaces.MultiBinary(2), name="x") == MultiDiscreteActions((2, 2), (0, 0))
-    assert not actions_of(spaces.Box(0, np.inf, (2,)), name="x").is_bounded
-    with pytest.raises(ConfigError, match="env x: actions of the space"):
-        actions_of(spaces.Text(3), name="x")
-
-
-@pytest.mark.parametrize(
-    ("space", "raw", "expected"),
-    [
-        (spaces.Discrete(3, start=1), np.int64(2), [0, 1, 0]),
-        (spaces.Discrete(3), 2, [0, 0, 1]),
-        (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
-        (spaces.MultiDiscrete([2, 3]), np.array([1, 2]), [0, 1, 0, 0, 1]),
-        (spaces.Box(-1, 1, (2,), np.float64), np.array([0.5, 1.0]), [0.5, 1.0]),
-        (spaces.Box(-1, 1, (2,), np.float32), np.array([0.5, 1.0]), [0.5, 1.0]),
-        (spaces.Box(0, 9, (2,), np.int64), np.array([3, 4]), [3, 4]),
-    ],
-)
-def test_observations_become_rows_of_float32(space, raw, expected) -> None:
-    reader = ObservationReader(space, name="x")
-    found = reader.read(raw)
-    assert found.dtype == reader.dtype == np.float32
-    assert found.shape == reader.shape
-    assert found.tolist() == expected
-
-
-def test_images_stay_bytes() -> None:
-    reader = ObservationReader(spaces.Box(0, 255, (4, 4), np.uint8), name="x")
-    assert reader.dtype == np.uint8
-    assert reader.read(np.full((4, 4), 7, np.uint8)).dtype == np.uint8
-
-
-@pytest.mark.parametrize(
-    "space", [spaces.Dict(a=spaces.Discrete(2)), spaces.Tuple([spaces.Discrete(2)])]
-)
-def test_observations_that_are_no_array_name_the_wrapper_that_helps(space) -> None:
-    with pytest.raises(ConfigError, match=r"env x: .*flatten_observation"):
-        ObservationReader(space, name="x")
-
-
 class Chooses(RandomWalk):
     """Takes several choices at once, and remembers the last action it was given."""
 
@@ -312,58 +240,6 @@ def test_no_masks_no_arrays_for_them() -> None:
     vector = walks()
     assert vector.masks is None
     assert vector.next_masks is None
-
-
-# Configs
-
-
-def test_an_env_of_ones_own_needs_a_class_and_a_config() -> None:
-    assert isinstance(make_env(walk_config()), _REGISTERED["env"]["random_walk"])
-
-
-def test_an_unknown_id_is_told_with_the_nearest_one() -> None:
-    with pytest.raises(ConfigError, match=r"'Cartpol-v1'\. Did you mean 'CartPole-v1'"):
-        make_env(gym_config("Cartpol-v1"))
-    with pytest.raises(ConfigError, match="--plugin its_module"):
-        make_env(gym_config("zzzzzz"))
-    with pytest.raises(ConfigError, match="Did you mean 'CartPole-v1'"):
-        validate(GymnasiumEnv.Config, gym_config("CartPole-v11").model_dump(), source="x")
-
-
-def test_an_id_can_never_make_ludus_import_something() -> None:
-    before = set(sys.modules)
-    with pytest.raises(ConfigError, match="no env has the id"):
-        make_env(gym_config("antigravity:CartPole-v1"))
-    assert set(sys.modules) == before
-
-
-def test_arguments_the_env_does_not_know_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"env CartPole-v1: kwargs\.gravty is no argument"):
-        make_env(gym_config("CartPole-v1", kwargs={"gravty": 1.0}))
-    with pytest.raises(ConfigError, match="kwargs must not hold max_episode_steps"):
-        make_env(gym_config("CartPole-v1", kwargs={"max_episode_steps": 3}))
-
-
-def test_arguments_reach_the_env() -> None:
-    env = make_env(gym_config("Pendulum-v1", kwargs={"g": 2.5}))
-    assert env.unwrapped.g == 2.5
-
-
-def test_a_missing_package_of_an_env_is_told_in_one_sentence(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "Box2D", None)
-    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(
-        ConfigError, match=r"env LunarLander-v3 needs a package .*[Bb]ox2[dD]"
-    ) as told:
-        make_env(gym_config("LunarLander-v3"))
-    assert "\n" not in str(told.value)
-
-
-def test_without_gymnasium_the_way_to_install_it_is_told(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(LudusError, match=r"ludus\[rl\]"):
-        importlib.reload(ludus.rl)
 
 
 def test_closing_twice_does_no_harm() -> None:

@@ -46,12 +46,10 @@ def check_alike(one: Any, other: Any, names: tuple[str, ...] = ARRAYS) -> None:
         assert mine.tobytes() == theirs.tobytes(), name
 
 
-@pytest.mark.parametrize(
-    ("section", "workers"), [(walk(), 2), (gym("Pendulum-v1"), 3), (gym("CartPole-v1"), 1)]
-)
-def test_workers_give_the_same_arrays_as_one_process(section, workers) -> None:
-    alone = make_vector_env(section, 4, 3)
-    spread = WorkerVectorEnv(section, 4, 3, workers=workers)
+@pytest.mark.parametrize("section", [walk(), gym("Pendulum-v1")], ids=["walk", "pendulum"])
+def test_workers_give_the_same_arrays_as_one_process(section) -> None:
+    alone = make_vector_env(section, 3, 3)
+    spread = WorkerVectorEnv(section, 3, 3, workers=2)
     held = spread.obs
     alone.reset()
     spread.reset()
@@ -79,7 +77,7 @@ def test_a_state_can_be_taken_up_by_another_number_of_workers() -> None:
     for _ in range(17):
         first.step(actions_of(first, generator))
     state = first.state_dict()
-    others = [WorkerVectorEnv(walk(), 5, 1, workers=3), make_vector_env(walk(), 5, 1), first]
+    others = [WorkerVectorEnv(walk(), 5, 1, workers=1), make_vector_env(walk(), 5, 1), first]
     for env in others:
         env.load_state_dict(state)
         assert env.inexact_because() == []
@@ -96,13 +94,14 @@ def test_a_state_can_be_taken_up_by_another_number_of_workers() -> None:
 
 
 def test_an_env_that_cannot_be_restored_is_cut_in_a_worker_too() -> None:
-    env = WorkerVectorEnv(walk(), 3, 1, workers=3)
+    env = WorkerVectorEnv(walk(), 3, 1, workers=2)
     env.reset()
     env.step(np.ones(3, np.int64))
     state = env.state_dict()
     state["obs"][1] += 1
     env.load_state_dict(state)
     assert env.cut.tolist() == [False, True, False]
+    assert "env 1, episode 0: " in env.inexact_because()[0]
     assert len(env.inexact_because()) == 1
     assert env.state_dict()["cut"].tolist() == [False, True, False]
     env.cut[:] = False
@@ -114,7 +113,7 @@ def test_an_env_that_cannot_be_restored_is_cut_in_a_worker_too() -> None:
 
 @pytest.mark.parametrize(
     ("trouble", "words"),
-    [("abort", "SIGABRT(?s:.*)_make_trouble"), ("exit", "exit code 5"), ("kill", "SIGKILL")],
+    [("abort", "SIGABRT(?s:.*)_make_trouble"), ("exit", "exit code 5")],
 )
 def test_an_env_that_ends_its_process_is_an_env_error(trouble: str, words: str) -> None:
     """Row 9 of the faults: an env that segfaults."""
@@ -136,7 +135,7 @@ def test_an_env_that_hangs_is_an_env_error() -> None:
     env.reset()
     for _ in range(2):
         env.step(np.ones(2, np.int64))
-    with pytest.raises(EnvError, match=r"step 3: .*did not answer within 0.\d+ seconds"):
+    with pytest.raises(EnvError, match=r"step 3: .*envs 0 to 0, did not answer within 0.5 seconds"):
         env.step(np.ones(2, np.int64))
 
 
@@ -153,32 +152,29 @@ def test_an_env_that_raises_is_the_same_error_as_in_one_process() -> None:
     assert told[0] == told[1]
 
 
-def test_an_env_that_raises_in_a_later_worker_is_named_by_its_own_index(tmp_path) -> None:
-    env = WorkerVectorEnv(walk(), 4, 0, workers=2)
-    assert env._slices == [(0, 2), (2, 4)]
-    with pytest.raises(LudusError, match=r"actions are \(3,\) of int64, wanted \(4,\) whole"):
+def test_actions_of_another_shape_or_type_are_refused() -> None:
+    env = WorkerVectorEnv(walk(), 2, 0, workers=1)
+    with pytest.raises(LudusError, match=r"actions are \(3,\) of int64, wanted \(2,\) whole"):
         env.step(np.ones(3, np.int64))
     with pytest.raises(LudusError, match="of float64, wanted"):
-        env.step(np.ones(4))
+        env.step(np.ones(2))
     env.close()
 
 
 def test_an_env_that_cannot_be_made_is_a_config_error() -> None:
     section = gym("CartPole-v1").model_copy(update={"kwargs": {"colour": 3}})
     with pytest.raises(ConfigError, match="colour"):
-        WorkerVectorEnv(section, 2, 0, workers=2)
+        WorkerVectorEnv(section, 2, 0, workers=1)
     with pytest.raises(ConfigError, match="3 workers cannot share 2 envs"):
         WorkerVectorEnv(walk(), 2, 0, workers=3)
 
 
 def test_nothing_is_left_after_closing() -> None:
-    WorkerVectorEnv(walk(), 2, 0, workers=1).close()
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(2):
-        env = WorkerVectorEnv(walk(), 2, 0, workers=2)
-        env.reset()
-        env.close()
-        env.close()
+    env = WorkerVectorEnv(walk(), 2, 0, workers=2)
+    env.reset()
+    env.close()
+    env.close()
     assert len(os.listdir("/proc/self/fd")) == before
     assert psutil.Process().children() == []
 

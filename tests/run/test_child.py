@@ -48,10 +48,10 @@ def test_requests_are_answered_in_order(child: Child) -> None:
 
 
 def test_an_error_in_the_child_is_told_and_the_next_request_is_served(child: Child) -> None:
-    with pytest.raises(ChildFailed, match="^the key 'x' is 3; it must be 4$") as told:
+    with pytest.raises(ChildFailed, match=r"^the key 'x' is 3; it must be 4$") as told:
         child.ask({"do": "fail"})
     assert told.value.kind == "ConfigError"
-    with pytest.raises(ChildFailed, match="^ZeroDivisionError: by nothing$"):
+    with pytest.raises(ChildFailed, match=r"^ZeroDivisionError: by nothing$"):
         child.ask({"do": "stumble"})
     with pytest.raises(ChildFailed, match="SystemExit"):
         child.ask({"do": "leave"})

@@ -1,0 +1,98 @@
+"""The evaluations of a run: now, or beside training with the result heard at the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ludus.core.run import Run
+from ludus.rl.async_evaluator import AsyncEvaluator
+from ludus.rl.config import RLConfig
+from ludus.rl.evaluator import Evaluator
+from ludus.rl.judge import Judge, Keep
+
+
+class Evaluations:
+    """Evaluates an agent and lets the judge hear what came of it.
+
+    An evaluation beside training is launched at one evaluation and heard at the next, or at the end,
+    so what follows from it does not depend on how long it took.
+    """
+
+    def __init__(
+        self,
+        config: RLConfig,
+        judge: Judge,
+        *,
+        is_interrupted: Callable[[], bool],
+        tell: Callable[[str], None],
+        given: Any,
+    ) -> None:
+        self._judge = judge
+        self._tell = tell
+        self.own = Evaluator(
+            config.env,
+            num_episodes=config.evaluation.episodes,
+            seed=config.seed,
+            num_envs=config.evaluation.envs,
+            is_interrupted=is_interrupted,
+        )
+        """Plays the episodes that the config describes."""
+        self.evaluator = self.own if given is None else given
+        self.beside: AsyncEvaluator | None = None
+        """Does the same in a process of its own, where the config asks for it."""
+        if config.evaluation.asynchronous and given is None:
+            self.beside = AsyncEvaluator(self.own, config.model_dump(mode="json"), on_event=tell)
+
+    def evaluate(self, run: Run, agent: Any, keep: Keep) -> Mapping[str, Any]:
+        """Judge the agent as it is now; return the record."""
+        score, record = self.evaluator.evaluate(agent)
+        self._hear(run, score, agent.weights, run.counters, keep)
+        return dict(record)
+
+    def launch(self, run: Run, agent: Any, keep: Keep) -> Mapping[str, Any]:
+        """Hear the evaluation under way and begin another; return the record of the first."""
+        assert self.beside is not None
+        record = self.settle(run, keep)
+        if run.stop_reason is None:
+            self.beside.launch(run.counters, agent.weights())
+        return record
+
+    def settle(self, run: Run, keep: Keep) -> Mapping[str, Any]:
+        """Wait for the evaluation under way, if there is one, and draw the consequences."""
+        done = None if self.beside is None else self.beside.collect()
+        if done is None:
+            return {}
+        counters, score, record, weights = done
+        self._hear(run, score, lambda: weights, counters, keep)
+        return {**record, "eval/launched_at_opt_steps": counters["opt_steps"]}
+
+    def _hear(
+        self,
+        run: Run,
+        score: float | None,
+        weights: Callable[[], Mapping[str, Tensor]],
+        counters: Mapping[str, int],
+        keep: Keep,
+    ) -> None:
+        if score is None or self._judge.is_lost(score):
+            opts = counters["opt_steps"]
+            self._tell(f"the evaluation at opt_step {opts} gave {score}: it counts for nothing")
+            return
+        self._judge.hear(run, float(score), weights, counters, keep)
+
+    def open(self) -> None:
+        """Start the process beside, so that the first evaluation need not wait for it."""
+        if self.beside is not None:
+            self.beside.open()
+
+    def close(self) -> None:
+        """Let the process beside go."""
+        if self.beside is not None:
+            self.beside.close()
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return the evaluations that were lost."""
+        return () if self.beside is None else self.beside.inexact_because()

@@ -1,0 +1,19 @@
+"""IQN, with softmax exploration and the plan counted in epochs."""
+
+from __future__ import annotations
+
+import ludus
+from tests.rl.small import small
+
+
+def make() -> ludus.Trainer:
+    epochs = {
+        "max_env_steps": 90,
+        "record_freq": 2,
+        "eval_freq": 3,
+        "save_freq": 4,
+        "steps_per_epoch": 2,
+        "updates_per_env_step": 0.5,
+    }
+    changes = {"exploration.kind": "softmax"}
+    return ludus.build_trainer(small("iqn", schedule="epochs", epochs=epochs, **changes))

@@ -1,0 +1,11 @@
+"""SAC, whose evaluations stop it early."""
+
+from __future__ import annotations
+
+import ludus
+from tests.rl.small import small
+
+
+def make() -> ludus.Trainer:
+    changes = {"evaluation.patience": 2, "evaluation.min_delta": 1e6, "steps.max_opts": 60}
+    return ludus.build_trainer(small("sac", **changes))

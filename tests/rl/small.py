@@ -1,0 +1,59 @@
+"""Small real runs of every agent, for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ludus
+
+QUIET: dict[str, Any] = {
+    "settings.display": "none",
+    "settings.loggers": [],
+    "settings.threads": 1,
+    "settings.device": "cpu",
+    "evaluation.episodes": 2,
+    "evaluation.envs": 2,
+    "evaluation.target_return": None,
+}
+SHORT: dict[str, Any] = {
+    "env.max_episode_steps": 30,
+    "network.widths": [8],
+    "batch_size": 8,
+    "learning_starts": 20,
+    "replay.capacity": 60,
+    "steps.record_interval": 4,
+    "steps.eval_interval": 7,
+    "steps.save_interval": 11,
+    "steps.max_opts": 24,
+}
+
+
+def small(kind: str, **changes: Any) -> Any:
+    """Return the config of a run that takes well under a second; sections are changed by path."""
+    config = ludus.example(kind)
+    if kind == "ppo":
+        own = {
+            "env.max_episode_steps": 30,
+            "network.widths": [8],
+            "rollout_steps": 8,
+            "num_envs": 3,
+            "passes": 2,
+            "minibatches": 3,
+            "epochs.max_env_steps": 140,
+            "epochs.record_freq": 1,
+            "epochs.eval_freq": 2,
+            "epochs.save_freq": 3,
+        }
+    else:
+        own = {**SHORT, "num_envs": 3}
+    return config.replace(**{**QUIET, **own, **changes})
+
+
+PRIORITISED = {
+    "alpha": 0.6,
+    "beta": 0.4,
+    "eps": 1e-8,
+    "normalise": "batch",
+    "beta_schedule": {"kind": "linear", "warmup_steps": 0, "final": 1.0, "total_steps": None},
+}
+NORMALISE = {"observations": True, "rewards": True, "clip": 10.0}

@@ -1,0 +1,65 @@
+"""Configs that name an env, and those that name none."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+import ludus.rl
+from ludus.core.errors import ConfigError, LudusError
+from ludus.registry import _REGISTERED
+from ludus.rl.env_config import make_env
+from ludus.rl.env_kinds.gymnasium import GymnasiumEnv
+from ludus.strict_config import validate
+from tests.rl.random_walks import gym_config, walk_config
+
+
+def test_an_env_of_ones_own_needs_a_class_and_a_config() -> None:
+    assert isinstance(make_env(walk_config()), _REGISTERED["env"]["random_walk"])
+
+
+def test_an_unknown_id_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"'Cartpol-v1'\. Did you mean 'CartPole-v1'"):
+        make_env(gym_config("Cartpol-v1"))
+    with pytest.raises(ConfigError, match="--plugin its_module"):
+        make_env(gym_config("zzzzzz"))
+    with pytest.raises(ConfigError, match="Did you mean 'CartPole-v1'"):
+        validate(GymnasiumEnv.Config, gym_config("CartPole-v11").model_dump(), source="x")
+
+
+def test_an_id_can_never_make_ludus_import_something() -> None:
+    before = set(sys.modules)
+    with pytest.raises(ConfigError, match="no env has the id"):
+        make_env(gym_config("antigravity:CartPole-v1"))
+    assert set(sys.modules) == before
+
+
+def test_arguments_the_env_does_not_know_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"env CartPole-v1: kwargs\.gravty is no argument"):
+        make_env(gym_config("CartPole-v1", kwargs={"gravty": 1.0}))
+    with pytest.raises(ConfigError, match="kwargs must not hold max_episode_steps"):
+        make_env(gym_config("CartPole-v1", kwargs={"max_episode_steps": 3}))
+
+
+def test_arguments_reach_the_env() -> None:
+    env = make_env(gym_config("Pendulum-v1", kwargs={"g": 2.5}))
+    assert env.unwrapped.g == 2.5
+
+
+def test_a_missing_package_of_an_env_is_told_in_one_sentence(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(
+        ConfigError, match=r"env LunarLander-v3 needs a package .*[Bb]ox2[dD]"
+    ) as told:
+        make_env(gym_config("LunarLander-v3"))
+    assert "\n" not in str(told.value)
+
+
+def test_without_gymnasium_the_way_to_install_it_is_told(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(LudusError, match=r"ludus\[rl\]"):
+        importlib.reload(ludus.rl)
