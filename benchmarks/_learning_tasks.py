@@ -59,7 +59,7 @@ TASKS = {
         "dqn",
         "Acrobot-v1",
         num_envs=1,
-        num_steps=50_000,
+        num_steps=30_000,
         goal=None,
         settings={
             "learning_rate": 6.3e-4,

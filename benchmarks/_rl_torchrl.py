@@ -47,8 +47,9 @@ Trained = Iterator[int]
 def rate(work: str, compile: bool = False, steps_per_batch: int = 0) -> float:  # noqa: A002
     """Return the env steps a second of the named work.
 
-    Its examples have a switch that compiles the update and the policy. Its DQN collects many steps
-    at once and then makes all their updates; with `steps_per_batch` it does so here.
+    With `compile` its update is compiled. The switch for that in its examples compiles the policy
+    too, which is slower here. Its DQN collects many steps at once and then makes all their
+    updates; with `steps_per_batch` it does so here.
     """
     todo = WORKS[work]
     torch.manual_seed(shared.SEED)
@@ -88,7 +89,6 @@ def _make_collector(
     *,
     frames: int,
     num_random: int,
-    compile: bool,
 ) -> Collector:
     """Return a collector in this process that never ends.
 
@@ -101,7 +101,6 @@ def _make_collector(
         total_frames=-1,
         init_random_frames=num_random,
         device="cpu",
-        compile_policy={} if compile else False,
         auto_register_policy_transforms=False,
     )
 
@@ -143,7 +142,6 @@ def _dqn(work: Work, compile: bool, steps_per_batch: int) -> Trained:  # noqa: A
         TensorDictSequential(actor, greedy),
         frames=frames,
         num_random=work.num_random_steps,
-        compile=compile,
     )
     num_collected = 0
     for collected in collector:
@@ -161,26 +159,7 @@ def _ppo(work: Work, compile: bool) -> Trained:  # noqa: A002
     """Collect, and learn for some epochs from what was collected."""
     config = shared.PPO()
     env = _make_env(work)
-    num_inputs = env.observation_spec["observation"].shape[-1]
-    spec = env.action_spec_unbatched
-
-    def make_network(num_outputs: int) -> MLP:
-        return MLP(
-            in_features=num_inputs,
-            out_features=num_outputs,
-            num_cells=list(config.hidden_sizes),
-            activation_class=nn.Tanh,
-        )
-
-    actor = ProbabilisticActor(
-        TensorDictModule(make_network(spec.space.n), in_keys=["observation"], out_keys=["logits"]),
-        in_keys=["logits"],
-        spec=Composite(action=spec),
-        distribution_class=OneHotCategorical,
-        return_log_prob=True,
-        default_interaction_type=ExplorationType.RANDOM,
-    )
-    critic = ValueOperator(make_network(1), in_keys=["observation"])
+    actor, critic = _make_ppo(env, config)
     frames = config.steps_per_env * work.num_envs
     buffer = TensorDictReplayBuffer(
         storage=LazyTensorStorage(frames),
@@ -209,7 +188,7 @@ def _ppo(work: Work, compile: bool) -> Trained:  # noqa: A002
         optimizer.step()
 
     learn = torch.compile(update) if compile else update
-    collector = _make_collector(env, actor, frames=frames, num_random=0, compile=compile)
+    collector = _make_collector(env, actor, frames=frames, num_random=0)
     for collected in collector:
         # Its examples compute the advantage anew in every epoch; once is what all others do.
         with torch.no_grad():
@@ -219,6 +198,29 @@ def _ppo(work: Work, compile: bool) -> Trained:  # noqa: A002
             for batch in buffer:
                 learn(batch)
         yield data.numel()
+
+
+def _make_ppo(env: EnvBase, config: shared.PPO) -> tuple[ProbabilisticActor, ValueOperator]:
+    """Return the actor and the critic."""
+    spec = env.action_spec_unbatched
+
+    def make_network(num_outputs: int) -> MLP:
+        return MLP(
+            in_features=env.observation_spec["observation"].shape[-1],
+            out_features=num_outputs,
+            num_cells=list(config.hidden_sizes),
+            activation_class=nn.Tanh,
+        )
+
+    actor = ProbabilisticActor(
+        TensorDictModule(make_network(spec.space.n), in_keys=["observation"], out_keys=["logits"]),
+        in_keys=["logits"],
+        spec=Composite(action=spec),
+        distribution_class=OneHotCategorical,
+        return_log_prob=True,
+        default_interaction_type=ExplorationType.RANDOM,
+    )
+    return actor, ValueOperator(make_network(1), in_keys=["observation"])
 
 
 def _sac(work: Work, compile: bool) -> Trained:  # noqa: A002
@@ -249,9 +251,7 @@ def _sac(work: Work, compile: bool) -> Trained:  # noqa: A002
         target.step()
 
     learn = torch.compile(update) if compile else update
-    collector = _make_collector(
-        env, actor, frames=1, num_random=work.num_random_steps, compile=compile
-    )
+    collector = _make_collector(env, actor, frames=1, num_random=work.num_random_steps)
     num_collected = 0
     for collected in collector:
         data = collected.reshape(-1)

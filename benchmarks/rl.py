@@ -9,8 +9,7 @@ the first updates, anything compiled) is trained before the clock starts.
 What a library does by itself is left as it is: SB3 clips the gradients of DQN and keeps a monitor
 on every env, Tianshou looks for NaN in its buffer after every collection. TorchRL's example of DQN
 collects 1,000 steps and then makes all their updates, which is faster than an update every few
-steps, so it is shown both ways. Its switch that compiles made every one of these works slower, so
-it is left off.
+steps, so it is shown both ways. TorchRL's examples can compile their update, so that is shown too.
 """
 
 from benchmarks._harness import Case, Role, Row, measure
@@ -26,9 +25,16 @@ def run(rounds: int) -> list[Row]:
         cases.append(_peer(work, "sb3", "stable_baselines3"))
         cases.append(_peer(work, "tianshou", "tianshou"))
         cases.append(_peer(work, "torchrl", "torchrl"))
+        cases.append(_peer(work, "torchrl", "torchrl", name="torchrl, compiled", compile=True))
         if todo.kind == "dqn":
             cases.append(
-                _peer(work, "torchrl", "torchrl", name="torchrl, 1000 a batch", batch=1_000)
+                _peer(
+                    work,
+                    "torchrl",
+                    "torchrl",
+                    name="torchrl, 1000 a batch",
+                    steps_per_batch=1_000,
+                )
             )
         if todo.kind == "ppo":
             cases.append(_peer(work, "skrl", "skrl"))
@@ -40,16 +46,21 @@ def run(rounds: int) -> list[Row]:
 
 
 def _peer(
-    work: str, module: str, distribution: str, *, name: str | None = None, batch: int = 0
+    work: str,
+    module: str,
+    distribution: str,
+    *,
+    name: str | None = None,
+    **options: bool | int,
 ) -> Case:
-    """Return the case of one peer, with its batch of collected steps if it has its own."""
+    """Return the case of one peer, in its plain way or with options of its own."""
     return _case(
         work,
         name or module,
         "peer",
         module=f"benchmarks._rl_{module}",
         function="rate",
-        arguments={"work": work} | ({"steps_per_batch": batch} if batch else {}),
+        arguments={"work": work, **options},
         requires=(distribution, "gymnasium"),
     )
 

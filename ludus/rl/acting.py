@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ludus.rl.networks.mlp import Mlp
 from ludus.rl.normalise import Normaliser
 from ludus.rl.numpy_net import NumpyMlp, numpy_steps
 
@@ -26,7 +27,8 @@ class ActingNet:
     ) -> None:
         self._normaliser = normaliser
         self._device = device
-        self._module = nn.Sequential(*modules)
+        # The layers themselves, where a body is nothing but layers: each call on the way costs time.
+        self._module = nn.Sequential(*[m.layers if isinstance(m, Mlp) else m for m in modules])
         steps = numpy_steps(self._module) if device.type == "cpu" else None
         self._numpy = None if steps is None else NumpyMlp(steps)
 

@@ -144,9 +144,9 @@ class WorkerVectorEnv:
         try:
             for number, worker in enumerate(self._workers):
                 worker.send(*request(number))
-            for number, worker in enumerate(self._workers):
+            for number in range(len(self._workers)):
                 try:
-                    answers.append(worker.receive(timeout))
+                    answers.append(self._workers[number].receive(timeout))
                 except ChildFailed as error:
                     failure = failure or error
         except (ChildDied, ChildHung) as error:

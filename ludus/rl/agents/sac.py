@@ -206,9 +206,9 @@ class Sac(Agent):
         gain, actor_norm, logs_B = self.actor.improve(actor_loss_of, numbers[0])
         if self.config.temperature.learned:
 
-            def temperature_loss_of(log: Any) -> tuple[Tensor, None]:
+            def temperature_loss_of(log: Any) -> tuple[Tensor, tuple[()]]:
                 aimed = self._target_entropy
-                return temperature_loss(log(), logs_B, target_entropy=aimed), None
+                return temperature_loss(log(), logs_B, target_entropy=aimed), ()
 
             self.temperature.improve(temperature_loss_of, numbers[0])
         self.count(loss, torch.maximum(norm, actor_norm), gain, price, -logs_B.mean())
