@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import io
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +75,9 @@ def render_plan(config: TrainerConfig) -> str:
     return render(prepared(config).plan())
 
 
-def evaluate_run(path: str, *, as_json: bool) -> None:
-    """Evaluate the best model of a run, or its last weights where no best was kept."""
+@contextlib.contextmanager
+def _with_best_weights(path: str) -> Iterator[tuple[Any, Any, Storage, dict[str, Any] | None, str]]:
+    """Give the trainer of a run, prepared, the weights of its best model, and where they are from."""
     trainer, storage = rebuild_trainer(path, [])
     saved = checkpoint.read_newest(storage, damaged=_warn)
     if saved is None:
@@ -83,7 +86,44 @@ def evaluate_run(path: str, *, as_json: bool) -> None:
     source = best["model"] if best is not None else f"checkpoint {saved.number}"
     with Compute(trainer.config.settings):
         ready = prepared(trainer.config)
-        kept = read_model(storage, best["model"])[0] if best else ready.weights_of(saved.state)
+        try:
+            kept = read_model(storage, best["model"])[0] if best else ready.weights_of(saved.state)
+            yield ready, kept, storage, best, source
+        finally:
+            ready.close()
+
+
+def play_run(path: str, out: Path | None, *, episode: int, fps: float) -> Path:
+    """Write a film of one episode with the best weights of a run, and return where it is."""
+    if out is not None and out.suffix.lower() != ".gif":
+        raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
+    with _with_best_weights(path) as (trainer, weights, storage, _, _):
+        frames = trainer.film(weights, episode, fps)
+        out = storage.root / "play.gif" if out is None else out
+        write_gif(out, frames, fps=fps)
+    return out
+
+
+def write_gif(path: Path, frames: Sequence[Any], *, fps: float) -> None:
+    """Write pictures, uint8 of (height, width, 3), as an animated GIF that begins again at its end."""
+    from PIL import Image
+
+    # One palette for all keeps colours from flickering and the file small.
+    pictures = [Image.fromarray(frame) for frame in frames]
+    palette = pictures[len(pictures) // 2].quantize(64)
+    quantised = [picture.quantize(palette=palette) for picture in pictures]
+    milliseconds = max(20, round(1000 / fps / 10) * 10)
+    buffer = io.BytesIO()
+    quantised[0].save(
+        buffer, "GIF", save_all=True, append_images=quantised[1:], duration=milliseconds, loop=0
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Storage(path.parent).write(path.name, buffer.getvalue())
+
+
+def evaluate_run(path: str, *, as_json: bool) -> None:
+    """Evaluate the best model of a run, or its last weights where no best was kept."""
+    with _with_best_weights(path) as (ready, kept, storage, best, source):
         metrics = dict(ready.evaluate_weights(kept))
     if as_json:
         # JSON has no number for what is not finite.

@@ -79,6 +79,10 @@ class Trainer:
         """Return the metrics of saved weights on the data kept for that; called after `prepare`."""
         raise LudusError(f"a run of {type(self).__name__} cannot be evaluated from its weights")
 
+    def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
+        """Return pictures, uint8 of (height, width, 3), of what saved weights do; after `prepare`."""
+        raise LudusError(f"a run of {type(self).__name__} has nothing to film; try ludus report")
+
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights that a saved state would be evaluated with; called after `prepare`."""
         return dict(state.get("model", {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import gymnasium
@@ -16,6 +17,8 @@ _USUAL_FPS = 30
 
 def with_pictures(section: StrictConfig) -> StrictConfig:
     """Return the section of the same env, asked to draw itself as arrays where it has a key for that."""
+    # What draws need not have a screen, and must not look for one.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     fields = type(section).model_fields
     if "kwargs" in fields:
         kwargs = {**getattr(section, "kwargs"), "render_mode": "rgb_array"}  # noqa: B009

@@ -263,6 +263,11 @@ class RLTrainer(Trainer):
         self.agent.load_weights(weights)
         return dict(self.evaluations.own.evaluate(self.agent)[1])
 
+    def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
+        """Return pictures of one episode of an evaluation with a kept policy."""
+        self.agent.load_weights(weights)
+        return self.evaluations.own.film(self.agent, index, fps)
+
     @property
     def async_eval(self) -> bool:
         """Whether evaluations run in a process of their own."""

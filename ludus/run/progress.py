@@ -71,17 +71,23 @@ class Odometer:
             return Place((), how, 1.0, now - self._opened, 0.0)
         nodes = self._nodes(frames)
         del frames[len(nodes) :]
-        fractions = self._fractions(nodes, frames)
+        fractions = self._fractions(nodes, frames, run)
         overall = fractions[0] if fractions else None
-        loops = tuple(
-            OpenLoop(frame.name, frame.index + (frame is not frames[-1]), frame.total, fraction)
-            for node, frame, fraction in zip(nodes[1:], frames[1:], fractions[1:], strict=True)
-            if isinstance(node, Repeat)
-        )
+        loops: list[OpenLoop] = []
+        for node, frame, fraction in zip(nodes[1:], frames[1:], fractions[1:], strict=True):
+            if not isinstance(node, Repeat):
+                continue
+            if node.goal is not None:
+                # What goes on inside such a loop is too quick to be looked at.
+                counter, goal = node.goal
+                loops.append(OpenLoop(counter, run.counters[counter], goal, fraction))
+                break
+            reached = frame.index + (frame is not frames[-1])
+            loops.append(OpenLoop(frame.name, reached, frame.total, fraction))
         doing = "" if nodes else "starting"
         if nodes and isinstance(nodes[-1], Stage):
             doing = nodes[-1].name
-        return Place(loops, doing, overall, now - self._opened, self._left(overall, now))
+        return Place(tuple(loops), doing, overall, now - self._opened, self._left(overall, now))
 
     def _left(self, fraction: float | None, now: float) -> float | None:
         if fraction is not None and self._first is None:
@@ -107,7 +113,7 @@ class Odometer:
                     self._rounds_seen[id(node)] = frame.total
         return nodes
 
-    def _fractions(self, nodes: list[Node], frames: list[Frame]) -> list[float | None]:
+    def _fractions(self, nodes: list[Node], frames: list[Frame], run: Run) -> list[float | None]:
         """Return how much of each node is done, counting what is done of the node inside it."""
         fractions: list[float | None] = []
         for depth in reversed(range(len(nodes))):
@@ -117,6 +123,10 @@ class Odometer:
             )
             if isinstance(node, Stage) or is_about_to_count:
                 fractions.append(0.0)
+                continue
+            if isinstance(node, Repeat) and node.goal is not None:
+                counter, goal = node.goal
+                fractions.append(min(1.0, run.counters[counter] / goal))
                 continue
             within: float | None = 0.0
             if fractions:
@@ -136,6 +146,8 @@ class Odometer:
     def _num_stages(self, node: Node) -> int | None:
         if isinstance(node, Stage):
             return 1
+        if node.goal is not None:
+            return node.goal[1]
         if node.times is None:
             return None
         rounds = node.times if isinstance(node.times, int) else self._rounds_seen.get(id(node), 1)

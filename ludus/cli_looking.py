@@ -1,0 +1,58 @@
+"""The commands that look at runs: evaluate, film, list, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ludus.cli_app import AsJson, Plugin, Root, RunDir, app, load
+
+
+@app.command(name="eval")
+def evaluate(run: RunDir, plugin: Plugin = None, json: AsJson = False) -> None:
+    """Evaluate the best model of a run on its held-out data."""
+    from ludus import commands
+
+    load(plugin)
+    commands.evaluate_run(run, as_json=json)
+
+
+@app.command()
+def play(
+    run: RunDir,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Where to write the film; else RUN/play.gif.")
+    ] = None,
+    episode: Annotated[int, typer.Option("--episode", min=0, help="Which episode to film.")] = 0,
+    fps: Annotated[float, typer.Option("--fps", min=1, max=50, help="Pictures a second.")] = 25.0,
+    plugin: Plugin = None,
+) -> None:
+    """Film the best policy of a run: an animated GIF of one episode."""
+    from ludus import commands
+
+    load(plugin)
+    print(commands.play_run(run, Path(out) if out else None, episode=episode, fps=fps))
+
+
+@app.command()
+def runs(root: Root = "runs", json: AsJson = False) -> None:
+    """List runs and how they ended."""
+    from ludus import commands
+
+    commands.list_runs(Path(root), as_json=json)
+
+
+@app.command()
+def report(
+    run: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="One run, or several to compare.")
+    ],
+    out: Annotated[str | None, typer.Option("--out", help="Where to write the page.")] = None,
+) -> None:
+    """Write one self-contained HTML page: curves, best model, config, environment, exactness."""
+    from ludus.run.report import write_report
+
+    path = write_report([Path(one) for one in run], Path(out) if out else None)
+    print(path)
