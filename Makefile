@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 train: $(READY)  ## Train the main job, with a live display.
-	$(BIN)/ludus train configs/supervised.yaml --run digits-$$(date +%Y%m%d-%H%M%S)
+	$(BIN)/ludus train configs/ppo.yaml --run cartpole-$$(date +%Y%m%d-%H%M%S)
 
 check: $(READY)  ## Lint and types.
 	$(BIN)/ruff check ludus tests benchmarks examples

@@ -90,13 +90,19 @@ class Iqn(ValueAgent):
         network: Any = self.learner.module
         if self._scale_F is None:
             # What follows the embedding is linear, so the mean over quantiles can be taken here.
-            with torch.inference_mode():
-                cosines = cosines_of(self._middles_Q, self.config.cosines)
-                self._scale_F = torch.relu(network.embed(cosines)).mean(0).cpu().numpy()
-                self._weight_FA = network.value.weight.detach().cpu().numpy().T.copy()
-                self._bias_A = network.value.bias.detach().cpu().numpy().copy()
+            self._scale_F = self.feature_scale()
+            self._weight_FA = network.value.weight.detach().cpu().numpy().T.copy()
+            self._bias_A = network.value.bias.detach().cpu().numpy().copy()
         out: Action = (self._features(obs_ND) * self._scale_F) @ self._weight_FA + self._bias_A
         return out
+
+    def feature_scale(self) -> NDArray[Any]:
+        """Return by how much the quantiles scale each feature, on average, (F,)."""
+        network: Any = self.learner.module
+        with torch.inference_mode():
+            cosines = cosines_of(self._middles_Q, self.config.cosines)
+            scale: NDArray[Any] = torch.relu(network.embed(cosines)).mean(0).cpu().numpy()
+        return scale
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
         """Learn from a batch at quantiles drawn anew."""

@@ -1,0 +1,12 @@
+"""Train a PPO agent to balance a pole, then ask the kept policy what it would do."""
+
+import ludus
+
+config = ludus.example("ppo", seed=1, max_env_steps=30_000)
+config = config.replace(**{"settings.display": "plain"})
+trainer = ludus.build_trainer(config)
+result = trainer.fit(name="pole", resume=True)
+print(result.status, result.reason, result.best["score"])
+
+obs = trainer.env.obs
+print("the agent would now push", "right" if trainer.agent.act_greedy(obs, None)[0] else "left")

@@ -1,0 +1,22 @@
+"""The judge of evaluations: the best so far, and how much patience is used up."""
+
+from __future__ import annotations
+
+from ludus.core import Run
+from ludus.rl.config import EvaluationConfig
+from ludus.rl.judge import Judge
+
+CONFIG = EvaluationConfig(
+    episodes=1, envs=1, asynchronous=False, patience=9, min_delta=0.5, target_return=None
+)
+
+
+def make() -> Judge:
+    return Judge(CONFIG)
+
+
+def use(judge: Judge) -> None:
+    run = Run()
+    run.boundaries = 7
+    for score in (1.0, 3.0, 3.2, 2.0):
+        judge.hear(run, score, dict, {"opt_steps": 5}, lambda name, weights, note: None)
