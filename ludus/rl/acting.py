@@ -14,6 +14,8 @@ from ludus.rl.networks.mlp import Mlp
 from ludus.rl.normalise import Normaliser
 from ludus.rl.numpy_net import NumpyMlp, numpy_steps
 
+_LEAST_DRAW = np.float32(1e-30)
+
 
 class ActingNet:
     """Turns observations into outputs without a gradient.
@@ -48,6 +50,8 @@ def draw_categorical(logits_NA: NDArray[Any], generator: np.random.Generator) ->
     """Draw one action a row with probability proportional to exp(logit)."""
     # The least of exponential draws, each divided by its weight, falls on an action in proportion.
     draws_NA = generator.standard_exponential(logits_NA.shape, dtype=np.float32)
+    # One draw in millions is 0, whose logarithm would win against any mask.
+    np.maximum(draws_NA, _LEAST_DRAW, out=draws_NA)
     np.log(draws_NA, out=draws_NA)
     drawn: NDArray[np.int64] = (logits_NA - draws_NA).argmax(1)
     return drawn

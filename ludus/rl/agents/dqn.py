@@ -113,8 +113,8 @@ class ValueAgent(Agent):
             return self._random(count, masks)
         chance = self.chance(num_env_steps)
         if self.config.exploration.kind == "softmax":
-            values = masked(self.values(obs_ND), masks)
-            return draw_categorical(values / max(chance, 1e-8), self.generator)
+            logits = self.values(obs_ND) / max(chance, 1e-8)
+            return draw_categorical(masked(logits, masks), self.generator)
         if count == 1:
             # The common case of one env pays for a network only where it is asked.
             if self.generator.random() < chance:
@@ -182,9 +182,8 @@ class Dqn(ValueAgent):
         with torch.no_grad():
             next_q_BA = self.target(next_obs).float()
             choosing_BA = self.learner(next_obs).float() if self.config.double else next_q_BA
-            targets_B = td_targets(
-                rewards_B, batch.discounts, next_q_BA, choosing_BA, batch.next_masks
-            )
+            allowed_BA = None if batch.next_masks is None else batch.next_masks > 0
+            targets_B = td_targets(rewards_B, batch.discounts, next_q_BA, choosing_BA, allowed_BA)
 
         def loss_of(network: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             q_BA = network(obs).float()

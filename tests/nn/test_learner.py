@@ -1,0 +1,138 @@
+"""A learner takes the steps torch's own optimizer takes, and none along what is not finite."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ludus.core.errors import LudusError
+from ludus.nn.learner import Learner, Target
+from ludus.nn.optimizer import Adam, Sgd
+
+ADAM = Adam(kind="adam", learning_rate=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.0)
+SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+INPUTS = torch.randn(16, 3, generator=torch.Generator().manual_seed(1))
+
+
+def squares(scale: float = 1.0) -> Callable[[Any], tuple[Tensor, str]]:
+    """Return a loss of a network, and something beside it."""
+
+    def loss_of(forward: Any) -> tuple[Tensor, str]:
+        return scale * (forward(INPUTS) - 1).square().mean(), "beside"
+
+    return loss_of
+
+
+def state(learner: Learner) -> Any:
+    return copy.deepcopy(learner.state_dict())
+
+
+@pytest.mark.parametrize("limit", [None, 0.05])
+def test_a_step_is_that_of_torch(limit: float | None) -> None:
+    learner, own = Learner(network(), ADAM, max_grad_norm=limit), network()
+    optimizer = torch.optim.Adam(own.parameters(), lr=0.1, betas=(0.9, 0.99), eps=1e-8)
+    for step in range(5):
+        loss, norm, beside = learner.improve(squares(), 0.1 / (step + 1))
+        optimizer.zero_grad()
+        expected = squares()(own)[0]
+        expected.backward()
+        whole = torch.nn.utils.clip_grad_norm_(own.parameters(), limit or 1e9)
+        optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
+        optimizer.step()
+        torch.testing.assert_close(loss, expected.detach())
+        torch.testing.assert_close(norm, whole)
+        assert beside == "beside"
+    found = learner.flat.by_name(learner.flat.vector)
+    torch.testing.assert_close(found, dict(own.state_dict()), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e38])
+@pytest.mark.parametrize("limit", [None, 1.0])
+def test_a_gradient_that_is_not_finite_moves_nothing(bad: float, limit: float | None) -> None:
+    """Row 10 of the faults; the norm tells, and the next good step is as if nothing had been."""
+    learner, other = (Learner(network(), ADAM, max_grad_norm=limit) for _ in range(2))
+    for each in (learner, other):
+        each.improve(squares(), 0.1)
+    before = state(learner)
+    _, norm, _ = learner.improve(squares(bad), 0.1)
+    assert not torch.isfinite(norm)
+    torch.testing.assert_close(state(learner), before, rtol=0, atol=0)
+    for each in (learner, other):
+        each.improve(squares(), 0.1)
+    torch.testing.assert_close(state(learner), state(other), rtol=0, atol=0)
+
+
+def test_a_learning_rate_out_of_all_proportion_never_makes_a_weight_infinite() -> None:
+    torch.manual_seed(0)
+    config = SGD.replace(learning_rate=1e38)
+    learner = Learner(nn.Linear(3, 2), config, max_grad_norm=None)
+    norms = [learner.improve(squares(100.0), 1e38)[1].item() for _ in range(4)]
+    assert torch.isfinite(learner.flat.vector).all()
+    assert norms[-1] == float("inf") or norms[-1] != norms[-1]
+
+
+def test_the_frozen_network_lets_a_gradient_through_but_takes_none() -> None:
+    learner = Learner(network(), ADAM, max_grad_norm=None)
+    inputs = INPUTS.clone().requires_grad_()
+    learner.frozen(inputs).sum().backward()
+    assert inputs.grad is not None
+    assert inputs.grad.abs().sum() > 0
+    assert not learner.flat.gradient.any()
+
+
+def test_bound_computes_with_other_weights_and_leaves_the_own() -> None:
+    learner = Learner(network(), ADAM, max_grad_norm=None)
+    before = learner.flat.vector.clone()
+    assert not learner.bound(torch.zeros_like(before))(INPUTS).any()
+    torch.testing.assert_close(learner.bound(before)(INPUTS), learner(INPUTS))
+    assert learner.flat.vector.equal(before)
+
+
+def test_half_precision_computes_in_half_and_keeps_whole_weights() -> None:
+    learner = Learner(network(), ADAM, max_grad_norm=None, precision="bfloat16")
+    assert learner(INPUTS).dtype == torch.bfloat16
+    before = learner.flat.vector.clone()
+    learner.improve(squares(), 0.1)
+    assert learner.flat.vector.dtype == torch.float32
+    assert not learner.flat.vector.equal(before)
+
+
+def test_a_target_follows_by_its_share() -> None:
+    learner = Learner(network(), ADAM, max_grad_norm=None)
+    target, first = Target(learner), learner.flat.vector.clone()
+    torch.testing.assert_close(target(INPUTS), learner(INPUTS))
+    learner.improve(squares(), 0.1)
+    assert target.vector.equal(first)
+    target.follow(0.25)
+    torch.testing.assert_close(target.vector, first + 0.25 * (learner.flat.vector - first))
+    assert not target(INPUTS).requires_grad
+    target.follow(1.0)
+    assert target.vector.equal(learner.flat.vector)
+    torch.testing.assert_close(target(INPUTS), learner(INPUTS).detach())
+
+
+def test_a_loaded_target_computes_with_what_was_loaded() -> None:
+    learner = Learner(network(), ADAM, max_grad_norm=None)
+    target, other = Target(learner), Target(learner)
+    target.vector.mul_(2)
+    other.load_state_dict(copy.deepcopy(target.state_dict()))
+    torch.testing.assert_close(other(INPUTS), target(INPUTS))
+
+
+def test_weights_of_another_network_are_refused() -> None:
+    learner = Learner(network(), ADAM, max_grad_norm=None)
+    strange = Learner(nn.Linear(3, 2), ADAM, max_grad_norm=None)
+    with pytest.raises(LudusError, match="build the model as it was"):
+        learner.load_state_dict(strange.state_dict())
