@@ -27,13 +27,19 @@ if TYPE_CHECKING:
     from ludus.supervised.trainers.supervised import Trainer
 
 _WHERE = {
+    "AsyncEvaluator": "ludus.rl.async_evaluator",
     "BaseTrainer": "ludus.supervised.base",
     "Evaluator": "ludus.run.evaluator",
     "IterationContext": "ludus.run.progress",
     "Logger": "ludus.run.logger",
     "Model": "ludus.nn.model",
+    "RLTrainer": "ludus.rl.rl_trainer",
+    "ReplayBuffer": "ludus.data.replay",
+    "Scheduler": "ludus.nn.schedules",
+    "StepRLTrainer": "ludus.rl.step_trainer",
     "Storage": "ludus.run.storage",
     "StrictConfig": "ludus.config",
+    "SyncSampler": "ludus.rl.sampler",
     "Trainer": "ludus.supervised.trainers.supervised",
     "TrainerConfig": "ludus.config",
     "TrainerType": "ludus.registry",

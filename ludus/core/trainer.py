@@ -98,7 +98,7 @@ class Trainer:
         """Called once per process, before the walk; the place for worker processes and files."""
 
     def close(self) -> None:
-        """Called once per process, after the walk, however it ended."""
+        """Called once per process that was prepared, after the walk, however it ended or if none was."""
 
     def set_model(self, model: Any) -> None:
         """Train this model rather than the one the config describes."""
@@ -185,13 +185,14 @@ class Trainer:
                 f"fit was given max_steps={max_steps} and num_train_steps={num_train_steps};"
                 " they mean the same, give one"
             )
-        self.run, self._saved_cursor, is_open = Run(), [], False
+        self.run, self._saved_cursor, is_prepared = Run(), [], False
         root = self.root if root is None else root
         request = Request(root, name, resume, show_on, is_transplant=trainer_state is not None)
         around = type(self).surroundings(self, request)
         error: BaseException | None = None
         try:
             self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
+            is_prepared = True
             plan = self.plan()
             check_plan(plan)
             hooks = bind_hooks(plan, self.run, [self, *self.callbacks.values()], base=Trainer)
@@ -203,7 +204,6 @@ class Trainer:
             around.ready(self.run)
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
-                is_open = True
                 self.open()
                 with contextlib.suppress(Interrupted):
                     walk(plan, self.run, hooks, around.observers(), around.checkpoint)
@@ -212,7 +212,7 @@ class Trainer:
             raise
         finally:
             try:
-                if is_open:
+                if is_prepared:
                     self.close()
             finally:
                 around.close(self.run, error)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.errors import CheckpointError, LudusError
+from ludus.core.errors import CheckpointError, Diverged
 from ludus.data.replay import Batch, ReplayBuffer
 from ludus.data.row_layout import RowLayout
 from ludus.data.sum_tree import SumTree
@@ -93,7 +93,7 @@ class PrioritisedReplay(ReplayBuffer):
             td_errors = td_errors.detach().cpu().numpy()
         errors = np.abs(np.asarray(td_errors, dtype=np.float64))
         if not errors.max(initial=0.0) < np.inf:
-            raise LudusError(
+            raise Diverged(
                 f"a TD error given to '{self.name}' is {errors[~(errors < np.inf)][0]}; the loss has"
                 " diverged: try a lower learning rate"
             )

@@ -13,6 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from ludus.core.errors import ConfigError
 
@@ -60,6 +61,8 @@ class RowLayout:
             ends.append(ends[-1] + width)
         slices = [slice(start, end) for start, end in itertools.pairwise(ends)]
         self.obs, self.action, self.reward, self.discount, self.next_obs, self.next_mask = slices
+        self._widths = [piece.stop - piece.start for piece in slices]
+        self._is_flat = len(self.obs_shape) == 1 and not self.has_images
         self.width = ends[-1]
         """How many float32 columns a row has."""
         self.image_width = 2 * self.obs_width if self.has_images else 0
@@ -75,6 +78,13 @@ class RowLayout:
 
         `images` is the batch of the uint8 ring, where observations are uint8.
         """
+        if self._is_flat and isinstance(rows_BW, Tensor):
+            # The common case in one call: each slice of its own would cost as much.
+            obs, actions, rewards, discounts, next_obs, masks = rows_BW.split(self._widths, 1)
+            rewards, discounts = rewards.squeeze(1), discounts.squeeze(1)
+            return Transitions(
+                obs, actions, rewards, discounts, next_obs, masks if self.mask_width else None
+            )
         count = rows_BW.shape[0]
         if self.has_images:
             obs, next_obs = images[:, : self.obs_width], images[:, self.obs_width :]

@@ -1,7 +1,8 @@
-"""Compile a method so that only the tensors it is given are looked at again at each call."""
+"""Compile a method so that a call costs little more than the compiled code itself."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -11,26 +12,112 @@ BACKEND = "inductor"
 """What compiles the traced code; tests set it to eager, which takes the trace as it is."""
 
 
-def compile_method(method: Any, device: torch.device) -> Any:
+def compile_method(method: Any, device: torch.device) -> Callable[..., Any]:
     """Compile a method whose answer depends on its owner and on the tensors it is given alone.
 
-    So only the tensors are checked at each call: new shapes are compiled anew, and looking again at
-    every Python object on the way would cost as much as the work itself.
+    The tensors of the owner that it reads or changes must be the same objects for ever. It returns
+    None, a tensor, or a tuple of tensors. Arguments that are tensors, None, or lists of these take
+    the short way; any others go through torch's compiler at every call.
     """
-    function = method.__func__
-    # Torch keeps what it compiled with the code object. The owner's loss, layers and options are
-    # in it and nobody checks them, so each owner needs a code object of its own.
-    own = FunctionType(
-        function.__code__.replace(), function.__globals__, closure=function.__closure__
-    )
-    options: dict[str, Any] = {"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}
-    if BACKEND == "inductor":
-        # On the CPU the Python that calls the kernels would cost as much as they do.
-        options["cpp_wrapper"] = device.type == "cpu"
-    return torch.compile(
-        MethodType(own, method.__self__),
-        dynamic=False,
-        fullgraph=True,
-        backend=BACKEND,
-        options=options,
-    )
+    return CompiledMethod(method, device)
+
+
+class CompiledMethod:
+    """Goes through torch's compiler once for each set of shapes, and straight to its code after that.
+
+    Torch would look at the owner again at every call, and at the state of the whole library, which
+    costs as much as a small update itself.
+    """
+
+    def __init__(self, method: Any, device: torch.device) -> None:
+        function = method.__func__
+        self._device = device
+        self._graphs: dict[tuple[Any, ...], _Graph] = {}
+        self._called: tuple[Any, list[Any], Any] | None = None
+        # Torch keeps what it compiled with the code object. The owner's loss, layers and options are
+        # in it and nobody checks them, so each owner needs a code object of its own.
+        own = FunctionType(
+            function.__code__.replace(), function.__globals__, closure=function.__closure__
+        )
+        self._compile = torch.compile(
+            MethodType(own, method.__self__),
+            dynamic=False,
+            fullgraph=True,
+            backend=self._build,
+            options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe},
+        )
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the method returns."""
+        leaves: list[Any] = []
+        for value in arguments:
+            if value.__class__ is tuple or value.__class__ is list:
+                leaves += value
+            else:
+                leaves.append(value)
+        try:
+            shapes = tuple([None if leaf is None else leaf.shape for leaf in leaves])
+        except AttributeError:
+            return self._compile(*arguments)
+        graph = self._graphs.get(shapes)
+        if graph is None:
+            return self._first(shapes, arguments, leaves)
+        return graph(leaves)
+
+    def _first(self, shapes: tuple[Any, ...], arguments: tuple[Any, ...], leaves: Any) -> Any:
+        """Call through torch's compiler, and remember which code it came to."""
+        self._called = None
+        result = self._compile(*arguments)
+        if self._called is not None:
+            graph = _Graph(*self._called, leaves, result)
+            if graph.is_understood:
+                self._graphs[shapes] = graph
+        return result
+
+    def _build(self, traced: Any, inputs: Any, **options: Any) -> Callable[..., Any]:
+        """Compile a trace; what it is called with the first time is kept for `_first`."""
+        run: Any = traced.forward
+        if BACKEND == "inductor":
+            from torch._inductor.compile_fx import compile_fx
+
+            # On the CPU the Python that calls the kernels would cost as much as they do.
+            patches = {"cpp_wrapper": self._device.type == "cpu"}
+            run = compile_fx(traced, inputs, config_patches=patches)
+
+        def remember(*given: Any) -> Any:
+            outputs = run(*given)
+            self._called = (run, list(given), outputs)
+            return outputs
+
+        return remember
+
+
+class _Graph:
+    """Compiled code, the tensors it works on, and where arguments and results stand among them."""
+
+    def __init__(
+        self, run: Any, inputs: list[Any], outputs: Any, arguments: list[Any], result: Any
+    ) -> None:
+        self._run = run
+        self._inputs = inputs
+        self._places = [
+            (place, index)
+            for place, value in enumerate(inputs)
+            for index, argument in enumerate(arguments)
+            if value is argument
+        ]
+        wanted = () if result is None else result if isinstance(result, tuple) else (result,)
+        found = [[i for i, out in enumerate(outputs) if out is value] for value in wanted]
+        self.is_understood = all(found)
+        """Whether every result is one of the code's outputs."""
+        self._results = [indices[0] for indices in found] if self.is_understood else []
+        self._is_tuple = isinstance(result, tuple)
+
+    def __call__(self, arguments: list[Any]) -> Any:
+        inputs = self._inputs
+        for place, index in self._places:
+            inputs[place] = arguments[index]
+        outputs = self._run(*inputs)
+        if self._is_tuple:
+            return tuple([outputs[index] for index in self._results])
+        return outputs[self._results[0]] if self._results else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,33 +17,29 @@ from ludus.rl.numpy_net import NumpyMlp, numpy_steps
 _LEAST_DRAW = np.float32(1e-30)
 
 
-class ActingNet:
-    """Turns observations into outputs without a gradient.
+def acting_net(
+    modules: Sequence[nn.Module], normaliser: Normaliser | None, device: torch.device
+) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Return a function from observations to outputs, one row each, without a gradient.
 
     A small network costs less in NumPy than the framework's own overhead; it reads the weights where
-    the learner changes them, so it is never out of date.
+    the learner changes them, so it is never out of date. What it returns may be reused by its next
+    call.
     """
+    # The layers themselves, where a body is nothing but layers: each call on the way costs time.
+    module = nn.Sequential(*[m.layers if isinstance(m, Mlp) else m for m in modules])
+    steps = numpy_steps(module) if device.type == "cpu" else None
 
-    def __init__(
-        self, modules: Sequence[nn.Module], normaliser: Normaliser | None, device: torch.device
-    ) -> None:
-        self._normaliser = normaliser
-        self._device = device
-        # The layers themselves, where a body is nothing but layers: each call on the way costs time.
-        self._module = nn.Sequential(*[m.layers if isinstance(m, Mlp) else m for m in modules])
-        steps = numpy_steps(self._module) if device.type == "cpu" else None
-        self._numpy = None if steps is None else NumpyMlp(steps)
-
-    def __call__(self, obs_ND: NDArray[Any]) -> NDArray[Any]:
-        """Return the outputs, one row an observation, in an array that the next call may reuse."""
-        if self._normaliser is not None:
-            obs_ND = self._normaliser.numpy_obs(obs_ND)
-        if self._numpy is not None:
-            return self._numpy(obs_ND)
+    def by_torch(obs_ND: NDArray[Any]) -> NDArray[Any]:
         with torch.inference_mode():
-            found = self._module(torch.from_numpy(obs_ND).to(self._device))
+            found = module(torch.from_numpy(obs_ND).to(device))
         out: NDArray[Any] = found.float().cpu().numpy()
         return out
+
+    compute = by_torch if steps is None else NumpyMlp(steps)
+    if normaliser is None:
+        return compute
+    return lambda obs_ND: compute(normaliser.numpy_obs(obs_ND))
 
 
 def draw_categorical(logits_NA: NDArray[Any], generator: np.random.Generator) -> NDArray[np.int64]:
@@ -59,7 +55,8 @@ def draw_categorical(logits_NA: NDArray[Any], generator: np.random.Generator) ->
 
 def best_of(values_NA: NDArray[Any], masks_NA: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     """Return the action with the largest value in each row, among those allowed."""
-    best: NDArray[np.int64] = masked(values_NA, masks_NA).argmax(1)
+    best: NDArray[np.int64]
+    best = (values_NA if masks_NA is None else masked(values_NA, masks_NA)).argmax(1)
     return best
 
 

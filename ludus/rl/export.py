@@ -75,9 +75,7 @@ def _policy_of(agent: Agent) -> tuple[Any, Kind, Heads]:
             if isinstance(agent.spec.action, BoxActions):
                 return network, "gaussian", {"mean": steps}
             return network, "categorical", {"logits": steps}
-    raise LudusError(
-        f"a {type(agent).__name__} agent cannot be exported; use dqn, iqn, sac or ppo"
-    )
+    raise LudusError(f"a {type(agent).__name__} agent cannot be exported; use dqn, iqn, sac or ppo")
 
 
 def _on_cpu(module: nn.Module) -> nn.Module:

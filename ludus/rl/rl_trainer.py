@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ludus.core import Observer, Repeat, Run, Stage, Stateful, Trainer
-from ludus.core.errors import Diverged
+from ludus.core.errors import ConfigError, Diverged
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent
+from ludus.rl.cadence import every, is_due
 from ludus.rl.config import EpochsConfig, RLConfig
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations
@@ -54,7 +55,11 @@ class RLTrainer(Trainer):
         self.device = resolve_device(config.settings.device)
         self._unrepeatable = check_repeats(config.env, config.seed)
         self.env = self._make_env()
-        self.agent = type(self).Agent(config, self.env.spec, self.device)
+        try:
+            self.agent = type(self).Agent(config, self.env.spec, self.device)
+        except BaseException:
+            self.env.close()
+            raise
         self.num_train_steps = self.run_opts()
         if config.compile == "auto":
             is_long = self.num_train_steps >= self.agent.worth_compiling
@@ -77,6 +82,11 @@ class RLTrainer(Trainer):
         self._timer, self._timed_opts = time.monotonic(), 0
         self.rollout_data: dict[str, Any] = {}
         self._prepare_data(Episodes(config.num_envs, config.return_window))
+
+    def set_model(self, model: Any) -> None:
+        """Refuse it: an agent is more than one model."""
+        kind = self.config.kind
+        raise ConfigError(f"'{kind}' makes its networks from the config; change 'network' in it")
 
     def _make_env(self) -> Any:
         """Return the training envs: in this process, or spread over worker processes."""
@@ -287,13 +297,3 @@ class RLTrainer(Trainer):
     def train_end(self) -> bool:
         """Whether training is over."""
         return self.run.is_finished or self.run.stop_reason is not None
-
-
-def is_due(count: int, interval: int) -> bool:
-    """Return whether a counter that goes up by one stands at a multiple; 0 means never."""
-    return interval > 0 and count > 0 and count % interval == 0
-
-
-def every(interval: int, unit: str) -> str:
-    """Return a few words for the printed plan."""
-    return f"every {interval} {unit}" if interval else "never"

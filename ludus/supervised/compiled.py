@@ -72,25 +72,26 @@ class CompiledUpdate(Update):
         self.num_examples += count_examples(batch)
         self.num_gathered += 1
         if self.num_gathered < self._accumulate and not is_last:
-            return {"train/loss": self._compiled_gather(self._state, batch)}
+            return {"train/loss": self._compiled_gather(batch)}
         numbers = (learning_rate, self.num_gathered)
         if numbers != self._last_numbers:
             self._numbers.copy_(torch.tensor([learning_rate, 1 / self.num_gathered]))
             self._last_numbers = numbers
-        loss, norm = self._compiled_learn(self._state, batch, self._numbers)
+        loss, norm = self._compiled_learn(batch, self._numbers)
         self.num_gathered = 0
         if self._precision == "float16":
             return {"train/loss": loss}
         return {"train/loss": loss, "train/grad_norm": norm}
 
-    def _gather(self, state: _State, batch: Any) -> Tensor:
+    def _gather(self, batch: Any) -> Tensor:
         """Add the gradient of one batch to those that wait."""
-        loss, gradient = self._differentiate(state, batch)
-        state.gathered.add_(gradient)
+        loss, gradient = self._differentiate(self._state, batch)
+        self._state.gathered.add_(gradient)
         return loss
 
-    def _learn(self, state: _State, batch: Any, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    def _learn(self, batch: Any, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the last batch of a step and take the step."""
+        state = self._state
         loss, gradient = self._differentiate(state, batch)
         if self._accumulate > 1:
             gradient = (state.gathered + gradient) * numbers[1]

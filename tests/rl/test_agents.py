@@ -78,7 +78,11 @@ def test_iqn_finds_the_means_of_all_actions(tmp_path: Path, changes: dict[str, A
 def test_sac_finds_the_best_constant_action(tmp_path: Path, length: int) -> None:
     certain = {"initial": 0.005, "learned": False, "target_entropy": None}
     agent = learned(
-        "sac", problem("tests_peak", length), tmp_path, temperature=certain, **{"steps.max_opts": 700}
+        "sac",
+        problem("tests_peak", length),
+        tmp_path,
+        temperature=certain,
+        **{"steps.max_opts": 700},
     )
     found = agent.act_greedy(CONTEXTS, None)
     np.testing.assert_allclose(found, [PEAK, PEAK], atol=0.3)
@@ -208,7 +212,9 @@ def test_a_network_of_convolutions_is_not_exported() -> None:
         "kind": "cnn", "channels": [2], "kernels": [3], "strides": [2], "width": 4,
         "activation": "relu", "init": "torch", "channels_last": True, "scale": 255.0,
     }  # fmt: skip
-    trainer: Any = ludus.build_trainer(small("ppo").replace(env=problem("tests_images"), network=network))
+    trainer: Any = ludus.build_trainer(
+        small("ppo").replace(env=problem("tests_images"), network=network)
+    )
     trainer.prepare(max_steps=None)
     with pytest.raises(LudusError, match=r"layers that NumPy cannot compute .*network.kind: mlp"):
         export_policy(trainer.agent, "nowhere")

@@ -19,7 +19,7 @@ from ludus.data.row_layout import RowLayout
 from ludus.losses.dqn import td_errors, td_loss, td_targets
 from ludus.nn.learner import Learner, Target
 from ludus.nn.schedules import Schedule
-from ludus.rl.acting import ActingNet, best_of, draw_categorical, masked
+from ludus.rl.acting import acting_net, best_of, draw_categorical, masked
 from ludus.rl.agent import Action, Agent, discrete_actions
 from ludus.rl.config import ExplorationConfig, OffPolicyConfig, TargetConfig
 from ludus.rl.network_config import head, make_body
@@ -166,7 +166,7 @@ class Dqn(ValueAgent):
         network = self.learner.module
         # A state's value is the same for all its actions, so it changes neither the best one nor the
         # odds between them.
-        self.values = ActingNet([network.body, network.advantage], self.normaliser, device)  # type: ignore[method-assign, list-item]
+        self.values = acting_net([network.body, network.advantage], self.normaliser, device)  # type: ignore[method-assign, assignment, list-item]
 
     def _make_network(self) -> nn.Module:
         body = make_body(self.config.network, self.spec.obs_shape)

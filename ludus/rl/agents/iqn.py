@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ludus.config import Positive, PositiveFloat
 from ludus.data.replay import Batch
 from ludus.losses.iqn import quantile_huber_loss
-from ludus.rl.acting import ActingNet
+from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action
 from ludus.rl.agents.dqn import ValueAgent, ValueConfig
 from ludus.rl.network_config import head, make_body
@@ -72,7 +72,7 @@ class Iqn(ValueAgent):
 
     def __init__(self, config: IqnConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(config, spec, device)
-        self._features = ActingNet([self.learner.module.body], self.normaliser, device)  # type: ignore[list-item]
+        self._features = acting_net([self.learner.module.body], self.normaliser, device)  # type: ignore[list-item]
         count = config.acting_quantiles
         self._middles_Q = (torch.arange(count, device=device) + 0.5) / count
         self._scale_F: NDArray[Any] | None = None

@@ -29,7 +29,7 @@ from ludus.losses.ppo import (
 )
 from ludus.nn.learner import Learner, Target
 from ludus.nn.schedules import Schedule
-from ludus.rl.acting import ActingNet
+from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, Agent
 from ludus.rl.config import Discount, EpochsConfig, RLConfig, Scheduled, never_reached
 from ludus.rl.network_config import NetworkSection, head, make_body
@@ -141,7 +141,7 @@ class Ppo(Agent):
         self.clip = Schedule(
             config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
         )
-        self._acting = ActingNet([network.body, network.policy], self.normaliser, device)
+        self._acting = acting_net([network.body, network.policy], self.normaliser, device)
         mask_width = spec.action.mask_width if spec.has_masks else 0
         self._has_images = spec.obs_dtype == np.uint8
         obs_width = 0 if self._has_images else math.prod(spec.obs_shape)

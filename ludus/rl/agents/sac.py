@@ -26,7 +26,7 @@ from ludus.losses.sac import (
     temperature_loss,
 )
 from ludus.nn.learner import Learner, Target
-from ludus.rl.acting import ActingNet
+from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, Agent, box_actions
 from ludus.rl.config import OffPolicyConfig, TargetConfig
 from ludus.rl.network_config import head, make_body
@@ -132,7 +132,7 @@ class Sac(Agent):
         temperature = Temperature(config.temperature.initial).to(device)
         self.temperature = Learner(temperature, config.optimizer, max_grad_norm=None)
         self.target = Target(self.critics)
-        self._acting = ActingNet([actor.body, actor.out], self.normaliser, device)
+        self._acting = acting_net([actor.body, actor.out], self.normaliser, device)
         self._noise = torch.empty(2, config.batch_size, self._width)
 
     def learned(self) -> Mapping[str, Learner | Target]:

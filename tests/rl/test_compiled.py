@@ -1,0 +1,120 @@
+"""The compiled update of every agent learns what the eager one learns, and resumes exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ludus
+from ludus.nn import compiling
+from ludus.run.checkpoint import digest_of
+from tests.rl.known_problems import learning, problem
+from tests.rl.small import NORMALISE, PRIORITISED, small
+
+# Torch warns of its own code when its compiler is first imported.
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trace as for the compiler, but run the trace as it is, which costs a tenth of a second."""
+    monkeypatch.setattr(compiling, "BACKEND", "eager")
+
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "dqn": ("dqn", {}),
+    "dqn with all": (
+        "dqn",
+        {
+            "replay.prioritised": PRIORITISED,
+            "dueling": True,
+            "n_step": 2,
+            "normalise": NORMALISE,
+            "max_grad_norm": 0.1,
+            "target.every_opt_steps": 3,
+        },
+    ),
+    "iqn": ("iqn", {"target.share": 0.1, "target.every_opt_steps": 2}),
+    "sac": ("sac", {"normalise": NORMALISE}),
+    "ppo": ("ppo", {"normalise": NORMALISE, "value_clip": 0.2}),
+    "ppo of numbers": ("ppo", {"env.id": "Pendulum-v1", "policy_loss": "kl", "shared_body": True}),
+}
+
+
+def trained(kind: str, root: Path, *, compiled: bool, **changes: Any) -> Any:
+    length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opts": 12}
+    trainer: Any = ludus.build_trainer(small(kind, compile=compiled, **{**length, **changes}))
+    trainer.fit(root=str(root), name=f"{kind}-{compiled}")
+    return trainer
+
+
+@pytest.mark.parametrize(("kind", "changes"), CASES.values(), ids=CASES.keys())
+@pytest.mark.usefixtures("traced")
+def test_the_traced_update_is_the_eager_one(
+    tmp_path: Path, kind: str, changes: dict[str, Any]
+) -> None:
+    """Weights, targets, moments and metrics, after some updates with a falling learning rate."""
+    eager, traced = (trained(kind, tmp_path, compiled=c, **changes) for c in (False, True))
+    assert traced.agent.is_compiled
+    assert not eager.agent.is_compiled
+    for name, part in eager.agent.learned().items():
+        other = traced.agent.learned()[name]
+        torch.testing.assert_close(other.state_dict(), part.state_dict(), rtol=1e-3, atol=1e-5)
+    assert traced.run.counters == eager.run.counters
+
+
+@pytest.mark.parametrize(
+    ("kind", "env"),
+    [("dqn", "tests_choice"), ("ppo", "tests_pair")],
+)
+@pytest.mark.usefixtures("traced")
+def test_the_traced_update_with_masks_is_the_eager_one(tmp_path: Path, kind: str, env: str) -> None:
+    length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opts": 12}
+    made = []
+    for compiled in (False, True):
+        config = learning(kind, problem(env, 2, has_masks=True), **length, compile=compiled)
+        trainer: Any = ludus.build_trainer(config)
+        trainer.fit(root=str(tmp_path), name=str(compiled))
+        made.append(trainer.agent.learner.state_dict())
+    torch.testing.assert_close(made[1], made[0], rtol=1e-3, atol=1e-5)
+
+
+def test_a_compiled_run_learns_as_an_eager_one_and_resumes_exactly(tmp_path: Path) -> None:
+    """With the real compiler: 12 updates, and the same cut after 7."""
+
+    class Interrupt:
+        def __init__(self, at: int) -> None:
+            self.at = at
+
+        def after_train_step(self, run: Any) -> None:
+            run.interrupted = run.counters["opt_steps"] == self.at
+
+    def fit(name: str, at: int, *, compiled: bool, resume: bool = False) -> tuple[Any, Any]:
+        trainer: Any = ludus.build_trainer(small("dqn", compile=compiled, **{"steps.max_opts": 12}))
+        trainer.add(Interrupt(at))
+        return trainer, trainer.fit(root=str(tmp_path), name=name, resume=resume)
+
+    straight, _ = fit("straight", -1, compiled=True)
+    eager, _ = fit("eager", -1, compiled=False)
+    torch.testing.assert_close(
+        straight.agent.learner.state_dict(), eager.agent.learner.state_dict(), rtol=1e-3, atol=1e-5
+    )
+    _, cut = fit("broken", 7, compiled=True)
+    assert cut.status == "interrupted"
+    resumed, result = fit("broken", -1, compiled=True, resume=True)
+    assert (result.status, result.exact) == ("finished", True)
+    digests = [digest_of(dict(t.agent.state_dict())) for t in (straight, resumed)]
+    assert digests[0] == digests[1]
+    written = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("broken", "straight")]
+    assert written[0] == written[1]
+
+
+def test_auto_compiles_long_runs_alone_and_says_so_in_the_config(tmp_path: Path) -> None:
+    for opts, expected in ((24, False), (100_000, True)):
+        trainer: Any = ludus.build_trainer(small("dqn", compile="auto", **{"steps.max_opts": opts}))
+        trainer.prepare(max_steps=None)
+        assert trainer.config.compile is expected
+        assert trainer.agent.is_compiled is expected

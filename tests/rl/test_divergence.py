@@ -1,0 +1,163 @@
+"""Row 10 of the faults in RL: numbers that are not finite end the run in order, and spoil nothing."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import ludus
+from ludus.core.errors import Diverged
+from ludus.nn import compiling
+from ludus.run import checkpoint
+from ludus.run.models import read_model
+from ludus.run.storage import Storage
+from tests.rl.small import PRIORITISED, small
+from tests.rl.spying import Spy
+from tests.supervised.conftest import lines
+
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dqn": ("dqn", {}),
+    "dqn with priorities": ("dqn", {"replay.prioritised": PRIORITISED}),
+    "iqn": ("iqn", {}),
+    "sac": ("sac", {}),
+    "ppo": ("ppo", {}),
+}
+each_kind = pytest.mark.parametrize(("kind", "changes"), KINDS.values(), ids=KINDS.keys())
+
+
+def all_tensors(tree: Any) -> list[Tensor]:
+    if isinstance(tree, Tensor):
+        return [tree]
+    values = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return [tensor for value in values for tensor in all_tensors(value)]
+
+
+def assert_nothing_is_spoilt(trainer: Any, run_dir: Path) -> None:
+    """Every weight, target and moment is finite: in memory, in checkpoints, in each kept model."""
+    states = [part.state_dict() for part in trainer.agent.learned().values()]
+    storage = Storage(run_dir)
+    saved = checkpoint.read_newest(storage, damaged=pytest.fail)
+    assert saved is not None
+    states.append(saved.state["agent"]["networks"])
+    states += [read_model(storage, f"models/{name}")[0] for name in storage.names("models")]
+    for tensor in all_tensors(states):
+        assert torch.isfinite(tensor).all()
+
+
+def saved_often(kind: str, changes: dict[str, Any], **more: Any) -> Any:
+    return small(kind, **changes, **more, **{"settings.checkpoint.every_stages": 3})
+
+
+class Poison:
+    """Spoils one number of the batch of one update, and looks at the weights around it."""
+
+    def __init__(self, trainer: Any, bad: float, at: int) -> None:
+        self._agent, self._bad, self._at = trainer.agent, bad, at
+        self._learn = trainer.agent.learn
+        trainer.agent.learn = self.learn
+        self.has_moved: list[bool] = []
+
+    def learn(self, batch: Any, num_opts: int, learning_rate: float) -> Any:
+        if num_opts == self._at:
+            batch = batch._replace(rows=batch.rows.clone())
+            batch.rows[2, 0] = self._bad
+        before = [tensor.clone() for tensor in self._weights()]
+        errors = self._learn(batch, num_opts, learning_rate)
+        pairs = zip(before, self._weights(), strict=True)
+        self.has_moved.append(any(not a.equal(b) for a, b in pairs))
+        return errors
+
+    def _weights(self) -> list[Tensor]:
+        learned = self._agent.learned()
+        return all_tensors([learned[name].state_dict() for name in learned if name != "target"])
+
+
+class SetPoison:
+    """A callback that poisons the agent once it is there."""
+
+    def __init__(self, trainer: Any, bad: float, at: int) -> None:
+        self._given = (trainer, bad, at)
+
+    def before_train(self) -> None:
+        self.poison = Poison(*self._given)
+
+
+@each_kind
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_bad_update_is_skipped_and_the_run_stops_at_the_next_record(
+    tmp_path: Path, kind: str, changes: dict[str, Any], bad: float
+) -> None:
+    """The fifth update is spoilt; those around it are made. Priorities are noticed to be bad at once."""
+    trainer: Any = ludus.build_trainer(saved_often(kind, changes))
+    callback = SetPoison(trainer, bad, at=4)
+    trainer.add(callback)
+    with pytest.raises(
+        Diverged, match=r"(train/(loss|grad_norm) became|a TD error .* is) .* lower"
+    ):
+        trainer.fit(root=str(tmp_path), name="run")
+    # PPO makes six updates before its record; the others record at the seventh, which evaluates.
+    opts = 5 if changes else 6 if kind == "ppo" else 7
+    assert callback.poison.has_moved == [number != 4 for number in range(opts)]
+    assert_nothing_is_spoilt(trainer, tmp_path / "run")
+    if not changes:
+        written = lines(tmp_path / "run")[-1]
+        assert written["opt_steps"] == trainer.run.counters["opt_steps"] == opts
+        assert not math.isfinite(float(written["train/grad_norm"]))
+    events = lines(tmp_path / "run", "events.jsonl")
+    assert events[-1]["event"] == "failed"
+    assert events[-1]["reason"].startswith("Diverged: ")
+
+
+@each_kind
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
+def test_a_learning_rate_of_1e30_ends_the_run_with_finite_weights(
+    tmp_path: Path, kind: str, changes: dict[str, Any]
+) -> None:
+    config = saved_often(kind, changes, **{"optimizer.learning_rate": 1e30})
+    trainer: Any = ludus.build_trainer(config)
+    with pytest.raises(Diverged, match=r"(lower the|a lower) learning rate"):
+        trainer.fit(root=str(tmp_path), name="run")
+    assert_nothing_is_spoilt(trainer, tmp_path / "run")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+def test_a_traced_update_skips_a_bad_batch_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "BACKEND", "eager")
+    trainer: Any = ludus.build_trainer(saved_often("ppo", {}, compile=True))
+    callback = SetPoison(trainer, math.nan, at=4)
+    trainer.add(callback)
+    with pytest.raises(Diverged, match="lower the learning rate"):
+        trainer.fit(root=str(tmp_path), name="run")
+    assert callback.poison.has_moved.count(False) == 1
+    assert_nothing_is_spoilt(trainer, tmp_path / "run")
+
+
+def test_004_d5_an_evaluation_that_is_not_finite_is_told_and_never_the_best(tmp_path: Path) -> None:
+    spy = Spy(small("dqn"), [math.nan, -3.4e38, math.inf, math.nan])
+    result = spy.run(tmp_path)
+    assert result.best["score"] == -3.4e38
+    assert result.best["counters"]["opt_steps"] == 14
+    assert spy.told == [
+        "the evaluation at opt_step 7 gave nan: it counts for nothing",
+        "the evaluation at opt_step 21 gave inf: it counts for nothing",
+    ]
+    assert spy.events.count("save best") == 1
+    # Nor does it use up patience, or reach a target.
+    assert spy.trainer.judge.num_bad == 0
+    assert result.reason is None
+
+
+def test_without_a_finite_evaluation_there_is_no_best(tmp_path: Path) -> None:
+    spy = Spy(small("ppo", **{"evaluation.target_return": 5.0}), [math.nan, math.inf])
+    result = spy.run(tmp_path)
+    assert result.best is None
+    assert result.status == "finished"
+    assert not (Path(result.run_dir) / "models" / "best").exists()
+    assert len(spy.told) == 2

@@ -1,0 +1,298 @@
+"""What seed 000 asks of an RLTrainer, item by item; the order of its loop is in test_orders."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ludus
+from ludus import Logger
+from ludus.core.errors import ConfigError, LudusError
+from ludus.rl.evaluator import Evaluator
+from ludus.run.seeds import derive
+from tests.rl.known_problems import REWARDS_CA, learning, observation, problem
+from tests.rl.random_walks import RandomWalk, walk_config
+from tests.rl.small import small
+from tests.rl.spying import Spy
+from tests.supervised.conftest import lines
+
+KINDS = ("dqn", "iqn", "sac", "ppo")
+EPOCHS = {
+    "max_env_steps": 60,
+    "record_freq": 1,
+    "eval_freq": 3,
+    "save_freq": 0,
+    "steps_per_epoch": 2,
+    "updates_per_env_step": 1.0,
+}
+
+
+def test_000_m1_the_named_concepts_exist_and_cost_nothing_until_used() -> None:
+    """Also those of 004-M1; `import ludus` alone brings in neither torch nor gymnasium."""
+    names = ("RLTrainer", "StepRLTrainer", "SyncSampler", "AsyncEvaluator", "ReplayBuffer")
+    for name in (*names, "Scheduler", "Evaluator", "Logger", "Storage", "TrainerConfig"):
+        assert isinstance(getattr(ludus, name), type)
+        assert name in dir(ludus)
+    code = "import ludus, sys; print([m for m in ('torch', 'gymnasium') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("schedule", ["steps", "epochs"])
+def test_000_m3_the_usage_of_the_seed_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str
+) -> None:
+    """000-M3 without set_model, for the config describes an agent's networks. max_steps are opt steps
+    in steps, env steps in epochs."""
+    monkeypatch.chdir(tmp_path)
+    trainer: Any = ludus.build_trainer(small("dqn", schedule=schedule, epochs=EPOCHS))
+    logger = Logger({"backends": []})
+    trainer.set_logger(logger)
+    result = trainer.fit(max_steps=30)
+    assert trainer.logger is logger
+    assert result.counters["opt_steps" if schedule == "steps" else "env_steps"] == 30
+    assert trainer.num_train_steps == 30
+    assert (tmp_path / "runs" / trainer.config.name / "run.json").exists()
+
+
+def test_000_m4_the_argument_wins_else_the_config_decides(tmp_path: Path) -> None:
+    config = small("dqn")
+    by_config = ludus.build_trainer(config).fit(root=str(tmp_path), name="config")
+    by_argument = ludus.build_trainer(config).fit(
+        num_train_steps=31, root=str(tmp_path), name="argument"
+    )
+    assert by_config.counters["opt_steps"] == config.steps.max_opts
+    assert by_argument.counters["opt_steps"] == 31
+    assert ludus.read_config(f"{by_argument.run_dir}/config.yaml").steps.max_opts == 31
+    # 000-D12: what the caller holds is as it was.
+    assert config == small("dqn")
+    with pytest.raises(ConfigError, match="max_steps=9 and num_train_steps=8"):
+        ludus.build_trainer(config).fit(max_steps=9, num_train_steps=8, root=str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_000_m4_a_saved_trainer_state_is_taken_up(tmp_path: Path, kind: str) -> None:
+    """fit(trainer_state=...) goes on from there: as one run that was never interrupted."""
+    length = "epochs.max_env_steps" if kind == "ppo" else "steps.max_opts"
+    # Both schedules of a run depend on its length: hold them still.
+    steady = {"kind": "constant", "warmup_steps": 0}
+    changes: dict[str, Any] = {"learning_rate": steady, "compile": False}
+    if kind == "ppo":
+        changes["clip.schedule"] = steady
+    elif kind != "sac":
+        changes["exploration.schedule"] = steady
+
+    def trainer(steps: int) -> Any:
+        return ludus.build_trainer(small(kind, **changes, **{length: steps}))
+
+    some, all_of_it = (96, 192) if kind == "ppo" else (12, 24)
+    first, second, straight = trainer(some), trainer(all_of_it), trainer(all_of_it)
+    first.fit(root=str(tmp_path), name="first")
+    result = second.fit(None, first.state_dict(), root=str(tmp_path), name="second")
+    straight.fit(root=str(tmp_path), name="straight")
+    assert second.run.counters == straight.run.counters
+    for name, tensor in straight.agent.weights().items():
+        assert tensor.equal(second.agent.weights()[name])
+    assert list(result.inexact_because) == ["it began with the state of another run"]
+
+
+def test_000_m6_the_attributes_have_the_names_of_the_seed(tmp_path: Path) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    class Watching:
+        def before_epoch(self) -> None:
+            with trainer.terminal_display:
+                pass
+            seen.append((trainer.epoch, trainer.train_end, trainer.obs.copy()))
+
+    config = small("dqn", schedule="epochs", epochs=EPOCHS)
+    trainer: Any = ludus.build_trainer(config)
+    trainer.add(Watching())
+    trainer.fit(root=str(tmp_path))
+    assert [(epoch, is_over) for epoch, is_over, _ in seen] == [(n, False) for n in range(10)]
+    assert all(obs.shape == (3, 4) for _, _, obs in seen)
+    assert not np.array_equal(seen[0][2], seen[1][2])
+    assert (trainer.epoch, trainer.train_end, trainer.async_eval) == (10, True, False)
+    assert isinstance(trainer.replay_buffer, ludus.ReplayBuffer)
+    assert trainer.replay_buffer.size == 60
+    assert trainer.config.epochs.eval_freq == 3
+    assert trainer.num_train_steps == 60
+    asynchronous: Any = ludus.build_trainer(config.replace(**{"evaluation.asynchronous": True}))
+    asynchronous.prepare(max_steps=None)
+    assert asynchronous.async_eval
+
+
+def test_000_m7_hooks_can_be_written_in_a_subclass_and_what_they_need_is_there(
+    tmp_path: Path,
+) -> None:
+    """What after_epoch is given in the seed, rollout and number of updates, is on the trainer."""
+    from ludus.rl.trainers.ppo import PpoTrainer
+
+    class Mine(PpoTrainer):
+        heard: list[Any]
+
+        def before_train(self) -> None:
+            self.heard = [dict(self.rollout_data)]
+
+        def after_epoch(self) -> None:
+            self.heard.append((self.rollout_data["num_steps"], self.get_num_updates()))
+
+    trainer = Mine(small("ppo"))
+    trainer.fit(root=str(tmp_path))
+    assert trainer.heard == [{}, *[(24, 6)] * 6]
+
+
+@pytest.mark.parametrize(("freq", "at"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4]), (5, [5]), (0, [])])
+def test_000_m9_evaluations_count_epochs_and_leave_out_the_first(
+    tmp_path: Path, freq: int, at: list[int]
+) -> None:
+    spy = Spy(small("ppo", **{"epochs.eval_freq": freq}))
+    spy.run(tmp_path)
+    evaluated = [r.counters["epoch"] for r in spy.records if "eval/return_mean" in r.scalars]
+    assert evaluated == at
+
+
+def test_000_m10_an_rl_trainer_is_a_trainer() -> None:
+    from ludus.core import Trainer
+
+    for kind in KINDS:
+        trainer = ludus.build_trainer(small(kind))
+        assert isinstance(trainer, ludus.RLTrainer)
+        assert isinstance(trainer, Trainer)
+
+
+def test_000_m11_an_rl_trainer_works_and_its_best_is_by_evaluation(tmp_path: Path) -> None:
+    """000-D13: not by what exploring brought; and 000-D9: an episode's return is its sum."""
+    changes = {"steps.eval_interval": 100, "evaluation.episodes": 20}
+    trainer: Any = ludus.build_trainer(learning("dqn", problem("tests_choice", 3), **changes))
+    result = trainer.fit(root=str(tmp_path))
+    evaluated = [line for line in lines(result.run_dir) if "eval/return_mean" in line]
+    assert len(evaluated) == 5
+    score = evaluated[-1]["eval/return_mean"]
+    # Each episode brings the best of its context, 1.0 or 0.6, once in its three steps.
+    assert score == pytest.approx(np.round(score * 20 / 0.2) * 0.2 / 20)
+    assert REWARDS_CA.max(1).min() < score < REWARDS_CA.max()
+    assert evaluated[-1]["eval/length_mean"] == 3
+    assert result.best["metric"] == "eval/return_mean"
+    assert result.best["score"] == max(line["eval/return_mean"] for line in evaluated)
+    assert evaluated[-1]["rollout/ep_rew_mean"] < score
+    assert trainer.agent.act_greedy(np.stack([observation(0)]), None).tolist() == [7]
+
+
+def test_000_d1_no_learning_is_owed_before_it_starts_and_all_of_it_then(tmp_path: Path) -> None:
+    spy = Spy(small("dqn", schedule="epochs", epochs={**EPOCHS, "steps_per_epoch": 1}))
+    spy.run(tmp_path)
+    opts = [record.counters.get("opt_steps", 0) for record in spy.records]
+    assert opts[:9] == [0, 0, 0, 0, 0, 0, 21, 24, 27]
+
+
+def test_000_d2_env_steps_are_counted_once(tmp_path: Path) -> None:
+    for kind in KINDS:
+        trainer: Any = ludus.build_trainer(small(kind))
+        result = trainer.fit(root=str(tmp_path), name=kind)
+        assert result.counters["env_steps"] == trainer.sampler.num_env_steps
+        assert trainer.sampler.num_env_steps % 3 == 0
+        if kind != "ppo":
+            assert trainer.replay_buffer.total == trainer.sampler.num_env_steps
+
+
+def test_000_d8_a_resumed_run_acts_on_what_its_envs_show(tmp_path: Path) -> None:
+    """Interrupted in the middle of episodes; the envs, not only the observations, come back."""
+
+    class Interrupt:
+        def after_train_step(self, run: Any) -> None:
+            run.interrupted = run.counters["opt_steps"] == 10
+
+    config = small("dqn").replace(env=walk_config(length=50))
+    broken: Any = ludus.build_trainer(config)
+    broken.add(Interrupt(), name="interrupt")
+    assert broken.fit(root=str(tmp_path)).status == "interrupted"
+    expected = broken.env.obs.copy()
+    resumed: Any = ludus.build_trainer(config)
+    heard: list[Any] = []
+
+    class Look:
+        def before_train_step(self) -> None:
+            if not heard:
+                heard.append(resumed.env.obs.copy())
+                places = [slot.env.place.astype(np.float32) for slot in resumed.env._slots]
+                heard.append(np.stack(places))
+
+    resumed.add(Look(), name="interrupt")
+    assert resumed.fit(root=str(tmp_path), resume=True).exact
+    assert len(heard) == 2
+    assert np.array_equal(heard[0], heard[1])
+    assert heard[0].shape == expected.shape
+
+
+def test_000_d10_every_episode_is_whole_and_counted_once() -> None:
+    """Envs that end at different times, fewer envs than episodes."""
+
+    class Policy:
+        def act_greedy(self, obs: Any, masks: Any) -> Any:
+            return np.full(len(obs), -1)
+
+    evaluator = Evaluator(walk_config(length=7), num_episodes=5, seed=0, num_envs=3)
+    score, record = evaluator.evaluate(Policy())
+    returns = []
+    for index in range(5):
+        env = RandomWalk(walk_config(length=7))
+        env.reset(seed=derive(0, "eval/0", index) % 2**32)
+        returns.append(sum(env.step(-1)[1] for _ in range(7)))
+    assert score == pytest.approx(np.mean(returns))
+    assert record["eval/return_std"] == pytest.approx(np.std(returns))
+    assert record["eval/length_mean"] == 7
+
+
+def test_000_d11_no_evaluation_begins_like_a_training_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: dict[str, set[int]] = {"train": set(), "evaluate": set()}
+    now = ["train"]
+    reset = RandomWalk.reset
+
+    def watched(self: Any, *, seed: int | None = None, options: Any = None) -> Any:
+        assert seed is not None
+        seeds[now[0]].add(seed)
+        return reset(self, seed=seed, options=options)
+
+    class Phase:
+        def before_evaluate(self) -> None:
+            now[0] = "evaluate"
+
+        def after_evaluate(self) -> None:
+            now[0] = "train"
+
+    monkeypatch.setattr(RandomWalk, "reset", watched)
+    trainer = ludus.build_trainer(small("dqn").replace(env=walk_config(length=5)))
+    trainer.add(Phase())
+    trainer.fit(root=str(tmp_path))
+    assert seeds["evaluate"] >= {derive(0, "eval/0", index) % 2**32 for index in range(2)}
+    assert len(seeds["train"]) > 20
+    assert not seeds["train"] & seeds["evaluate"]
+
+
+def test_000_d12_seed_0_is_a_seed_like_any_other(tmp_path: Path) -> None:
+    def weights(seed: int, name: str) -> Any:
+        trainer: Any = ludus.build_trainer(small("dqn", seed=seed))
+        trainer.fit(root=str(tmp_path), name=name)
+        return json.dumps({k: v.tolist() for k, v in trainer.agent.weights().items()})
+
+    first, again, other = weights(0, "a"), weights(0, "b"), weights(1, "c")
+    assert first == again
+    assert first != other
+
+
+def test_a_state_of_another_agent_is_refused(tmp_path: Path) -> None:
+    first: Any = ludus.build_trainer(small("sac"))
+    first.fit(root=str(tmp_path), name="first")
+    with pytest.raises(LudusError, match="build the trainer"):
+        ludus.build_trainer(small("dqn")).fit(
+            trainer_state=first.state_dict(), root=str(tmp_path), name="second"
+        )
