@@ -33,7 +33,7 @@ class CompiledMethod:
         function = method.__func__
         self._device = device
         self._graphs: dict[tuple[Any, ...], _Graph] = {}
-        self._called: tuple[Any, list[Any], Any] | None = None
+        self._called: Any = None
         # Torch keeps what it compiled with the code object. The owner's loss, layers and options are
         # in it and nobody checks them, so each owner needs a code object of its own.
         own = FunctionType(
@@ -69,7 +69,7 @@ class CompiledMethod:
         self._called = None
         result = self._compile(*arguments)
         if self._called is not None:
-            graph = _Graph(*self._called, leaves, result)
+            graph = _Graph(self._called, leaves, result)
             if graph.is_understood:
                 self._graphs[shapes] = graph
         return result
@@ -95,14 +95,11 @@ class CompiledMethod:
 class _Graph:
     """Compiled code, the tensors it works on, and where arguments and results stand among them."""
 
-    def __init__(
-        self, run: Any, inputs: list[Any], outputs: Any, arguments: list[Any], result: Any
-    ) -> None:
-        self._run = run
-        self._inputs = inputs
+    def __init__(self, called: Any, arguments: list[Any], result: Any) -> None:
+        self._run, self._inputs, outputs = called
         self._places = [
             (place, index)
-            for place, value in enumerate(inputs)
+            for place, value in enumerate(self._inputs)
             for index, argument in enumerate(arguments)
             if value is argument
         ]

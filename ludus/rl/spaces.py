@@ -101,6 +101,27 @@ def actions_of(space: spaces.Space[Any], *, name: str) -> Actions:
     )
 
 
+class QuickDiscrete(spaces.Discrete):
+    """A Discrete space that answers at once for whole numbers: most envs ask it at every step."""
+
+    first: int
+    end: int
+
+    def contains(self, x: Any) -> bool:
+        """Return whether x is one of the actions."""
+        if x.__class__ is int:
+            return bool(self.first <= x < self.end)
+        return super().contains(x)
+
+
+def quicken(space: spaces.Space[Any]) -> None:
+    """Let a Discrete space of actions answer sooner; whoever holds it notices nothing else."""
+    if type(space) is spaces.Discrete:
+        start = int(space.start)
+        space.__class__ = QuickDiscrete
+        vars(space).update(first=start, end=start + int(space.n))
+
+
 class ObservationReader:
     """Turns what an env returns into an array of one shape and dtype, or says what is wrong with it."""
 

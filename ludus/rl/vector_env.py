@@ -16,7 +16,7 @@ from ludus.rl.action_form import ActionForm
 from ludus.rl.env_config import AnyEnv, env_name, make_env
 from ludus.rl.env_restore import restore_by_replay, restore_by_state
 from ludus.rl.env_slot import EnvSlot, as_reward, not_finite
-from ludus.rl.spaces import ObservationReader, spec_of
+from ludus.rl.spaces import ObservationReader, quicken, spec_of
 from ludus.strict_config import StrictConfig
 
 
@@ -96,6 +96,8 @@ class VectorEnv:
         self._is_float = self.spec.obs_dtype.kind == "f"
         self._is_finite = np.ones(shape if self._is_float else 0, bool)
         self._steps = [(i, slot.env.step) for i, slot in enumerate(self._slots)]
+        for env in envs:
+            quicken(env.unwrapped.action_space)
         self._form = ActionForm(envs[0].action_space, self.spec.action, num_envs=num_envs)
         self._journal = self._form.journal(is_kept=not self._has_state)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ludus.config import NonNegativeFloat, Positive, PositiveFloat
 from ludus.data.rollout import Minibatch, RolloutBuffer
@@ -36,6 +37,8 @@ from ludus.rl.network_config import NetworkSection, head, make_body
 from ludus.rl.policies import Policy, make_policy
 from ludus.rl.spaces import EnvSpec
 from ludus.run.seeds import derive, forked
+
+_PADDED = 64
 
 
 class PpoConfig(RLConfig):
@@ -142,6 +145,8 @@ class Ppo(Agent):
             config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
         )
         self._acting = acting_net([network.body, network.policy], self.normaliser, device)
+        body = network.body if network.value_body is None else network.value_body
+        self._values = acting_net([body, network.value], self.normaliser, device)
         mask_width = spec.action.mask_width if spec.has_masks else 0
         self._has_images = spec.obs_dtype == np.uint8
         obs_width = 0 if self._has_images else math.prod(spec.obs_shape)
@@ -187,12 +192,12 @@ class Ppo(Agent):
         asked_TN = ends_TN.clone()
         asked_TN[-1] = True
         with torch.no_grad():
-            outputs, values, log_std = self.learner(self._seen(rollout.obs))
-            values_TN = values.float().view(steps, envs)
-            log_probs = self.policy.log_probs(outputs.float(), log_std, actions, masks)
+            outputs, values = self._outputs_of(rollout.obs.flatten(0, 1))
+            values_TN = values.view(steps, envs)
+            log_std: Any = self.learner.module.log_std
+            log_probs = self.policy.log_probs(outputs, log_std, actions, masks)
             after_TN = values_TN.roll(-1, 0)
-            asked_values = self.learner(self._seen(rollout.next_obs[asked_TN]))[1]
-            after_TN[asked_TN.to(self.device)] = asked_values.float()
+            after_TN[asked_TN.to(self.device)] = self._values_of(rollout.next_obs[asked_TN])
             rewards_TN = rollout.rewards.to(self.device)
             if self.normaliser is not None:
                 rewards_TN = self.normaliser.rewards(rewards_TN)
@@ -206,6 +211,23 @@ class Ppo(Agent):
         if not self._has_images:
             columns.insert(0, rollout.obs.view(steps * envs, -1).to(self.device))
         return torch.cat([*columns, *([] if masks is None else [masks.float()])], 1)
+
+    def _outputs_of(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the policy's outputs and the values, as acting computes them."""
+        if self.config.precision != "float32":
+            # What the updates are compared with must be as coarse as they are.
+            outputs, values, _ = self.learner(self._seen(obs))
+            return outputs.float(), values.float()
+        outputs_BA = torch.from_numpy(self._acting(obs.numpy()).copy()).to(self.device)
+        return outputs_BA, self._values_of(obs)
+
+    def _values_of(self, obs: Tensor) -> Tensor:
+        if self.config.precision != "float32":
+            return self.learner(self._seen(obs))[1].float()  # type: ignore[no-any-return]
+        # Padded, so that only a few sizes ever occur: for each one memory is set aside.
+        padded = functional.pad(obs, (0, 0) * (obs.ndim - 1) + (0, -len(obs) % _PADDED))
+        values = self._values(padded.numpy())[: len(obs), 0].copy()
+        return torch.from_numpy(values).to(self.device)
 
     def _seen(self, obs: Tensor) -> Tensor:
         """Return observations of any leading shape as the network should see them."""
