@@ -1,4 +1,20 @@
-"""Learn each task of the learning benchmark with ludus."""
+"""Learn each task of the learning benchmark with ludus, by the config that is shipped for it."""
+
+import time
+from typing import Any
+
+import ludus
+from benchmarks._harness import REPOSITORY
+from benchmarks._learning_tasks import NUM_EVALUATION_EPISODES, NUM_EVALUATIONS, TASKS, Task
+
+CONFIGS = {
+    "dqn CartPole": "dqn",
+    "dqn Acrobot": "dqn-acrobot",
+    "dqn MountainCar": "dqn-mountaincar",
+    "ppo CartPole": "ppo",
+    "ppo Pendulum": "ppo-pendulum",
+    "sac Pendulum": "sac",
+}
 
 
 def learn(task: str, seed: int) -> dict[str, float | None]:
@@ -6,4 +22,62 @@ def learn(task: str, seed: int) -> dict[str, float | None]:
 
     The seconds are None where the task has no goal or the run has not come to it.
     """
-    raise NotImplementedError("left out")
+    todo = TASKS[task]
+    config = ludus.read_config(REPOSITORY / "configs" / f"{CONFIGS[task]}.yaml")
+    config = config.replace(
+        **{
+            "seed": seed,
+            "evaluation.episodes": NUM_EVALUATION_EPISODES,
+            "evaluation.target_return": None,
+            "settings.display": "plain",
+            "settings.threads": 1,
+        },
+        **_length(config, todo),
+    )
+    trainer = ludus.build_trainer(config)
+    watch = _Watch(todo.goal, trainer)
+    trainer.add(watch)
+    trainer.fit(name="learning")
+    final = trainer.evaluate_weights(trainer.agent.weights())["eval/return_mean"]
+    return {"final_return": final, "seconds_to_goal": watch.seconds_to_goal}
+
+
+def _length(config: Any, task: Task) -> dict[str, int]:
+    """Return a run of the task's env steps, evaluated on the way where it has a goal."""
+    if config.kind == "ppo":
+        per_epoch = config.rollout_steps * config.num_envs
+        every = max(1, task.num_steps // per_epoch // NUM_EVALUATIONS)
+        return {
+            "epochs.max_env_steps": task.num_steps,
+            "epochs.eval_freq": every if task.goal is not None else 0,
+        }
+    opts = (task.num_steps - config.learning_starts) // config.steps.opt_interval
+    every = opts // NUM_EVALUATIONS if task.goal is not None else 0
+    return {"steps.max_opts": opts, "steps.eval_interval": every}
+
+
+class _Watch:
+    """A callback that counts the time of training, evaluation excluded, until the goal is reached."""
+
+    def __init__(self, goal: float | None, trainer: Any) -> None:
+        self.seconds_to_goal: float | None = None
+        self._goal = goal
+        self._trainer = trainer
+        self._seconds = 0.0
+        self._started = 0.0
+
+    def before_train(self) -> None:
+        """Start the clock."""
+        self._started = time.perf_counter()
+
+    def before_evaluate(self) -> None:
+        """Stop the clock."""
+        self._seconds += time.perf_counter() - self._started
+
+    def after_evaluate(self) -> None:
+        """See whether the goal is reached, and start the clock again."""
+        best = self._trainer.best()
+        is_reached = best is not None and self._goal is not None and best["score"] >= self._goal
+        if is_reached and self.seconds_to_goal is None:
+            self.seconds_to_goal = self._seconds
+        self._started = time.perf_counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -205,8 +204,13 @@ class Trainer:
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
                 self.open()
-                with contextlib.suppress(Interrupted):
+                try:
                     walk(plan, self.run, hooks, around.observers(), around.checkpoint)
+                except Interrupted:
+                    # A stage that gives up has changed nothing, so the state is still that of the
+                    # boundary before it; unless a hook came between, which a resume calls again.
+                    if not hooks.get(f"before_{self.run.cursor[-1].name}"):
+                        around.checkpoint(self.run)
         except BaseException as caught:
             error = caught
             raise

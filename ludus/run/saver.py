@@ -94,6 +94,8 @@ class Saver:
         )
         self._last_save = time.monotonic()
         self._has_saved = False
+        self.saved_number = -1
+        """The boundary whose state is on disk already."""
         self._is_marked = False
         self._has_failed = False
         # All of these are written before the next checkpoint.
@@ -128,6 +130,8 @@ class Saver:
         self._last_save = time.monotonic()
         self._has_failed = False
         number = run.boundaries
+        if number == self.saved_number:
+            return
         if not self._storage.flush_appends():
             problem = "the disk is full: the log is held in memory until there is space"
             self._background.errors.append(StorageError(problem))
@@ -142,7 +146,7 @@ class Saver:
             if (free := self._storage.free_bytes()) < needed:
                 raise StorageError(f"a checkpoint needs {needed} bytes of disk, {free} are free")
             checkpoint.write(self._storage, number, taken, about)
-            self._has_saved = True
+            self._has_saved, self.saved_number = True, number
             if about["best"]:
                 publish(self._storage, about["best"]["model"], "models/best")
             checkpoint.collect(self._storage, keep_last=self._settings.keep_last)

@@ -90,6 +90,8 @@ class Session:
             about=self._about,
             tell=self.tell,
         )
+        if saved is not None and self._inexact == saved.manifest["inexact_because"]:
+            self._saver.saved_number = saved.number
         trainer.keep_model, trainer.recall_model = self._saver.keep_model, self._saver.recall_model
         run.record = self._logger.record
         self._saved_state = dict(saved.state) if saved else None
@@ -137,8 +139,7 @@ class Session:
                 " length of a run and its settings may change on resume: start a new run"
             )
         if saved is not None:
-            now = fingerprint(self._device)
-            changed = differences(saved.manifest["fingerprint"], now)
+            changed = differences(saved.manifest["fingerprint"], fingerprint(self._device))
             if changed and self._request.resume != "approximate":
                 raise CheckpointError(
                     f"this machine or its packages differ from those of {self._storage.root}"
@@ -171,8 +172,7 @@ class Session:
             self._storage.remove("models/best")
 
     def _note_resume(self, saved: checkpoint.Saved | None) -> None:
-        number = saved.number if saved else 0
-        cursor = saved.state["run"].get("cursor") if saved else []
+        number, cursor = (saved.number, saved.state["run"].get("cursor")) if saved else (0, [])
         self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._inexact)
 
     def _write_first_files(self) -> None:

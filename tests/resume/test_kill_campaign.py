@@ -14,26 +14,62 @@ from ludus.run.directory import read_lines
 from ludus.run.storage import Storage
 from ludus.testing.trainers import Ending, ending_of
 
-# Accumulation, EMA, a schedule, early stopping, best model and milestones are all on.
-CHANGES = [
-    "max_epochs=25",
-    "accumulate=2",
-    "ema_decay=0.9",
-    "milestone_every_epochs=5",
-    "early_stopping.patience=6",
-    "early_stopping.min_delta=0.01",
-    "settings.display=none",
-    "settings.threads=1",
-    "settings.checkpoint.every_opt_steps=3",
-]
+PRIORITISED = (
+    "{alpha: 0.6, beta: 0.4, eps: 1.0e-6, normalise: all,"
+    " beta_schedule: {kind: linear, warmup_steps: 0, final: 1.0, total_steps: null}}"
+)
+# Everything that has state is on.
+CHANGES = {
+    "supervised": [
+        "max_epochs=25",
+        "accumulate=2",
+        "ema_decay=0.9",
+        "milestone_every_epochs=5",
+        "early_stopping.patience=6",
+        "early_stopping.min_delta=0.01",
+        "settings.checkpoint.every_opt_steps=3",
+    ],
+    # Eight envs, priorities, n steps, and evaluations in a process of their own.
+    "dqn": [
+        "steps.max_opts=3000",
+        "steps.eval_interval=700",
+        "steps.save_interval=1000",
+        f"replay.prioritised={PRIORITISED}",
+        "replay.capacity=3000",
+        "evaluation.asynchronous=true",
+        "evaluation.target_return=null",
+        "settings.checkpoint.every_opt_steps=40",
+    ],
+    "iqn": [
+        "steps.max_opts=1200",
+        "steps.eval_interval=500",
+        "evaluation.target_return=null",
+        "settings.checkpoint.every_opt_steps=40",
+    ],
+    "ppo": [
+        "epochs.max_env_steps=12000",
+        "normalise={observations: true, rewards: true, clip: 10.0}",
+        "evaluation.asynchronous=true",
+        "evaluation.target_return=null",
+        "settings.checkpoint.every_opt_steps=30",
+    ],
+    "sac": [
+        "steps.max_opts=300",
+        "steps.eval_interval=120",
+        "num_envs=2",
+        "network.widths=[64, 64]",
+        "settings.checkpoint.every_opt_steps=15",
+    ],
+}
 
 
-def start(root: Path) -> subprocess.Popen[bytes]:
+def start(root: Path, kind: str) -> subprocess.Popen[bytes]:
     """Train, or go on if there is a run: what a user would type."""
     if (root / "run" / "run.json").exists():
         words = ["resume", str(root / "run")]
     else:
-        words = ["train", "configs/supervised.yaml", *CHANGES, "--root", str(root), "--run", "run"]
+        changes = [*CHANGES[kind], "settings.display=none", "settings.threads=1"]
+        words = ["train", f"configs/{kind}.yaml", *changes, "--root", str(root), "--run", "run"]
     return subprocess.Popen(
         [sys.executable, "-m", "ludus.cli", *words, "--json"],
         cwd=Path(__file__).parents[2],
@@ -42,8 +78,8 @@ def start(root: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def finish(root: Path) -> Ending:
-    child = start(root)
+def finish(root: Path, kind: str) -> Ending:
+    child = start(root, kind)
     _, errors = child.communicate()
     assert child.returncode == 0, errors.decode()
     return ending_of(root / "run")
@@ -54,14 +90,14 @@ def journal_size(root: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def kill_at_random(root: Path, chance: random.Random, *, seconds: float) -> bool:
+def kill_at_random(root: Path, kind: str, chance: random.Random, *, seconds: float) -> bool:
     """Kill a random while after the run began or went on; return whether there was one to kill.
 
     A process spends most of its life importing, where a kill finds nothing to harm: only one kill in
     eight falls there, the others wait until the journal says that the run is under way.
     """
     before = journal_size(root)
-    child = start(root)
+    child = start(root, kind)
     is_early = chance.random() < 1 / 8
     while not is_early and child.poll() is None and journal_size(root) == before:
         time.sleep(0.005)
@@ -74,9 +110,11 @@ def kill_at_random(root: Path, chance: random.Random, *, seconds: float) -> bool
     return False
 
 
-def campaign(root: Path, *, num_kills: int, longest_chain: int, seed: int) -> tuple[int, int]:
+def campaign(
+    root: Path, kind: str, *, num_kills: int, longest_chain: int, seed: int
+) -> tuple[int, int]:
     """Kill until enough kills were made; return how many runs and kills it took."""
-    expected = finish(root / "unbroken")
+    expected = finish(root / "unbroken", kind)
     events = read_lines(Storage(root / "unbroken" / "run"), "events.jsonl")
     seconds = events[-1]["time"] - events[0]["time"]
     chance = random.Random(seed)
@@ -85,18 +123,27 @@ def campaign(root: Path, *, num_kills: int, longest_chain: int, seed: int) -> tu
         runs += 1
         here = root / f"run-{runs}"
         for _ in range(chance.randint(1, longest_chain)):
-            kills += kill_at_random(here, chance, seconds=seconds)
-        assert finish(here) == expected, f"run {runs}, killed, ended with other bytes"
+            kills += kill_at_random(here, kind, chance, seconds=seconds)
+        assert finish(here, kind) == expected, f"run {runs}, killed, ended with other bytes"
     return runs, kills
 
 
 def test_a_run_killed_a_few_times_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    _, kills = campaign(tmp_path, num_kills=2, longest_chain=2, seed=1)
+    _, kills = campaign(tmp_path, "supervised", num_kills=2, longest_chain=2, seed=1)
     assert kills >= 2
 
 
+def test_an_agent_killed_in_the_middle_of_its_episodes_ends_with_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    _, kills = campaign(tmp_path, "dqn", num_kills=1, longest_chain=1, seed=3)
+    assert kills >= 1
+
+
 @pytest.mark.slow
-def test_fifty_kills_at_random_instants_in_chains_leave_no_trace(tmp_path: Path) -> None:
-    runs, kills = campaign(tmp_path, num_kills=50, longest_chain=5, seed=2)
-    print(f"\n{kills} kills in {runs} runs, every one exact")
-    assert kills >= 50
+@pytest.mark.parametrize("kind", CHANGES)
+def test_kills_at_random_instants_in_chains_leave_no_trace(kind: str, tmp_path: Path) -> None:
+    num_kills = 50 if kind == "supervised" else 25
+    runs, kills = campaign(tmp_path, kind, num_kills=num_kills, longest_chain=5, seed=2)
+    print(f"\n{kind}: {kills} kills in {runs} runs, every one exact")
+    assert kills >= num_kills

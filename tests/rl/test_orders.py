@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import ludus
 from ludus.rl import rl_trainer, sampler
 from ludus.run.models import read_model
 from ludus.run.storage import Storage
@@ -231,3 +232,46 @@ def test_a_target_return_ends_the_run_in_order(tmp_path: Path) -> None:
     assert result.reason == "eval/return_mean reached 3, the target being 3"
     assert spy.events[-5:] == ["evaluate", "save best", "after_step", "write 21", "after_train"]
     assert torch.isfinite(torch.tensor(spy.records[-1].scalars["train/loss"]))
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_a_run_paused_in_an_evaluation_is_saved_and_evaluates_anew(
+    tmp_path: Path, kind: str
+) -> None:
+    """Row 18 of the faults: nothing learned is lost, though the evaluation is given up; twice."""
+
+    class Pause:
+        def __init__(self, trainer: Any, opts: int) -> None:
+            self.trainer, self.opts = trainer, opts
+
+        def before_train(self, run: Any) -> None:
+            act = self.trainer.agent.act_greedy
+
+            def acted(*given: Any) -> Any:
+                run.interrupted = run.counters["opt_steps"] == self.opts
+                return act(*given)
+
+            self.trainer.agent.act_greedy = acted
+
+    def fit(name: str, opts: int, *, resume: bool = False) -> tuple[Any, Any]:
+        trainer: Any = ludus.build_trainer(small(kind))
+        trainer.add(Pause(trainer, opts))
+        if resume:
+            # The hook was called before the pause.
+            trainer.open = lambda: trainer.callbacks["pause"].before_train(trainer.run)
+        return trainer, trainer.fit(root=str(tmp_path), name=name, resume=resume)
+
+    straight, ended = fit("straight", -1)
+    opts = 18 if kind == "ppo" else 14
+    for is_second in (False, True):
+        _, paused = fit("paused", opts, resume=is_second)
+        assert (paused.status, paused.counters["opt_steps"]) == ("interrupted", opts)
+        assert len(list((tmp_path / "paused" / "checkpoints").iterdir())) == 1
+    resumed, result = fit("paused", -1, resume=True)
+    resumes = [e for e in lines(tmp_path / "paused", "events.jsonl") if e["event"] == "resumed"]
+    assert [event["cursor"][-1][0] for event in resumes] == ["evaluate", "evaluate"]
+    assert (result.status, result.exact, result.best) == ("finished", True, ended.best)
+    for name, tensor in straight.agent.weights().items():
+        assert tensor.equal(resumed.agent.weights()[name])
+    written = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("paused", "straight")]
+    assert written[0] == written[1]

@@ -296,3 +296,37 @@ def test_a_state_of_another_agent_is_refused(tmp_path: Path) -> None:
         ludus.build_trainer(small("dqn")).fit(
             trainer_state=first.state_dict(), root=str(tmp_path), name="second"
         )
+
+
+def test_000_s11_an_evaluation_beside_training_is_heard_at_the_next_and_survives_a_pause(
+    tmp_path: Path,
+) -> None:
+    """000-D4: what it finds is what an evaluation in place finds, tagged with where it was launched."""
+
+    class Pause:
+        def __init__(self, at: int) -> None:
+            self.at = at
+
+        def after_train_step(self, run: Any) -> None:
+            run.interrupted = run.counters["opt_steps"] == self.at
+
+    def fit(name: str, at: int, *, beside: bool, resume: bool = False) -> Any:
+        trainer: Any = ludus.build_trainer(small("dqn", **{"evaluation.asynchronous": beside}))
+        trainer.add(Pause(at))
+        return trainer, trainer.fit(root=str(tmp_path), name=name, resume=resume)
+
+    in_place, ended = fit("in_place", -1, beside=False)
+    # The evaluation launched at 7 is under way.
+    assert fit("beside", 10, beside=True)[1].status == "interrupted"
+    trainer, result = fit("beside", -1, beside=True, resume=True)
+    assert (result.status, result.exact) == ("finished", True)
+    for name, tensor in in_place.agent.weights().items():
+        assert tensor.equal(trainer.agent.weights()[name])
+    assert result.best["score"] == ended.best["score"]
+    assert result.best["counters"] == ended.best["counters"]
+    found = [line for line in lines(result.run_dir) if "eval/return_mean" in line]
+    assert [line["opt_steps"] for line in found] == [14, 21, 24]
+    assert [line["eval/launched_at_opt_steps"] for line in found] == [7, 14, 21]
+    expected = [line for line in lines(ended.run_dir) if "eval/return_mean" in line]
+    for name in ("eval/return_mean", "eval/return_std", "eval/length_mean"):
+        assert [line[name] for line in found] == [line[name] for line in expected]
