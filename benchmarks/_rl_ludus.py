@@ -16,7 +16,7 @@ SETTINGS: dict[str, Any] = {
     "settings.threads": 1,
     "settings.display": "plain",
     "settings.loggers": [{"kind": "tensorboard"}],
-    "settings.checkpoint.every_seconds": 1.0,
+    "settings.checkpoint.every_seconds": 2.0,
     "learning_rate": {"kind": "constant", "warmup_steps": 0},
     "evaluation.target_return": None,
 }
@@ -72,7 +72,7 @@ def _steps(work: Work, steps_per_update: int) -> dict[str, Any]:
     return {
         "schedule": "steps",
         "steps.opt_interval": steps_per_update,
-        "steps.record_interval": 250,
+        "steps.record_interval": 500,
         "steps.eval_interval": 0,
         "steps.save_interval": 0,
         "steps.max_opts": 10 * (work.num_warm_steps + work.num_timed_steps),

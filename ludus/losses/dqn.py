@@ -25,11 +25,13 @@ def td_targets(
     own make it plain. Only actions that `next_masks_BA` allows are chosen; a state in which none is
     allowed must have discount 0, for its value means nothing.
     """
+    if choosing_q_BA is next_q_BA and next_masks_BA is None:
+        return torch.addcmul(rewards_B, discounts_B, next_q_BA.amax(1))
     if next_masks_BA is not None:
         lowest = torch.finfo(choosing_q_BA.dtype).min
         choosing_q_BA = choosing_q_BA.masked_fill(~next_masks_BA, lowest)
     best_B1 = choosing_q_BA.argmax(1, keepdim=True)
-    return rewards_B + discounts_B * next_q_BA.gather(1, best_B1).squeeze(1)
+    return torch.addcmul(rewards_B, discounts_B, next_q_BA.gather(1, best_B1).squeeze(1))
 
 
 def dueling_q(values_B1: Tensor, advantages_BA: Tensor) -> Tensor:
@@ -54,5 +56,7 @@ def td_loss(
         losses_B = 0.5 * errors_B.square()
     else:
         zeros_B = torch.zeros_like(errors_B)
+        if weights_B is None:
+            return functional.huber_loss(errors_B, zeros_B, delta=huber)
         losses_B = functional.huber_loss(errors_B, zeros_B, reduction="none", delta=huber)
     return (losses_B if weights_B is None else losses_B * weights_B).mean()

@@ -99,7 +99,8 @@ class Learner:
 
     def _move(self, learning_rate: float) -> Tensor:
         gradient, vector = self.flat.gradient, self.flat.vector
-        norm: Tensor = torch.linalg.vector_norm(gradient)
+        # The same as vector_norm, which takes three times as long on a vector this small.
+        norm: Tensor = torch.dot(gradient, gradient).sqrt_()
         limit, found_inf = self._max_grad_norm, None
         if self._device.type == "cpu":
             # On the CPU reading a number costs nothing, so a bad step is simply not taken.

@@ -119,6 +119,8 @@ class Schedule:
     def __init__(self, config: Any, *, initial: float, run_steps: int) -> None:
         self._config = config
         self._initial = initial
+        # The most common one is asked at every step of some trainers, so it answers first.
+        self._is_constant = config.kind == "constant" and config.warmup_steps == 0
         total = getattr(config, "total_steps", None)
         self._steps = max((total if total is not None else run_steps) - config.warmup_steps, 1)
         if config.kind == "piecewise" and config.points[0][1] != initial:
@@ -130,6 +132,8 @@ class Schedule:
     def __call__(self, step: int) -> float:
         """Return the value at this step; steps count from 0."""
         config, initial = self._config, self._initial
+        if self._is_constant:
+            return initial
         if step < config.warmup_steps:
             return float(initial * (step + 1) / config.warmup_steps)
         step -= config.warmup_steps

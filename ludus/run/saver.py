@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -88,10 +89,13 @@ class Saver:
         self._tell = tell
         self._snapshot = Snapshot()
         self._background = Background()
-        self._cadences = (
+        cadences = (
             Every(settings.every_opt_steps, "opt_steps"),
             Every(settings.every_epochs, "epoch"),
         )
+        self._cadences = [cadence for cadence in cadences if cadence.interval]
+        self._every_stages = settings.every_stages
+        self._every_seconds = settings.every_seconds or math.inf
         self._last_save = time.monotonic()
         self._has_saved = False
         self.saved_number = -1
@@ -103,7 +107,8 @@ class Saver:
 
     def __call__(self, run: Run) -> None:
         """Save if it is time, or if this is the last chance."""
-        self._report()
+        if self._background.errors:
+            self._report()
         is_last = run.is_finished or run.interrupted
         if is_last or self._is_due(run):
             self.save(run)
@@ -116,11 +121,9 @@ class Saver:
         is_due = False
         for cadence in self._cadences:
             is_due |= cadence.is_due(run)
-        stages = self._settings.every_stages
-        is_due |= stages > 0 and run.boundaries % stages == 0
-        if self._settings.every_seconds:
-            is_due |= time.monotonic() - self._last_save >= self._settings.every_seconds
-        return is_due
+        if self._every_stages and run.boundaries % self._every_stages == 0:
+            return True
+        return is_due or time.monotonic() - self._last_save >= self._every_seconds
 
     def save(self, run: Run) -> None:
         """Take the state now; the writing goes on behind."""
