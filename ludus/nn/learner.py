@@ -114,11 +114,13 @@ class Learner:
             found_inf = (~torch.isfinite(norm)).to(torch.float32)
             if limit is not None:
                 gradient.mul_((limit / (norm + 1e-6)).clamp_(max=1.0))
-        before = vector.clone() if self._is_steep else None
+        moved = [vector, *self.optimizer.moments, self.optimizer.num_steps]
+        before = [tensor.clone() for tensor in moved] if self._is_steep else []
         self.optimizer.step(learning_rate, found_inf=found_inf)
-        if before is not None:
+        if before:
             is_finite = torch.isfinite(vector).all()
-            vector.copy_(torch.where(is_finite, vector, before))
+            for tensor, old in zip(moved, before, strict=True):
+                tensor.copy_(torch.where(is_finite, tensor, old))
             norm = norm / is_finite
         gradient.zero_()
         return norm

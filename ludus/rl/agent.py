@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, Diverged
 from ludus.data.row_layout import Transitions
 from ludus.nn.compiling import compile_method
 from ludus.nn.learner import Learner, Target
@@ -82,6 +83,11 @@ class Agent:
     def _learn(self, *inputs: Any, numbers: tuple[float, ...]) -> Any:
         """Update with numbers, the learning rate first, that a compiled function reads anew."""
         self.num_counted += 1
+        if self.device.type != "cpu":
+            inputs = tuple(
+                None if value is None else value.to(self.device, non_blocking=True)
+                for value in inputs
+            )
         if not self.is_compiled:
             return self._update(*inputs, numbers)
         if numbers != self._last_numbers:
@@ -178,6 +184,19 @@ class Agent:
             self.normaliser.load_state_dict(state["normaliser"])
         self.totals.copy_(state["totals"])
         self.num_counted = state["num_counted"]
+
+
+def refuse_divergence(metrics: Mapping[str, float], num_opts: int) -> None:
+    """Raise Diverged where the loss or the gradient was not finite.
+
+    A step along such a gradient was not taken, so the newest checkpoint is still good.
+    """
+    for name in ("train/loss", "train/grad_norm"):
+        if not math.isfinite(metrics.get(name, 0.0)):
+            raise Diverged(
+                f"{name} became {metrics[name]} by opt_step {num_opts}; lower the learning rate, set"
+                " max_grad_norm, or normalise observations and rewards"
+            )
 
 
 def discrete_actions(kind: str, spec: EnvSpec) -> DiscreteActions:

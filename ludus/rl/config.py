@@ -48,6 +48,8 @@ class EvaluationConfig(StrictConfig):
     """Stop after this many evaluations in a row that were no better; null never stops for that."""
     min_delta: NonNegativeFloat
     """A mean return counts as better, for patience, only if it is better by more than this."""
+    timeout_seconds: PositiveFloat
+    """How long an evaluation beside training may take before its process counts as hung."""
     target_return: float | None
     """Stop as soon as an evaluation's mean return reaches this; null goes on to the end."""
 
@@ -134,6 +136,12 @@ class PrioritisedConfig(PerConfig):
     beta_schedule: ScheduleSection
     """How beta changes with the optimisation steps; it usually ends at 1."""
 
+    def problems(self) -> Iterator[str]:
+        """Yield each number that is out of its bounds."""
+        yield from super().problems()
+        if getattr(self.beta_schedule, "final", 1.0) > 1:
+            yield "'beta_schedule.final' is above 1; beta goes from 0, no correction, to 1, all of it"
+
 
 class ReplayConfig(StrictConfig):
     """What the agent remembers."""
@@ -192,18 +200,15 @@ class OffPolicyConfig(RLConfig):
         yield from never_reached(epochs, -(-epochs.max_env_steps // per_epoch))
 
     def _step_problems(self, steps: StepsConfig) -> Iterator[str]:
-        if 0 < steps.max_opts < steps.eval_interval:
-            yield _never(
-                "steps.eval_interval", steps.eval_interval, "steps.max_opts", steps.max_opts
-            )
-        if 0 < steps.max_opts < steps.record_interval:
-            yield _never(
-                "steps.record_interval", steps.record_interval, "steps.max_opts", steps.max_opts
-            )
-        if 0 < steps.max_opts < steps.save_interval:
-            yield _never(
-                "steps.save_interval", steps.save_interval, "steps.max_opts", steps.max_opts
-            )
+        for key in unreached_steps(steps, steps.max_opts):
+            interval = getattr(steps, key)
+            yield _never(f"steps.{key}", interval, "steps.max_opts", steps.max_opts)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps each env takes in an epoch."""
+        assert self.epochs is not None
+        return self.epochs.steps_per_epoch
 
     @property
     def run_opts(self) -> int:
@@ -224,14 +229,24 @@ class OffPolicyConfig(RLConfig):
         return self.epochs.max_env_steps
 
 
+def unreached_epochs(epochs: EpochsConfig, num_epochs: int) -> list[str]:
+    """Return the cadences that are longer than a run of this many epochs."""
+    # The first epoch, number 0, is never evaluated, so the last one has the number less one.
+    last = {"eval_freq": num_epochs - 1, "record_freq": num_epochs, "save_freq": num_epochs}
+    return [key for key, most in last.items() if getattr(epochs, key) > most]
+
+
 def never_reached(epochs: EpochsConfig, num_epochs: int) -> Iterator[str]:
     """Yield a sentence for each cadence that is longer than the run."""
-    for key in ("eval_freq", "record_freq", "save_freq"):
+    for key in unreached_epochs(epochs, num_epochs):
         interval = getattr(epochs, key)
-        # The first epoch, number 0, is never evaluated, so the last one has the number less one.
-        last = num_epochs - 1 if key == "eval_freq" else num_epochs
-        if interval > last:
-            yield _never(f"epochs.{key}", interval, "the number of epochs", num_epochs)
+        yield _never(f"epochs.{key}", interval, "the number of epochs", num_epochs)
+
+
+def unreached_steps(steps: StepsConfig, max_opts: int) -> list[str]:
+    """Return the intervals that are longer than a run of this many optimisation steps."""
+    keys = ("eval_interval", "record_interval", "save_interval")
+    return [key for key in keys if getattr(steps, key) > max_opts]
 
 
 def _never(key: str, value: int, limit: str, most: int) -> str:
@@ -259,6 +274,11 @@ class ExplorationConfig(StrictConfig):
     """The probability or temperature at the beginning."""
     schedule: ScheduleSection
     """How it changes with the env steps."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a probability that is none."""
+        if self.kind == "epsilon" and self.initial > 1:
+            yield f"'initial' is {self.initial}; with epsilon it is a probability, 1 at most"
 
 
 __all__ = [

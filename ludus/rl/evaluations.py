@@ -7,7 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
+from ludus.core.errors import ConfigError
 from ludus.core.run import Run
+from ludus.registry import find
 from ludus.rl.async_evaluator import AsyncEvaluator
 from ludus.rl.config import RLConfig
 from ludus.rl.evaluator import Evaluator
@@ -44,7 +46,12 @@ class Evaluations:
         self.beside: AsyncEvaluator | None = None
         """Does the same in a process of its own, where the config asks for it."""
         if config.evaluation.asynchronous and given is None:
-            self.beside = AsyncEvaluator(self.own, config.model_dump(mode="json"), on_event=tell)
+            self.beside = AsyncEvaluator(
+                self.own,
+                config.model_dump(mode="json"),
+                timeout=config.evaluation.timeout_seconds,
+                on_event=tell,
+            )
 
     def evaluate(self, run: Run, agent: Any, keep: Keep) -> Mapping[str, Any]:
         """Judge the agent as it is now; return the record."""
@@ -96,3 +103,20 @@ class Evaluations:
     def inexact_because(self) -> Sequence[str]:
         """Return the evaluations that were lost."""
         return () if self.beside is None else self.beside.inexact_because()
+
+
+def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any) -> None:
+    """Raise ConfigError where a process beside training would not judge what is trained here."""
+    if not config.evaluation.asynchronous:
+        return
+    remedy = "set evaluation.asynchronous to false"
+    if evaluator is not None:
+        raise ConfigError(
+            f"'evaluation.asynchronous' is true, but an evaluator of your own runs here; {remedy}"
+        )
+    if find("trainer", config.kind).Agent is not trainer.Agent:
+        raise ConfigError(
+            f"'evaluation.asynchronous' is true, but only the registered trainer of kind"
+            f" '{config.kind}' can be rebuilt in another process, not {trainer.__name__}; register it"
+            f" under a kind of its own, or {remedy}"
+        )

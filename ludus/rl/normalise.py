@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _SMALL = 1e-8
+_ENOUGH = 32
 
 
 class RunningMoments:
@@ -35,6 +36,13 @@ class RunningMoments:
         self.mean += delta * (count / total)
         self.variance = squares / total
         self.count = total
+
+    def steadied(self) -> NDArray[Any]:
+        """Return the variance, or 1 while too few were seen for it to mean anything.
+
+        One env's first observation has none at all, and must not be scaled by infinity.
+        """
+        return self.variance if self.count >= _ENOUGH else np.ones_like(self.variance)
 
     def state_dict(self) -> dict[str, Any]:
         return {"mean": self.mean, "variance": self.variance, "count": self.count}
@@ -80,6 +88,10 @@ class Normaliser:
             self._returned.gather(self._returns_N)
             self._returns_N[ended_N] = 0.0
 
+    def forget(self, cut_N: NDArray[Any]) -> None:
+        """Begin the returns of these envs anew: their episodes were cut."""
+        self._returns_N[cut_N] = 0.0
+
     def gather_observations(self, obs_ND: NDArray[Any]) -> None:
         """Take in observations, and let everything gathered so far count from now on."""
         if self._observed is not None:
@@ -89,11 +101,11 @@ class Normaliser:
     def _publish(self) -> None:
         if self._observed is not None:
             self._shift = self._observed.mean.astype(np.float32)
-            self._scale = (1 / np.sqrt(self._observed.variance + _SMALL)).astype(np.float32)
+            self._scale = (1 / np.sqrt(self._observed.steadied() + _SMALL)).astype(np.float32)
             self.shift.copy_(torch.from_numpy(self._shift))
             self.scale.copy_(torch.from_numpy(self._scale))
         if self._returned is not None:
-            self.reward_scale.fill_(1 / float(np.sqrt(self._returned.variance + _SMALL)))
+            self.reward_scale.fill_(1 / float(np.sqrt(self._returned.steadied() + _SMALL)))
 
     def obs(self, obs: Tensor) -> Tensor:
         """Return normalised observations for a network."""

@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ludus.core import Observer, Repeat, Run, Stage, Stateful, Trainer
-from ludus.core.errors import ConfigError, Diverged
+from ludus.core.errors import ConfigError
 from ludus.nn.schedules import Schedule
-from ludus.rl.agent import Agent
+from ludus.rl.agent import Agent, refuse_divergence
 from ludus.rl.cadence import every, is_due
-from ludus.rl.config import EpochsConfig, RLConfig
+from ludus.rl.config import EpochsConfig, RLConfig, unreached_epochs
 from ludus.rl.env_restore import check_repeats
-from ludus.rl.evaluations import Evaluations
+from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.judge import Judge
 from ludus.rl.sampler import Episodes, SyncSampler
-from ludus.rl.vector_env import make_vector_env
-from ludus.rl.worker_env import WorkerVectorEnv
+from ludus.rl.worker_env import make_envs
 from ludus.run.device import resolve_device
 
 
@@ -53,13 +52,19 @@ class RLTrainer(Trainer):
             self.config = self.with_length(max_steps)
         config = self.config
         self.device = resolve_device(config.settings.device)
+        check_judged_alike(type(self), config, self.evaluator)
         self._unrepeatable = check_repeats(config.env, config.seed)
-        self.env = self._make_env()
+        self.env = make_envs(config)
         try:
-            self.agent = type(self).Agent(config, self.env.spec, self.device)
+            self._prepare_agent()
         except BaseException:
+            # What fit does not come to open, it does not close.
             self.env.close()
             raise
+
+    def _prepare_agent(self) -> None:
+        config = self.config
+        self.agent = type(self).Agent(config, self.env.spec, self.device)
         self.num_train_steps = self.run_opts()
         if config.compile == "auto":
             is_long = self.num_train_steps >= self.agent.worth_compiling
@@ -88,21 +93,17 @@ class RLTrainer(Trainer):
         kind = self.config.kind
         raise ConfigError(f"'{kind}' makes its networks from the config; change 'network' in it")
 
-    def _make_env(self) -> Any:
-        """Return the training envs: in this process, or spread over worker processes."""
-        config = self.config
-        workers = min(config.settings.workers, config.num_envs)
-        if workers:
-            return WorkerVectorEnv(config.env, config.num_envs, config.seed, workers=workers)
-        return make_vector_env(config.env, config.num_envs, config.seed)
-
     def _prepare_data(self, episodes: Episodes) -> None:
         """Make the sampler and the buffer."""
         raise NotImplementedError
 
     def with_length(self, max_steps: int) -> Any:
-        """Return the config of a run of this many steps."""
-        return self.config.replace(**{"epochs.max_env_steps": max_steps})
+        """Return the config of a run of this many steps; what it is too short for is left out."""
+        config = self.config
+        per_epoch = config.steps_per_epoch * config.num_envs
+        unreached = unreached_epochs(config.epochs, -(-max_steps // per_epoch))
+        changes = {f"epochs.{key}": 0 for key in unreached}
+        return config.replace(**changes, **{"epochs.max_env_steps": max_steps})
 
     def run_opts(self) -> int:
         """Return how many optimisation steps the run has, or about so many."""
@@ -201,13 +202,7 @@ class RLTrainer(Trainer):
         self.sampler.reset()
         self._timer, self._timed_opts = time.monotonic(), opts
         self.logger.write(run)
-        for name in ("train/loss", "train/grad_norm"):
-            # A step along such a gradient was not taken, so the newest checkpoint is still good.
-            if name in metrics and metrics[name] - metrics[name] != 0:
-                raise Diverged(
-                    f"{name} became {metrics[name]} by opt_step {opts}; lower the learning rate, set"
-                    " max_grad_norm, or normalise observations and rewards"
-                )
+        refuse_divergence(metrics, opts)
 
     def _save(self, run: Run) -> None:
         opts = run.counters["opt_steps"]

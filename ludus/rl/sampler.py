@@ -18,7 +18,7 @@ class Processor(Protocol):
 
     def begin(self, obs_ND: Any) -> None: ...
     def process(self, actions_Nk: Any, env: Any, buffer: Any) -> None: ...
-    def forget(self, cut_N: Any, obs_ND: Any) -> None: ...
+    def forget(self, cut_N: Any, obs_ND: Any, masks_NA: Any, /) -> None: ...
     def state_dict(self) -> Mapping[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
@@ -132,8 +132,10 @@ class SyncSampler:
         """Forget what was pending of episodes that a restore could not bring back."""
         cut = self.env.cut
         if cut.any():
-            self.processor.forget(cut, self.env.obs)
+            self.processor.forget(cut, self.env.obs, self.env.masks)
             self.episodes.forget(cut)
+            if self._normaliser is not None:
+                self._normaliser.forget(cut)
             cut[:] = False
 
     def state_dict(self) -> dict[str, Any]:

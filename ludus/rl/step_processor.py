@@ -56,7 +56,7 @@ class OneStep:
         buffer.push(self._obs, actions_Nk, env.rewards, discounts, env.next_obs, env.next_masks)
         np.copyto(self._obs, env.obs)
 
-    def forget(self, cut_N: Array, obs_ND: Array) -> None:
+    def forget(self, cut_N: Array, obs_ND: Array, masks_NA: Array | None = None) -> None:
         """Take new first observations where an episode was cut; nothing else is pending."""
         self._obs[cut_N] = obs_ND[cut_N]
 
@@ -148,7 +148,7 @@ class NStep:
         next_obs = env.next_obs[index][None].repeat(count, 0)
         buffer.push(*parts, discounts, next_obs, masks)
 
-    def forget(self, cut_N: Array, obs_ND: Array) -> None:
+    def forget(self, cut_N: Array, obs_ND: Array, masks_NA: Array | None = None) -> None:
         """Drop what is pending where an episode was cut, and take the new first observations there."""
         self._num_pending[cut_N] = 0
         self._obs[cut_N] = obs_ND[cut_N]

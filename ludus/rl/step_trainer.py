@@ -10,7 +10,7 @@ from ludus.data.prioritised import PrioritisedReplay
 from ludus.data.replay import ReplayBuffer
 from ludus.nn.schedules import Schedule
 from ludus.rl.cadence import every, is_due
-from ludus.rl.config import OffPolicyConfig
+from ludus.rl.config import OffPolicyConfig, unreached_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.step_processor import NStep, OneStep
@@ -61,7 +61,9 @@ class StepRLTrainer(RLTrainer):
     def with_length(self, max_steps: int) -> Any:
         """Return the config of a run of this many optimisation steps, or env steps with epochs."""
         if self.config.schedule == "steps":
-            return self.config.replace(**{"steps.max_opts": max_steps})
+            unreached = unreached_steps(self.config.steps, max_steps)
+            changes = {f"steps.{key}": 0 for key in unreached}
+            return self.config.replace(**changes, **{"steps.max_opts": max_steps})
         return super().with_length(max_steps)
 
     def plan(self) -> Repeat:

@@ -15,9 +15,11 @@ import numpy as np
 
 from ludus.core.errors import CheckpointError, ConfigError, EnvError, LudusError
 from ludus.rl import env_states
+from ludus.rl.config import RLConfig
 from ludus.rl.env_config import env_name
 from ludus.rl.plain import spec_from_plain
 from ludus.rl.shared_arrays import MASKS, SHOWN, SharedArrays, action_shape, open_memory
+from ludus.rl.vector_env import VectorEnv, make_vector_env
 from ludus.run.child import Child, ChildDied, ChildFailed, ChildHung
 from ludus.run.frames import Message
 from ludus.run.trees import pack, unpack
@@ -218,6 +220,14 @@ class WorkerVectorEnv:
         self._copies = []
         # The memory goes with the last array in it.
         vars(self).pop("_shared", None)
+
+
+def make_envs(config: RLConfig) -> VectorEnv | WorkerVectorEnv:
+    """Return the training envs of a run: in this process, or spread over `settings.workers`."""
+    workers = min(config.settings.workers, config.num_envs)
+    if workers:
+        return WorkerVectorEnv(config.env, config.num_envs, config.seed, workers=workers)
+    return make_vector_env(config.env, config.num_envs, config.seed)
 
 
 def _step(number: int) -> tuple[dict[str, Any], Sequence[bytes]]:

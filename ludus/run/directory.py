@@ -18,7 +18,9 @@ from ludus.run.codec import parse_json
 from ludus.run.storage import Storage
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_LENGTH = re.compile(r"max_(epochs|steps|opts|iterations|rounds)|num_\w*(steps|iterations|rounds)")
+_LENGTH = re.compile(
+    r"max_(epochs|steps|env_steps|opts|iterations|rounds)|num_\w*(steps|iterations|rounds)"
+)
 
 FIRST_CHECKPOINT = "first_checkpoint"
 ENDINGS = ("finished", "stopped", "interrupted", "failed")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ludus.config import PositiveFloat
 from ludus.data.replay import Batch
 from ludus.data.row_layout import RowLayout
-from ludus.losses.dqn import td_errors, td_loss, td_targets
+from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.nn.learner import Learner, Target
 from ludus.nn.schedules import Schedule
 from ludus.rl.acting import acting_net, best_of, draw_categorical, masked
@@ -64,8 +64,7 @@ class QNetwork(nn.Module):
         advantages: Tensor = self.advantage(features)
         if self.value is None:
             return advantages
-        values: Tensor = self.value(features)
-        return values + advantages - advantages.mean(1, keepdim=True)
+        return dueling_q(self.value(features), advantages)
 
 
 class ValueAgent(Agent):

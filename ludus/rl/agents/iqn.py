@@ -49,11 +49,18 @@ class QuantileNetwork(nn.Module):
         self.value = head(num_features, num_actions, gain=None)
         self.num_cosines = cosines
 
-    def forward(self, obs: Tensor, fractions_BQ: Tensor) -> Tensor:
-        """Return the quantile of each action's return at each fraction, (B, Q, A)."""
+    def forward(self, obs: Tensor, fractions: Tensor) -> Tensor:
+        """Return the quantile of each action's return at each fraction, (B, Q, A).
+
+        Fractions (B, Q) are each observation's own. Where all share the same, (Q,), their mean is
+        returned, (B, A): what follows the embedding is linear, so the embedding's own mean will do.
+        """
         features_BF = self.body(obs)
-        scales_BQF = torch.relu(self.embed(cosines_of(fractions_BQ, self.num_cosines)))
-        found: Tensor = self.value(features_BF.unsqueeze(1) * scales_BQF)
+        scales = torch.relu(self.embed(cosines_of(fractions, self.num_cosines)))
+        if fractions.ndim == 1:
+            means: Tensor = self.value(features_BF * scales.mean(0))
+            return means
+        found: Tensor = self.value(features_BF.unsqueeze(1) * scales)
         return found
 
 
@@ -131,9 +138,8 @@ class Iqn(ValueAgent):
         own_BQ, theirs_BQ = fractions[:, :count], fractions[:, count:]
         index_B11 = batch.actions[:, 0].long().view(-1, 1, 1)
         with torch.no_grad():
-            middles_BQ = self._middles_Q.expand(len(rows), -1)
             choosing = self.learner if self.config.double else self.target
-            q_BA = choosing(next_obs, middles_BQ).float().mean(1)
+            q_BA = choosing(next_obs, self._middles_Q).float()
             if batch.next_masks is not None:
                 q_BA = q_BA.masked_fill(batch.next_masks == 0, -torch.inf)
             best_B11 = q_BA.argmax(1).view(-1, 1, 1)

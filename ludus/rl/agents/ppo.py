@@ -89,6 +89,11 @@ class PpoConfig(RLConfig):
         return -(-self.epochs.max_env_steps // (self.rollout_steps * self.num_envs))
 
     @property
+    def steps_per_epoch(self) -> int:
+        """How many steps each env takes in an epoch."""
+        return self.rollout_steps
+
+    @property
     def run_opts(self) -> int:
         """How many optimisation steps the run has."""
         return self.num_epochs * self.passes * self.minibatches

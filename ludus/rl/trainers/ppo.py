@@ -38,9 +38,11 @@ class RolloutStep:
         )  # fmt: skip
         self.begin(env.obs, env.masks)
 
-    def forget(self, cut_N: Any, obs_ND: Any) -> None:
-        """Take new first observations where an episode was cut."""
+    def forget(self, cut_N: Any, obs_ND: Any, masks_NA: Any = None) -> None:
+        """Take new first observations, and masks, where an episode was cut."""
         self._obs_ND[cut_N] = obs_ND[cut_N]
+        if self._masks_NA is not None and masks_NA is not None:
+            self._masks_NA[cut_N] = masks_NA[cut_N]
 
     def state_dict(self) -> dict[str, Any]:
         return {"obs": self._obs_ND, "masks": self._masks_NA}
@@ -60,7 +62,7 @@ class PpoTrainer(RLTrainer):
     def _prepare_data(self, episodes: Episodes) -> None:
         config, layout, spec = self.config, self.agent.layout, self.env.spec
         self.replay_buffer = RolloutBuffer(
-            config.rollout_steps, config.num_envs, layout, seed=config.seed
+            config.rollout_steps, config.num_envs, layout, seed=config.seed, device=self.device
         )
         processor = RolloutStep(config.num_envs, spec.obs_shape, spec.obs_dtype, layout.mask_width)
         self.sampler = SyncSampler(self.env, processor, episodes, None)

@@ -1,0 +1,52 @@
+"""Agents on a GPU: they learn, a resumed run is exact, and the replay buffer may live there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ludus
+from ludus.testing.trainers import check_kill_anywhere
+from tests.rl.small import PRIORITISED, small
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+ON_GPU: dict[str, Any] = {"settings.device": "cuda"}
+CASES = {
+    "dqn": {"replay.on_device": True, "n_step": 2, "replay.prioritised": PRIORITISED},
+    "iqn": {"replay.on_device": True},
+    "sac": {"precision": "bfloat16"},
+    "ppo": {"normalise": {"observations": True, "rewards": True, "clip": 10.0}},
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_run_on_a_gpu_killed_anywhere_ends_with_the_same_bytes(kind: str, tmp_path: Path) -> None:
+    config = small(kind, **{**ON_GPU, **CASES[kind]})
+    check_kill_anywhere(lambda: ludus.build_trainer(config), tmp_path, max_kills=4)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_an_agent_learns_the_same_on_both_devices(kind: str, tmp_path: Path) -> None:
+    ends = []
+    for device in ("cpu", "cuda"):
+        config = small(kind, **{**CASES[kind], "settings.device": device, "precision": "float32"})
+        trainer = ludus.build_trainer(config)
+        trainer.fit(root=str(tmp_path), name=device)
+        ends.append(torch.cat([t.flatten() for t in trainer.agent.weights().values()]))
+    assert torch.allclose(*ends, atol=2e-2), (ends[0] - ends[1]).abs().max()
+
+
+def test_a_compiled_update_on_a_gpu_learns_as_an_eager_one(tmp_path: Path) -> None:
+    ends = []
+    for is_compiled in (False, True):
+        config = small("dqn", **{**ON_GPU, "compile": is_compiled, "replay.on_device": True})
+        trainer = ludus.build_trainer(config)
+        trainer.fit(root=str(tmp_path), name=f"compiled-{is_compiled}")
+        ends.append(torch.cat([t.flatten() for t in trainer.agent.weights().values()]))
+    assert torch.allclose(*ends, atol=1e-3), (ends[0] - ends[1]).abs().max()
