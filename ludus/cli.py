@@ -58,7 +58,7 @@ def resume(
 ) -> None:
     """Go on after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
     from ludus.build import rebuild_trainer
-    from ludus.run.directory import last_ending
+    from ludus.run.directory import last_ending, length_of
 
     load(plugin)
     # A run given as `.` has a name all the same: that of its directory.
@@ -73,7 +73,8 @@ def resume(
     )
     has_moved = before.get("counters") != {k: v for k, v in result.counters.items() if v}
     if before.get("event") in ("finished", "stopped") and not has_moved:
-        text = "this run had ended already; raise its length to go on, as in max_epochs=90"
+        key, value = length_of(trainer.config)
+        text = f"this run had ended already; raise its length to go on, as in {key}={2 * value}"
         if before["event"] == "stopped":
             text = "this run was stopped for good and does not go on; start a new one"
         print(f"ludus: {text}", file=sys.stderr)

@@ -14,8 +14,8 @@ from typer.core import TyperGroup
 from ludus.core.errors import LudusError
 
 _ORDER = (
-    "new", "train", "resume", "plan", "explain", "eval", "play", "runs", "report", "verify", "migrate",
-    "doctor",
+    "new", "train", "resume", "plan", "explain", "eval", "play", "export", "runs", "report", "verify",
+    "migrate", "doctor",
 )  # fmt: skip
 
 

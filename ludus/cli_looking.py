@@ -12,7 +12,7 @@ from ludus.cli_app import AsJson, Plugin, Root, RunDir, app, load
 
 @app.command(name="eval")
 def evaluate(run: RunDir, plugin: Plugin = None, json: AsJson = False) -> None:
-    """Evaluate the best model of a run on its held-out data."""
+    """Evaluate the best model of a run, on held-out data or episodes."""
     from ludus import commands
 
     load(plugin)
@@ -34,6 +34,21 @@ def play(
 
     load(plugin)
     print(commands.play_run(run, Path(out) if out else None, episode=episode, fps=fps))
+
+
+@app.command()
+def export(
+    run: RunDir,
+    out: Annotated[
+        str | None, typer.Option("--out", help="The directory to write; else RUN/policy.")
+    ] = None,
+    plugin: Plugin = None,
+) -> None:
+    """Write the best policy of a run so that NumPy alone, without torch, can act by it."""
+    from ludus import commands
+
+    load(plugin)
+    print(commands.export_run(run, Path(out) if out else None))
 
 
 @app.command()

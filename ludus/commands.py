@@ -104,6 +104,14 @@ def play_run(path: str, out: Path | None, *, episode: int, fps: float) -> Path:
     return out
 
 
+def export_run(path: str, out: Path | None) -> Path:
+    """Write the best policy of a run for use without torch, and return where it is."""
+    with _with_best_weights(path) as (trainer, weights, storage, _, _):
+        out = storage.root / "policy" if out is None else out
+        trainer.export(weights, out)
+    return out
+
+
 def write_gif(path: Path, frames: Sequence[Any], *, fps: float) -> None:
     """Write pictures, uint8 of (height, width, 3), as an animated GIF that begins again at its end."""
     from PIL import Image

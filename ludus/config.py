@@ -76,7 +76,7 @@ class Settings(StrictConfig):
     threads: Annotated[int, Field(ge=1, le=1024)] | None
     """How many CPU threads torch may use; null leaves torch's own choice."""
     workers: Count
-    """How many processes load data; 0 loads in the main process."""
+    """How many processes load data or step envs; 0 does it in the main process."""
     deterministic: bool
     """Ask torch for deterministic algorithms only; off, some GPU kernels may not repeat their bytes."""
     display: Literal["auto", "rich", "minimal", "plain", "none"]

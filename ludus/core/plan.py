@@ -115,7 +115,7 @@ def render(plan: Repeat) -> str:
 
 def _render_lines(node: Node, depth: int) -> Iterator[str]:
     words = [node.name]
-    if isinstance(node, Repeat) and depth > 0 and isinstance(node.times, int):
+    if isinstance(node, Repeat) and depth > 0 and isinstance(node.times, int) and node.times > 1:
         words.append(f"x {node.times}")
     if isinstance(node, Repeat) and node.goal is not None:
         words.append(f"until {node.goal[0]} = {node.goal[1]:,}")

@@ -30,7 +30,7 @@ class Trainer:
         if self.Config is not object and not isinstance(config, self.Config):
             raise ConfigError(
                 f"{type(self).__name__} takes a {self.Config.__qualname__}, not a {type(config).__name__};"
-                " read one with ludus.read_config(path) or ludus.example(kind)"
+                " ludus.build_trainer(config) makes the trainer that a config is for"
             )
         self.config = config
         self.run = Run()
@@ -81,6 +81,12 @@ class Trainer:
     def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
         """Return pictures, uint8 of (height, width, 3), of what saved weights do; after `prepare`."""
         raise LudusError(f"a run of {type(self).__name__} has nothing to film; try ludus report")
+
+    def export(self, weights: Mapping[str, Any], path: Any) -> None:
+        """Write saved weights as something that runs without torch; called after `prepare`."""
+        raise LudusError(
+            f"a run of {type(self).__name__} cannot be exported; its weights are in models/"
+        )
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights that a saved state would be evaluated with; called after `prepare`."""

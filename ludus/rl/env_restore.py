@@ -109,7 +109,11 @@ class _Player:
         return self.shown
 
     def _set_mask(self, info: Mapping[str, Any]) -> None:
-        self.mask = self.slot.mask(info, is_final=False) if self.slot.mask_width else None
+        try:
+            self.mask = self.slot.mask(info, is_final=False) if self.slot.mask_width else None
+        except ValueError as error:
+            problem = f"action_mask {error}"
+            raise self.slot.fault(problem, field="action_mask", step=0) from error
 
 
 def _chooser(space: spaces.Space[Any], *, seed: int) -> Callable[[np.ndarray | None], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -245,9 +246,11 @@ def not_finite(obs: np.ndarray) -> str:
 
 
 def told(error: Exception) -> str:
-    """Return an exception in one line."""
+    """Return an exception in one line, with the place that raised it."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
 
 
 def _shape_of(result: Any) -> str:

@@ -59,22 +59,23 @@ class Evaluations:
         self._hear(run, score, agent.weights, run.counters, keep)
         return dict(record)
 
-    def launch(self, run: Run, agent: Any, keep: Keep) -> Mapping[str, Any]:
-        """Hear the evaluation under way and begin another; return the record of the first."""
+    def launch(self, run: Run, agent: Any, keep: Keep, logger: Any) -> None:
+        """Hear the evaluation under way and begin another."""
         assert self.beside is not None
-        record = self.settle(run, keep)
+        self.settle(run, keep, logger)
         if run.stop_reason is None:
             self.beside.launch(run.counters, agent.weights())
-        return record
 
-    def settle(self, run: Run, keep: Keep) -> Mapping[str, Any]:
-        """Wait for the evaluation under way, if there is one, and draw the consequences."""
+    def settle(self, run: Run, keep: Keep, logger: Any) -> None:
+        """Wait for the evaluation under way, if there is one, and draw the consequences.
+
+        Its record is written under the counters of the moment it was launched.
+        """
         done = None if self.beside is None else self.beside.collect()
-        if done is None:
-            return {}
-        counters, score, record, weights = done
-        self._hear(run, score, lambda: weights, counters, keep)
-        return {**record, "eval/launched_at_opt_steps": counters["opt_steps"]}
+        if done is not None:
+            counters, score, record, weights = done
+            self._hear(run, score, lambda: weights, counters, keep)
+            logger.write_past(run, counters, record)
 
     def _hear(
         self,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ludus.core import Observer, Repeat, Run, Stage, Stateful, Trainer
+from ludus.core import Repeat, Run, Stage, Stateful, Trainer
 from ludus.core.errors import ConfigError
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent, refuse_divergence
@@ -14,6 +14,7 @@ from ludus.rl.cadence import every, is_due
 from ludus.rl.config import EpochsConfig, RLConfig, unreached_epochs
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations, check_judged_alike
+from ludus.rl.export import export_policy
 from ludus.rl.judge import Judge
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.worker_env import make_envs
@@ -65,7 +66,7 @@ class RLTrainer(Trainer):
     def _prepare_agent(self) -> None:
         config = self.config
         self.agent = type(self).Agent(config, self.env.spec, self.device)
-        self.num_train_steps = self.run_opts()
+        self.num_train_steps = int(config.run_opts)
         if config.compile == "auto":
             is_long = self.num_train_steps >= self.agent.worth_compiling
             self.config = config = config.replace(compile=is_long)
@@ -105,10 +106,6 @@ class RLTrainer(Trainer):
         changes = {f"epochs.{key}": 0 for key in unreached}
         return config.replace(**changes, **{"epochs.max_env_steps": max_steps})
 
-    def run_opts(self) -> int:
-        """Return how many optimisation steps the run has, or about so many."""
-        raise NotImplementedError
-
     def plan(self) -> Repeat:
         """Return epochs of collecting and updating."""
         epochs: EpochsConfig = self.config.epochs
@@ -116,6 +113,7 @@ class RLTrainer(Trainer):
             name="step",
             times=lambda run: self.get_num_updates(),
             after="after_update",
+            note=self.updates_note(),
             body=(Stage(name="train_step", work=self._train_step),),
         )
         learn = Repeat(name="learn", times=1, after="after_step", body=(step,))
@@ -140,7 +138,7 @@ class RLTrainer(Trainer):
                 Stage(name="evaluate", work=self._evaluate, when=is_evaluated,
                       note=every(epochs.eval_freq, "epochs")),
                 Stage(name="record", work=self._record, when=is_recorded,
-                      note=every(epochs.record_freq, "epochs")),
+                      note=every(epochs.record_freq, "epochs, and after an evaluation")),
                 Stage(name="save", work=self._save, when=is_saved,
                       note=every(epochs.save_freq, "epochs")),
             ),
@@ -154,6 +152,10 @@ class RLTrainer(Trainer):
 
     def collect_rollouts(self) -> dict[str, Any]:
         """Take the env steps of one epoch into the buffer; return what came of them."""
+        raise NotImplementedError
+
+    def updates_note(self) -> str:
+        """Return a few words on how many updates an epoch has."""
         raise NotImplementedError
 
     def get_num_updates(self) -> int:
@@ -180,8 +182,10 @@ class RLTrainer(Trainer):
 
     def evaluate(self, async_eval: bool = False) -> Mapping[str, Any]:
         """Judge the agent as it is now; with async_eval begin to, and judge by the one before."""
-        do = self.evaluations.launch if async_eval else self.evaluations.evaluate
-        return do(self.run, self.agent, self.keep_model)
+        if not async_eval:
+            return self.evaluations.evaluate(self.run, self.agent, self.keep_model)
+        self.evaluations.launch(self.run, self.agent, self.keep_model, self.logger)
+        return {}
 
     def tell(self, text: str) -> None:
         """Show one line to whoever is watching."""
@@ -211,7 +215,7 @@ class RLTrainer(Trainer):
 
     def _finish(self, run: Run) -> None:
         """Hear the evaluation still under way, and write what was not written."""
-        run.record(self.evaluations.settle(run, self.keep_model))
+        self.evaluations.settle(run, self.keep_model, self.logger)
         if self.logger.has_news or self.agent.num_counted:
             self._record(run)
 
@@ -227,10 +231,6 @@ class RLTrainer(Trainer):
             "judge": self.judge,
         }
         return parts if beside is None else {**parts, "evaluation": beside}
-
-    def observers(self) -> Sequence[Observer]:
-        """Return none: what others watch for are stages here."""
-        return ()
 
     def open(self) -> None:
         """Say what will take a while."""
@@ -272,6 +272,11 @@ class RLTrainer(Trainer):
         """Return pictures of one episode of an evaluation with a kept policy."""
         self.agent.load_weights(weights)
         return self.evaluations.own.film(self.agent, index, fps)
+
+    def export(self, weights: Mapping[str, Any], path: Any) -> None:
+        """Write a kept policy so that NumPy alone can act by it."""
+        self.agent.load_weights(weights)
+        export_policy(self.agent, path)
 
     @property
     def async_eval(self) -> bool:

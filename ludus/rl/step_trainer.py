@@ -54,10 +54,6 @@ class StepRLTrainer(RLTrainer):
         self.sampler = SyncSampler(self.env, processor, episodes, agent.normaliser)
         self.sampler.begin()
 
-    def run_opts(self) -> int:
-        """Return how many optimisation steps the run has, or about so many."""
-        return int(self.config.run_opts)
-
     def with_length(self, max_steps: int) -> Any:
         """Return the config of a run of this many optimisation steps, or env steps with epochs."""
         if self.config.schedule == "steps":
@@ -95,7 +91,7 @@ class StepRLTrainer(RLTrainer):
                 Stage(name="evaluate", work=self._evaluate, when=is_evaluated,
                       note=every(steps.eval_interval, "opt_steps")),
                 Stage(name="record", work=self._record, when=is_recorded,
-                      note=every(steps.record_interval, "opt_steps")),
+                      note=every(steps.record_interval, "opt_steps, and after an evaluation")),
                 Stage(name="save", work=self._save, when=is_saved,
                       note=every(steps.save_interval, "opt_steps")),
             ),
@@ -132,6 +128,10 @@ class StepRLTrainer(RLTrainer):
         for _ in range(count):
             self.sampler.sample_and_push(self.agent, self.replay_buffer)
         return {"num_steps": count * self.config.num_envs}
+
+    def updates_note(self) -> str:
+        """Return a few words on how many updates an epoch has."""
+        return f"{self.config.epochs.updates_per_env_step:g} for each env step"
 
     def get_num_updates(self) -> int:
         """Return how many updates are owed: none before learning starts, then those of all steps."""

@@ -176,6 +176,17 @@ def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], lis
     return lengths, others
 
 
+def length_of(config: TrainerConfig) -> tuple[str, int]:
+    """Return a key that says how long a run of this config is, and its value."""
+    data = config.model_dump(exclude={"name", "settings"})
+    paths = [path for path in key_paths(data) if _LENGTH.fullmatch(path.split(".")[-1])]
+    found = [(path, _at(data, path)) for path in paths if isinstance(_at(data, path), int)]
+    schedule = str(data.get("schedule"))
+    # Of two plans in one file only one is followed.
+    followed = [row for row in found if row[0].startswith(f"{schedule}.")]
+    return (followed or found or [("its length", 0)])[0]
+
+
 def _at(data: Any, path: str) -> Any:
     for part in path.split("."):
         if not isinstance(data, dict) or part not in data:

@@ -143,6 +143,16 @@ class Logger:
         for backend in self._backends:
             backend.write(record)
 
+    def write_past(
+        self, run: Run, counters: Mapping[str, int], scalars: Mapping[str, float]
+    ) -> None:
+        """Send what is known only now of an earlier moment; what is gathered is left as it is."""
+        told = {name: value for name, value in counters.items() if value}
+        record = Record(told, {name: float(value) for name, value in scalars.items()})
+        self.written, self.written_at = dict(record.scalars), run.boundaries
+        for backend in self._backends:
+            backend.write(record)
+
     @property
     def has_news(self) -> bool:
         """Whether anything waits to be written."""
@@ -157,7 +167,9 @@ class Logger:
             if gained > 0 and self._last_counters:
                 timing[f"{name}_per_second"] = gained / elapsed
         self._last_time, self._last_counters = now, dict(counters)
-        timing |= self._rates
+        if self._rates:
+            # Whoever measures rates itself knows what to leave out of them.
+            timing = {"seconds": timing["seconds"], **self._rates}
         self._rates = {}
         return timing
 

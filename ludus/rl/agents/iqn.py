@@ -46,6 +46,8 @@ class QuantileNetwork(nn.Module):
         super().__init__()
         self.body = body
         self.embed = nn.Linear(cosines, num_features)
+        # Scales begin around 1: the network first learns what does not depend on the quantile.
+        nn.init.ones_(self.embed.bias)
         self.value = head(num_features, num_actions, gain=None)
         self.num_cosines = cosines
 

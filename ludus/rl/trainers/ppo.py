@@ -69,10 +69,6 @@ class PpoTrainer(RLTrainer):
         self.sampler.begin()
         processor.begin(self.env.obs, self.env.masks)
 
-    def run_opts(self) -> int:
-        """Return how many optimisation steps the run has."""
-        return int(self.config.run_opts)
-
     def collect_rollouts(self) -> dict[str, Any]:
         """Take the steps of one rollout with the policy as it is, and estimate their advantages."""
         rollout, agent, normaliser = self.replay_buffer, self.agent, self.agent.normaliser
@@ -87,6 +83,10 @@ class PpoTrainer(RLTrainer):
                 normaliser.gather_rewards(env.rewards, env.terminated | env.truncated)
         rollout.pack(agent.estimate(rollout))
         return {"num_steps": self.config.rollout_steps * self.config.num_envs}
+
+    def updates_note(self) -> str:
+        """Return a few words on how many updates an epoch has."""
+        return f"{self.config.passes} passes of {self.config.minibatches} minibatches"
 
     def get_num_updates(self) -> int:
         """Return the number of minibatches in all passes."""
