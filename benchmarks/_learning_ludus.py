@@ -44,8 +44,8 @@ def learn(task: str, seed: int) -> dict[str, float | None]:
 
 def _length(config: Any, task: Task) -> dict[str, int]:
     """Return a run of the task's env steps, evaluated on the way where it has a goal."""
-    if config.kind == "ppo":
-        per_epoch = config.rollout_steps * config.num_envs
+    if getattr(config, "schedule", "epochs") == "epochs":
+        per_epoch = config.steps_per_epoch * config.num_envs
         every = max(1, task.num_steps // per_epoch // NUM_EVALUATIONS)
         return {
             "epochs.max_env_steps": task.num_steps,
