@@ -1,6 +1,8 @@
 """Learn each task of the learning benchmark with ludus, by the config that is shipped for it."""
 
+import json
 import time
+from pathlib import Path
 from typing import Any
 
 import ludus
@@ -14,13 +16,15 @@ CONFIGS = {
     "ppo CartPole": "ppo",
     "ppo Pendulum": "ppo-pendulum",
     "sac Pendulum": "sac",
+    "iqn CartPole": "iqn",
 }
 
 
-def learn(task: str, seed: int) -> dict[str, float | None]:
-    """Return the run's mean return at its end, and its training seconds until the task's goal.
+def learn(task: str, seed: int) -> dict[str, Any]:
+    """Return the mean return at the end, the training seconds until the goal, and the curve.
 
-    The seconds are None where the task has no goal or the run has not come to it.
+    The seconds are None where the task has no goal or the run has not come to it. The curve is the
+    mean return of the latest training episodes, by env steps.
     """
     todo = TASKS[task]
     config = ludus.read_config(REPOSITORY / "configs" / f"{CONFIGS[task]}.yaml")
@@ -37,9 +41,16 @@ def learn(task: str, seed: int) -> dict[str, float | None]:
     trainer = ludus.build_trainer(config)
     watch = _Watch(todo.goal, trainer)
     trainer.add(watch)
-    trainer.fit(name="learning")
+    result = trainer.fit(name="learning")
     final = trainer.evaluate_weights(trainer.agent.weights())["eval/return_mean"]
-    return {"final_return": final, "seconds_to_goal": watch.seconds_to_goal}
+    lines = Path(str(result.run_dir), "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    curve = [
+        [record["env_steps"], record["rollout/ep_rew_mean"]]
+        for record in records
+        if "rollout/ep_rew_mean" in record
+    ]
+    return {"final_return": final, "seconds_to_goal": watch.seconds_to_goal, "curve": curve}
 
 
 def _length(config: Any, task: Task) -> dict[str, int]:

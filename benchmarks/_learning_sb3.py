@@ -14,15 +14,17 @@ from benchmarks._learning_tasks import (
     EVALUATION_SEED,
     NUM_EVALUATION_EPISODES,
     NUM_EVALUATIONS,
+    NUM_POINTS,
     TASKS,
     Task,
 )
 
 
-def learn(task: str, seed: int) -> dict[str, float | None]:
-    """Return the run's mean return at its end, and its training seconds until the task's goal.
+def learn(task: str, seed: int) -> dict[str, Any]:
+    """Return the mean return at the end, the training seconds until the goal, and the curve.
 
-    The seconds are None where the task has no goal or the run has not come to it.
+    The seconds are None where the task has no goal or the run has not come to it. The curve is the
+    mean return of the latest training episodes, by env steps.
     """
     todo = TASKS[task]
     model = {"dqn": DQN, "ppo": PPO, "sac": SAC}[todo.kind](
@@ -34,7 +36,11 @@ def learn(task: str, seed: int) -> dict[str, float | None]:
     )
     watch = _Watch(todo, seed)
     model.learn(todo.num_steps, callback=watch, log_interval=None)
-    return {"final_return": watch.mean_return(model), "seconds_to_goal": watch.seconds_to_goal}
+    return {
+        "final_return": watch.mean_return(model),
+        "seconds_to_goal": watch.seconds_to_goal,
+        "curve": watch.curve,
+    }
 
 
 class _Watch(BaseCallback):
@@ -43,6 +49,8 @@ class _Watch(BaseCallback):
     def __init__(self, task: Task, seed: int) -> None:
         super().__init__()
         self.seconds_to_goal: float | None = None
+        self.curve: list[list[float]] = []
+        self._steps_between_points = task.num_steps // NUM_POINTS
         self._goal = task.goal
         self._steps_between = task.num_steps // NUM_EVALUATIONS
         self._next_evaluation = self._steps_between
@@ -61,6 +69,10 @@ class _Watch(BaseCallback):
         self._started = time.perf_counter()
 
     def _on_step(self) -> bool:
+        if self.num_timesteps >= (len(self.curve) + 1) * self._steps_between_points:
+            latest = [episode["r"] for episode in self.model.ep_info_buffer]
+            mean = float(sum(latest) / len(latest)) if latest else float("nan")
+            self.curve.append([self.num_timesteps, mean])
         if self._goal is None or self.seconds_to_goal is not None:
             return True
         if self.num_timesteps >= self._next_evaluation:

@@ -12,6 +12,8 @@ from typing import Any, Literal
 NUM_EVALUATIONS = 20
 """How often a task with a goal is evaluated, at equal distances, the last time at the end."""
 NUM_EVALUATION_EPISODES = 20
+NUM_POINTS = 40
+"""How many points a curve has."""
 EVALUATION_SEED = 10_000
 """What the seed of a run is shifted by for its evaluation, away from every training seed."""
 
@@ -20,7 +22,7 @@ EVALUATION_SEED = 10_000
 class Task:
     """One algorithm learning one env within a number of env steps."""
 
-    kind: Literal["dqn", "ppo", "sac"]
+    kind: Literal["dqn", "iqn", "ppo", "sac"]
     """The algorithm."""
     env_id: str
     """The env's name in Gymnasium."""
@@ -129,6 +131,10 @@ TASKS = {
             "use_sde": True,
             "sde_sample_freq": 4,
         },
+    ),
+    # Stable-Baselines3 has no IQN of its own.
+    "iqn CartPole": Task(
+        "iqn", "CartPole-v1", num_envs=8, num_steps=50_000, goal=475.0, settings={}
     ),
     "sac Pendulum": Task("sac", "Pendulum-v1", num_envs=1, num_steps=6_000, goal=None, settings={}),
 }
