@@ -15,6 +15,8 @@ from tests.rl.small import PRIORITISED, small
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    # Torch's compiler suggests a coarser product.
+    pytest.mark.filterwarnings("ignore:TensorFloat32:UserWarning"),
 ]
 ON_GPU: dict[str, Any] = {"settings.device": "cuda"}
 CASES = {
