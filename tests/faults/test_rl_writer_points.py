@@ -1,0 +1,72 @@
+"""Fault 1 for agents: SIGKILL inside the writer, with a replay buffer that is kept as segments."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ludus.run import checkpoint
+from ludus.run.storage import Storage
+from ludus.testing.trainers import Ending, ending_of
+from ludus.testing.victim import RUN
+from tests.faults.test_writer_points import POINTS
+from tests.rl.small import PRIORITISED, small
+
+# Long enough that whole pieces of the ring are sealed, overwritten and collected.
+CHANGES = {
+    "num_envs": 8,
+    "replay.capacity": 2500,
+    "replay.prioritised": PRIORITISED,
+    "n_step": 3,
+    "steps.opt_interval": 16,
+    "steps.max_opts": 330,
+    "steps.record_interval": 20,
+    "steps.eval_interval": 60,
+    "steps.save_interval": 100,
+    "settings.checkpoint.every_opt_steps": 15,
+}
+
+
+def run(root: Path, *words: str) -> int:
+    """Run or resume in a process of its own; return how it ended."""
+    config = root / "config.yaml"
+    root.mkdir(parents=True, exist_ok=True)
+    config.write_text(small("dqn", **CHANGES).to_yaml())
+    command = [sys.executable, "-m", "ludus.testing.victim", str(config), str(root), *words]
+    return subprocess.run(command, capture_output=True).returncode
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Ending:
+    root = tmp_path_factory.mktemp("unbroken")
+    assert run(root) == 0
+    storage = Storage(root / RUN)
+    saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
+    assert saved.manifest["segments"], "nothing of the replay buffer was sealed"
+    return ending_of(root / RUN)
+
+
+def check(point: str, unbroken: Ending, root: Path) -> None:
+    assert run(root, f"--at-point={point}") == -9, f"the run was not killed at {point}"
+    assert run(root) == 0
+    assert ending_of(root / RUN) == unbroken
+
+
+def test_an_agent_killed_while_its_segments_are_written_ends_as_if_never_killed(
+    unbroken: Ending, tmp_path: Path
+) -> None:
+    check("segments:9", unbroken, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("occurrence", [1, 4])
+@pytest.mark.parametrize("point", POINTS)
+def test_an_agent_killed_anywhere_in_the_writer_ends_as_if_never_killed(
+    point: str, occurrence: int, unbroken: Ending, tmp_path: Path
+) -> None:
+    # A best model is published less often than a checkpoint is written.
+    times = min(occurrence, 2) if point.startswith(("model", "publish")) else occurrence
+    check(f"{point}:{times}", unbroken, tmp_path)
