@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from types import TracebackType
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from ludus.config import Settings
 from ludus.core.errors import ConfigError
@@ -37,17 +39,22 @@ def resolve_device(name: str) -> torch.device:
 
 
 class Compute:
-    """Sets torch up as the settings say, and puts it back as it was at the end."""
+    """Sets torch and NumPy up as the settings say, and puts them back as they were at the end."""
 
     def __init__(self, settings: Settings) -> None:
         self.device = resolve_device(settings.device)
         self._settings = settings
+        self._blas = contextlib.ExitStack()
 
     def __enter__(self) -> Compute:
         self._threads = torch.get_num_threads()
         self._deterministic = torch.are_deterministic_algorithms_enabled()
         if self._settings.threads is not None:
             torch.set_num_threads(self._settings.threads)
+            # NumPy computes too, where small networks act, with threads of its own.
+            self._blas.enter_context(
+                threadpool_limits(limits=self._settings.threads, user_api="blas")
+            )
         if self._settings.deterministic:
             # cuBLAS reads this when it starts; without it torch refuses to promise anything.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -61,5 +68,6 @@ class Compute:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._blas.close()
         torch.set_num_threads(self._threads)
         torch.set_deterministic_debug_mode("error" if self._deterministic else "default")
