@@ -473,15 +473,18 @@ def test_a_config_survives_being_written_and_read() -> None:
 @pytest.mark.parametrize("path", CONFIGS, ids=[path.stem for path in CONFIGS])
 def test_every_shipped_config_is_complete_and_valid(path: Path) -> None:
     config = read_config(path)
-    assert config.kind == path.stem
-    assert ludus.example(path.stem) == config
+    # `ppo-pendulum` is one more file for the kind `ppo`, whose example is `ppo`.
+    kind = path.stem.partition("-")[0]
+    assert config.kind == kind
+    assert (ludus.example(kind) == config) == (kind == path.stem)
     # Everything stands in the file, in words: nothing was added on reading.
     written = strict_yaml.parse(path.read_bytes(), source=str(path))
     assert sorted(key_paths(written)) == sorted(key_paths(config.model_dump()))
 
 
 def test_every_built_in_trainer_has_its_file() -> None:
-    assert sorted(path.stem for path in CONFIGS) == sorted(registry._built_in("trainer"))
+    plain = [path.stem for path in CONFIGS if "-" not in path.stem]
+    assert sorted(plain) == sorted(registry._built_in("trainer"))
 
 
 def test_an_example_is_changed_by_keywords() -> None:

@@ -7,7 +7,13 @@ from ludus.rl.config import EvaluationConfig
 from ludus.rl.judge import Judge
 
 CONFIG = EvaluationConfig(
-    episodes=1, envs=1, asynchronous=False, patience=9, min_delta=0.5, target_return=None
+    episodes=1,
+    envs=1,
+    asynchronous=False,
+    patience=9,
+    min_delta=0.5,
+    timeout_seconds=60.0,
+    target_return=None,
 )
 
 
