@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError, Diverged
 from ludus.data.row_layout import Transitions
 from ludus.nn.compiling import compile_method
 from ludus.nn.learner import Learner, Target
-from ludus.rl.config import RLConfig
+from ludus.rl.config import RLConfig, TargetConfig
 from ludus.rl.normalise import Normaliser
 from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec
 from ludus.run.seeds import derive
@@ -184,6 +184,12 @@ class Agent:
             self.normaliser.load_state_dict(state["normaliser"])
         self.totals.copy_(state["totals"])
         self.num_counted = state["num_counted"]
+
+
+def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
+    """Let a target move after the update that follows this many, if its config says so."""
+    if (num_opts + 1) % config.every_opt_steps == 0:
+        target.follow(config.share)
 
 
 def refuse_divergence(metrics: Mapping[str, float], num_opts: int) -> None:

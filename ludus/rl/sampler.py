@@ -16,7 +16,7 @@ from ludus.rl.normalise import Normaliser
 class Processor(Protocol):
     """Turns steps into what a buffer keeps; it holds the observation that each action answered."""
 
-    def begin(self, obs_ND: Any) -> None: ...
+    def begin(self, obs_ND: Any, masks_NA: Any, /) -> None: ...
     def process(self, actions_Nk: Any, env: Any, buffer: Any) -> None: ...
     def forget(self, cut_N: Any, obs_ND: Any, masks_NA: Any, /) -> None: ...
     def state_dict(self) -> Mapping[str, Any]: ...
@@ -97,7 +97,7 @@ class SyncSampler:
     def begin(self) -> None:
         """Begin the first episode of every env."""
         self.env.reset()
-        self.processor.begin(self.env.obs)
+        self.processor.begin(self.env.obs, self.env.masks)
 
     def sample_and_push(self, agent: Agent, buffer: Any) -> None:
         """Take one step in every env, and push the transitions it completes."""

@@ -182,12 +182,13 @@ class ObservationReader:
 
 def _as_array(raw: Any) -> np.ndarray:
     """Return an array of numbers given as something else."""
-    if isinstance(raw, np.generic | int | float | list):
-        try:
-            return np.asarray(raw)
-        except ValueError:
-            pass
-    raise ValueError(f"is a {type(raw).__name__}, the env's space says an array")
+    problem = f"is a {type(raw).__name__}, the env's space says an array"
+    if not isinstance(raw, np.generic | int | float | list):
+        raise ValueError(problem)
+    try:
+        return np.asarray(raw)
+    except ValueError as error:
+        raise ValueError(problem) from error
 
 
 def _short(value: Any) -> str:

@@ -44,7 +44,7 @@ class OneStep:
         self._obs = np.zeros((num_envs, *layout.obs_shape), dtype=layout.obs_dtype)
         self._discounts = np.full(num_envs, gamma, dtype=np.float32)
 
-    def begin(self, obs_ND: Array) -> None:
+    def begin(self, obs_ND: Array, masks_NA: Array | None = None) -> None:
         """Take the observations that the first actions answer."""
         np.copyto(self._obs, obs_ND)
 
@@ -94,7 +94,7 @@ class NStep:
         self._discounts = np.full(num_envs, gamma**n, dtype=np.float32)
         self._share = np.zeros((n, num_envs))
 
-    def begin(self, obs_ND: Array) -> None:
+    def begin(self, obs_ND: Array, masks_NA: Array | None = None) -> None:
         """Take the observations that the first actions answer; nothing is pending."""
         np.copyto(self._obs, obs_ND)
         self._num_pending[:] = 0

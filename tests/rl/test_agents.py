@@ -218,3 +218,16 @@ def test_a_network_of_convolutions_is_not_exported() -> None:
     trainer.prepare(max_steps=None)
     with pytest.raises(LudusError, match=r"layers that NumPy cannot compute .*network.kind: mlp"):
         export_policy(trainer.agent, "nowhere")
+
+
+@pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
+def test_an_agent_in_eval_mode_does_not_explore(kind: str, tmp_path: Path) -> None:
+    trainer: Any = ludus.build_trainer(small(kind))
+    trainer.fit(root=str(tmp_path), name=kind)
+    agent, obs = trainer.agent, trainer.env.obs
+    agent.eval()
+    acted = agent.to_env(agent.act(obs, None, 0))
+    assert np.array_equal(acted, agent.act_greedy(obs, None))
+    agent.train()
+    drawn = {agent.act(obs, None, 0).tobytes() for _ in range(40)}
+    assert len(drawn) > 1

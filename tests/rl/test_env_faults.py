@@ -174,8 +174,11 @@ def test_large_but_finite_numbers_are_no_fault(monkeypatch) -> None:
     vector = make_vector_env(walk_config("odd"), 1, seed=0)
     vector.reset()
     set_fault(monkeypatch, {"obs": np.full(3, 3e38, np.float32), "reward": 1e308})
+    seen = []
     for _ in range(5):
         vector.step(np.zeros(1, np.int64))
+        seen.append((float(vector.next_obs.max()), vector.rewards.tolist()))
+    assert (float(np.float32(3e38)), [1e308]) in seen
 
 
 class Follows(RandomWalk):

@@ -244,5 +244,8 @@ def test_no_masks_no_arrays_for_them() -> None:
 
 def test_closing_twice_does_no_harm() -> None:
     vector = walks()
+    vector.reset()
+    seen = vector.obs.copy()
     vector.close()
     vector.close()
+    assert np.array_equal(vector.obs, seen)

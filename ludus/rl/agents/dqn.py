@@ -20,7 +20,7 @@ from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.nn.learner import Learner, Target
 from ludus.nn.schedules import Schedule
 from ludus.rl.acting import acting_net, best_of, draw_categorical, masked
-from ludus.rl.agent import Action, Agent, discrete_actions
+from ludus.rl.agent import Action, Agent, discrete_actions, follow_if_due
 from ludus.rl.config import ExplorationConfig, OffPolicyConfig, TargetConfig
 from ludus.rl.network_config import head, make_body
 from ludus.rl.spaces import EnvSpec
@@ -108,6 +108,8 @@ class ValueAgent(Agent):
     def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
         """Return an action for each env: at random before learning starts, then by exploration."""
         count = len(obs_ND)
+        if not self.is_training:
+            return best_of(self.values(obs_ND), masks)
         if num_env_steps < self.config.learning_starts:
             return self._random(count, masks)
         chance = self.chance(num_env_steps)
@@ -141,13 +143,8 @@ class ValueAgent(Agent):
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
         """Learn from a batch; return how far off each transition was, where priorities are kept."""
         errors = self._learn(batch.rows, batch.images, batch.weights, numbers=(learning_rate,))
-        self._follow(num_opts)
+        follow_if_due(self.target, self.config.target, num_opts)
         return None if batch.weights is None else errors.detach().cpu().numpy()
-
-    def _follow(self, num_opts: int) -> None:
-        target = self.config.target
-        if (num_opts + 1) % target.every_opt_steps == 0:
-            self.target.follow(target.share)
 
     def info(self, num_env_steps: int) -> dict[str, float]:
         """Return how much is explored now."""

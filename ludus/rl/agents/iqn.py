@@ -18,7 +18,7 @@ from ludus.config import Positive, PositiveFloat
 from ludus.data.replay import Batch
 from ludus.losses.iqn import quantile_huber_loss
 from ludus.rl.acting import acting_net
-from ludus.rl.agent import Action
+from ludus.rl.agent import Action, follow_if_due
 from ludus.rl.agents.dqn import ValueAgent, ValueConfig
 from ludus.rl.network_config import head, make_body
 from ludus.rl.spaces import EnvSpec
@@ -118,11 +118,10 @@ class Iqn(ValueAgent):
         if self._drawn.shape[0] != len(batch.rows):
             self._drawn = torch.empty(len(batch.rows), self._drawn.shape[1])
         self.generator.random(out=self._drawn.numpy(), dtype=np.float32)
-        fractions = self._drawn.to(self.device)
         errors = self._learn(
-            batch.rows, batch.images, batch.weights, fractions, numbers=(learning_rate,)
+            batch.rows, batch.images, batch.weights, self._drawn, numbers=(learning_rate,)
         )
-        self._follow(num_opts)
+        follow_if_due(self.target, self.config.target, num_opts)
         self._scale_F = None
         return None if batch.weights is None else errors.detach().cpu().numpy()
 

@@ -175,6 +175,8 @@ class Ppo(Agent):
 
     def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
         """Return a draw from the policy for each env."""
+        if not self.is_training:
+            return self.policy.best(self._acting(obs_ND), masks)
         return self.policy.draw(self._acting(obs_ND), self._log_std, masks, self.generator)
 
     def act_greedy(self, obs_ND: Action, masks: Any) -> Action:

@@ -27,7 +27,7 @@ from ludus.losses.sac import (
 )
 from ludus.nn.learner import Learner, Target
 from ludus.rl.acting import acting_net
-from ludus.rl.agent import Action, Agent, box_actions
+from ludus.rl.agent import Action, Agent, box_actions, follow_if_due
 from ludus.rl.config import OffPolicyConfig, TargetConfig
 from ludus.rl.network_config import head, make_body
 from ludus.rl.spaces import EnvSpec
@@ -151,6 +151,9 @@ class Sac(Agent):
     def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
         """Return a draw from the policy, between -1 and 1; a uniform one before learning starts."""
         shape = (len(obs_ND), self._width)
+        if not self.is_training:
+            middle: Action = np.tanh(self._acting(obs_ND)[:, : self._width])
+            return middle
         if num_env_steps < self.config.learning_starts:
             return self.generator.uniform(-1.0, 1.0, shape).astype(np.float32)
         found = self._acting(obs_ND)
@@ -173,11 +176,8 @@ class Sac(Agent):
         if self._noise.shape[1] != len(batch.rows):
             self._noise = torch.empty(2, len(batch.rows), self._width)
         self.generator.standard_normal(out=self._noise.numpy(), dtype=np.float32)
-        noise = self._noise.to(self.device)
-        errors = self._learn(batch.rows, batch.weights, noise, numbers=(learning_rate,))
-        target = self.config.target
-        if (num_opts + 1) % target.every_opt_steps == 0:
-            self.target.follow(target.share)
+        errors = self._learn(batch.rows, batch.weights, self._noise, numbers=(learning_rate,))
+        follow_if_due(self.target, self.config.target, num_opts)
         return None if batch.weights is None else errors.detach().cpu().numpy()
 
     def _update(self, rows: Tensor, weights: Tensor | None, noise: Tensor, numbers: Any) -> Tensor:

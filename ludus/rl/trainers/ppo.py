@@ -67,7 +67,6 @@ class PpoTrainer(RLTrainer):
         processor = RolloutStep(config.num_envs, spec.obs_shape, spec.obs_dtype, layout.mask_width)
         self.sampler = SyncSampler(self.env, processor, episodes, None)
         self.sampler.begin()
-        processor.begin(self.env.obs, self.env.masks)
 
     def collect_rollouts(self) -> dict[str, Any]:
         """Take the steps of one rollout with the policy as it is, and estimate their advantages."""
