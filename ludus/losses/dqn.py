@@ -56,7 +56,5 @@ def td_loss(
         losses_B = 0.5 * errors_B.square()
     else:
         zeros_B = torch.zeros_like(errors_B)
-        if weights_B is None:
-            return functional.huber_loss(errors_B, zeros_B, delta=huber)
         losses_B = functional.huber_loss(errors_B, zeros_B, reduction="none", delta=huber)
     return (losses_B if weights_B is None else losses_B * weights_B).mean()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -44,6 +43,7 @@ class Learner:
         self._max_grad_norm = max_grad_norm
         self._is_steep = config.learning_rate > STEEP
         self._corrections = torch.zeros(2, device=self.flat.vector.device)
+        self._found_inf = torch.zeros((), device=self.flat.vector.device)
         self._device = self.flat.vector.device
         self._half = precision == "bfloat16"
 
@@ -75,15 +75,14 @@ class Learner:
         return torch.autocast(self._device.type, dtype=torch.bfloat16)
 
     def improve(
-        self, loss_of: Callable[[Forward], tuple[Tensor, Aux]], learning_rate: float | Tensor
+        self, loss_of: Callable[[Forward], tuple[Tensor, Aux]], learning_rate: Tensor
     ) -> tuple[Tensor, Tensor, Aux]:
         """Take one step down the loss; return it, the gradient's norm, and what else loss_of gave.
 
-        `loss_of` is given the network as a function. The norm is infinite where no step was taken.
-        Inside a compiled function the learning rate is a tensor: as a number it would be built in.
+        `loss_of` is given the network as a function. The norm is infinite where no step was taken. The
+        learning rate is a tensor: a number would be built into what is compiled or recorded.
         """
         if torch.compiler.is_compiling():
-            assert isinstance(learning_rate, Tensor)
 
             def of_vector(vector: Tensor) -> tuple[Tensor, tuple[Tensor, Aux]]:
                 loss, aux = loss_of(self.bound(vector))
@@ -91,32 +90,23 @@ class Learner:
 
             gradient, (_, (loss, aux)) = grad_and_value(of_vector, has_aux=True)(self.flat.vector)
             return loss.detach(), self._move_traced(gradient, learning_rate), aux
-        assert isinstance(learning_rate, float)
         with self.autocast():
             loss, aux = loss_of(self.module)
         loss.backward()
         return loss.detach(), self._move(learning_rate), aux
 
-    def _move(self, learning_rate: float) -> Tensor:
+    def _move(self, learning_rate: Tensor) -> Tensor:
         gradient, vector = self.flat.gradient, self.flat.vector
         # The same as vector_norm, which takes three times as long on a vector this small.
         norm: Tensor = torch.dot(gradient, gradient).sqrt_()
-        limit, found_inf = self._max_grad_norm, None
-        if self._device.type == "cpu":
-            # On the CPU reading a number costs nothing, so a bad step is simply not taken.
-            size = norm.item()
-            if not math.isfinite(size):
-                gradient.zero_()
-                return norm
-            if limit is not None and size > limit:
-                gradient.mul_(limit / (size + 1e-6))
-        else:
-            found_inf = (~torch.isfinite(norm)).to(torch.float32)
-            if limit is not None:
-                gradient.mul_((limit / (norm + 1e-6)).clamp_(max=1.0))
+        # 0 where the norm is finite, 1 where it is not, in two operations.
+        found_inf = torch.ne(norm * 0, 0, out=self._found_inf)
+        scale = None
+        if (limit := self._max_grad_norm) is not None:
+            scale = (norm / limit).clamp_min_(1.0)
         moved = [vector, *self.optimizer.moments, self.optimizer.num_steps]
         before = [tensor.clone() for tensor in moved] if self._is_steep else []
-        self.optimizer.step(learning_rate, found_inf=found_inf)
+        self.optimizer.step(learning_rate, found_inf=found_inf, grad_scale=scale)
         if before:
             is_finite = torch.isfinite(vector).all()
             for tensor, old in zip(moved, before, strict=True):
@@ -130,7 +120,7 @@ class Learner:
         norm = torch.linalg.vector_norm(gradient)
         is_good = torch.isfinite(norm)
         if self._max_grad_norm is not None:
-            gradient = gradient * (self._max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+            gradient = gradient / (norm / self._max_grad_norm).clamp(min=1.0)
         steps = optimizer.num_steps + 1
         # Stored, not only computed: else the powers would be taken again for every weight.
         self._corrections.copy_(optimizer.corrections(steps))

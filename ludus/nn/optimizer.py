@@ -59,8 +59,14 @@ class Optimizer:
         self.moments = [torch.zeros_like(flat.vector) for _ in range(count)]
         self.num_steps = torch.zeros((), device=flat.vector.device)
 
-    def step(self, learning_rate: float, *, found_inf: Tensor | None) -> None:
-        """Take one step along the gradient, unless found_inf holds 1 on the device."""
+    def step(
+        self,
+        learning_rate: float | Tensor,
+        *,
+        found_inf: Tensor | None,
+        grad_scale: Tensor | None = None,
+    ) -> None:
+        """Take one step along the gradient divided by grad_scale, unless found_inf holds 1."""
         vector, gradient, config = [self._flat.vector], [self._flat.gradient], self.config
         if isinstance(config, Adam):
             # The kernel itself: what torch.optim wraps around it costs more than it on small networks.
@@ -71,15 +77,16 @@ class Optimizer:
                 self.num_steps -= found_inf
             move(
                 vector, gradient, [first], [second], [], [self.num_steps],
-                amsgrad=False, maximize=False, grad_scale=None, found_inf=found_inf,
+                amsgrad=False, maximize=False, grad_scale=grad_scale, found_inf=found_inf,
                 beta1=config.beta1, beta2=config.beta2, lr=learning_rate,
                 weight_decay=config.weight_decay, eps=config.eps,
             )  # fmt: skip
             return
         buffers: list[Tensor | None] = [*self.moments] if config.momentum else [None]
         sgd(
-            vector, gradient, buffers, foreach=False, fused=True, found_inf=found_inf,
-            weight_decay=config.weight_decay, momentum=config.momentum, lr=learning_rate,
+            vector, gradient, buffers, foreach=False, fused=True,
+            grad_scale=grad_scale, found_inf=found_inf,
+            weight_decay=config.weight_decay, momentum=config.momentum, lr=learning_rate,  # type: ignore[arg-type]
             dampening=0.0, nesterov=config.nesterov, maximize=False,
         )  # fmt: skip
         self.num_steps.add_(1 if found_inf is None else 1 - found_inf)

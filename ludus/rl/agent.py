@@ -15,6 +15,7 @@ from ludus.core.errors import ConfigError, Diverged
 from ludus.data.row_layout import Transitions
 from ludus.nn.compiling import compile_method
 from ludus.nn.learner import Learner, Target
+from ludus.nn.recording import Recorded, is_recordable
 from ludus.rl.config import RLConfig, TargetConfig
 from ludus.rl.normalise import Normaliser
 from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec
@@ -52,7 +53,6 @@ class Agent:
             )
         self.totals = torch.zeros(len(self.metric_names), dtype=torch.float64, device=device)
         """The sum of each metric since the last record."""
-        self._summed = self.totals.numpy() if device.type == "cpu" else np.zeros(0)
         self.num_counted = 0
         self._numbers: Tensor | None = None
         self._last_numbers: tuple[float, ...] = ()
@@ -63,6 +63,12 @@ class Agent:
         """Learn through one compiled function from now on."""
         self.is_compiled = True
         self.update = compile_method(self._update, self.device)
+
+    def record(self) -> None:
+        """Learn by repeating what the first update does, where that is known to be the same."""
+        modules = [part.module for part in self.learned().values() if isinstance(part, Learner)]
+        if is_recordable(self, modules, self.device):
+            self.update = Recorded(self._update)
 
     def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
         """Return an action for each env, as it is remembered; explore."""
@@ -88,8 +94,6 @@ class Agent:
                 None if value is None else value.to(self.device, non_blocking=True)
                 for value in inputs
             )
-        if not self.is_compiled:
-            return self._update(*inputs, numbers)
         if numbers != self._last_numbers:
             self._numbers = torch.tensor(numbers, device=self.device)
             self._last_numbers = numbers
@@ -105,11 +109,6 @@ class Agent:
 
     def count(self, *metrics: Tensor) -> None:
         """Add to the totals, in the order of `metric_names`."""
-        if self.device.type == "cpu" and not torch.compiler.is_compiling():
-            # Reading a number costs nothing here, and less than one more tensor.
-            for index, metric in enumerate(metrics):
-                self._summed[index] += metric.item()
-            return
         self.totals.add_(torch.stack([metric.detach() for metric in metrics]))
 
     def take_metrics(self) -> dict[str, float]:

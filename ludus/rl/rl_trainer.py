@@ -72,6 +72,8 @@ class RLTrainer(Trainer):
             self.config = config = config.replace(compile=is_long)
         if config.compile:
             self.agent.compile()
+        else:
+            self.agent.record()
         self.rate = Schedule(
             config.learning_rate,
             initial=config.optimizer.learning_rate,

@@ -1,0 +1,91 @@
+"""Without the compiler an update is recorded once and repeated: it learns the same to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ludus
+from ludus.nn.recording import Recorded
+from ludus.rl.agent import Agent
+from ludus.run.checkpoint import digest_of
+from tests.rl.known_problems import learning, problem
+from tests.rl.small import NORMALISE, small
+from tests.rl.test_compiled import CASES
+
+SGD = {
+    "kind": "sgd",
+    "learning_rate": 0.05,
+    "momentum": 0.9,
+    "nesterov": True,
+    "weight_decay": 0.01,
+}
+MORE: dict[str, tuple[str, dict[str, Any]]] = {
+    "dqn in bfloat16": ("dqn", {"precision": "bfloat16"}),
+    "dqn by sgd": ("dqn", {"optimizer": SGD, "max_grad_norm": 0.1}),
+    "sac with a fixed temperature": ("sac", {"temperature.learned": False}),
+    "ppo in bfloat16": ("ppo", {"precision": "bfloat16", "normalise": NORMALISE}),
+}
+
+
+def fitted(config: Any, root: Path, name: str) -> tuple[Any, str, bytes]:
+    trainer: Any = ludus.build_trainer(config)
+    trainer.fit(root=str(root), name=name)
+    state = digest_of(dict(trainer.agent.state_dict()))
+    return trainer, state, (root / name / "metrics.jsonl").read_bytes()
+
+
+def compared(config: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Fit with and without recording, and return the agent that recorded."""
+    trainer, *recorded = fitted(config, root, "recorded")
+    monkeypatch.setattr(Agent, "record", lambda self: None)
+    other, *plain = fitted(config, root, "plain")
+    assert not isinstance(other.agent.update, Recorded)
+    assert recorded == plain
+    return trainer.agent
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"), [*CASES.values(), *MORE.values()], ids=[*CASES, *MORE]
+)
+def test_a_recorded_run_is_a_plain_one_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, changes: dict[str, Any]
+) -> None:
+    """Weights, targets, moments, metrics, while learning rate, beta and exploration all move."""
+    length = {"epochs.max_env_steps": 144} if kind == "ppo" else {"steps.max_opts": 40}
+    agent = compared(small(kind, compile=False, **{**length, **changes}), tmp_path, monkeypatch)
+    assert isinstance(agent.update, Recorded)
+    assert agent.update.is_possible
+    assert len(agent.update._tapes) >= 1
+
+
+@pytest.mark.parametrize(("kind", "env"), [("dqn", "tests_choice"), ("ppo", "tests_pair")])
+def test_a_recorded_run_with_masks_is_a_plain_one_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, env: str
+) -> None:
+    length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opts": 24}
+    config = learning(kind, problem(env, 2, has_masks=True), **length, compile=False)
+    agent = compared(config, tmp_path, monkeypatch)
+    assert agent.update.is_possible
+
+
+def test_a_run_that_no_longer_moves_its_weights_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the comparison above would say of a record that repeats less than everything."""
+    config = small("dqn", compile=False, **{"steps.max_opts": 12})
+    play = Recorded.__call__
+
+    def lose_one(self: Recorded, *inputs: Any) -> Any:
+        result = play(self, *inputs)
+        for tape in self._tapes.values():
+            del tape._calls[-3:]
+        return result
+
+    _, *whole = fitted(config, tmp_path, "whole")
+    monkeypatch.setattr(Recorded, "__call__", lose_one)
+    _, *less = fitted(config, tmp_path, "less")
+    assert whole[0] != less[0]
+    assert whole[1] != less[1]
