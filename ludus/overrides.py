@@ -40,7 +40,8 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
             raise ConfigError(
                 f"'{above}' is {what}, so '{key}' cannot be set; set all of '{above}'"
             )
-        if part not in section:
+        # What an env takes is its own affair: the names under kwargs are free.
+        if part not in section and path[depth - 1 : depth] != ["kwargs"]:
             hint = nearest(part, map(str, section))
             if not above and "Did you mean" not in hint:
                 # A bare name may be meant for a key of some section.

@@ -1,10 +1,1 @@
 """Reinforcement learning: envs, samplers, agents, evaluators and two trainers."""
-
-from ludus.core.errors import LudusError
-
-try:
-    import gymnasium  # noqa: F401
-except ImportError:
-    raise LudusError(
-        "reinforcement learning needs gymnasium; install it with: pip install 'ludus[rl]'"
-    ) from None

@@ -84,14 +84,22 @@ class SyncSampler:
     """Lets an agent act in all envs and pushes what came of it into a buffer."""
 
     def __init__(
-        self, env: Any, processor: Processor, episodes: Episodes, normaliser: Normaliser | None
+        self,
+        env: Any,
+        processor: Processor,
+        episodes: Episodes,
+        normaliser: Normaliser | None,
+        *,
+        observes: bool = True,
     ) -> None:
+        """With `observes` false, whoever owns the normaliser tells it of observations."""
         self.env = env
         self.processor = processor
         self.episodes = episodes
         self.num_env_steps = 0
         """How many env steps were taken, over all envs and the whole run."""
         self._normaliser = normaliser
+        self._observes = observes
         self.reset()
 
     def begin(self) -> None:
@@ -111,7 +119,8 @@ class SyncSampler:
         self.episodes.count(env)
         if self._normaliser is not None:
             self._normaliser.gather_rewards(env.rewards, env.terminated | env.truncated)
-            self._normaliser.gather_observations(env.obs)
+            if self._observes:
+                self._normaliser.gather_observations(env.obs)
 
     def fps(self) -> float:
         """Return how many env steps were taken per second since the last reset."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
+import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ludus.rl
-from ludus.core.errors import ConfigError, LudusError
+from ludus.config import read_config
+from ludus.core.errors import ConfigError
 from ludus.registry import _REGISTERED
 from ludus.rl.env_config import make_env
 from ludus.rl.env_kinds.gymnasium import GymnasiumEnv
@@ -48,6 +51,22 @@ def test_arguments_reach_the_env() -> None:
     assert env.unwrapped.g == 2.5
 
 
+def test_an_argument_of_the_env_can_be_set_from_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "dqn.yaml"
+    path.write_text(ludus.example("dqn").to_yaml())
+    config: Any = read_config(path, ["env.id=Pendulum-v1", "env.kwargs.g=2.5"])
+    assert config.env.kwargs == {"g": 2.5}
+    assert config.replace(**{"env.kwargs.g": 3.0}).env.kwargs == {"g": 3.0}
+    with pytest.raises(ConfigError, match=r"'env\.kwargz\.g' is not a key of env"):
+        read_config(path, ["env.kwargz.g=2.5"])
+
+
+def test_without_gymnasium_an_agent_says_what_to_install() -> None:
+    code = "import sys\nsys.modules['gymnasium'] = None\nimport ludus\nludus.example('dqn')\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "needs gymnasium; install it with: pip install 'ludus[rl]'" in done.stderr
+
+
 def test_a_missing_package_of_an_env_is_told_in_one_sentence(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "Box2D", None)
     for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
@@ -57,9 +76,3 @@ def test_a_missing_package_of_an_env_is_told_in_one_sentence(monkeypatch) -> Non
     ) as told:
         make_env(gym_config("LunarLander-v3"))
     assert "\n" not in str(told.value)
-
-
-def test_without_gymnasium_the_way_to_install_it_is_told(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(LudusError, match=r"ludus\[rl\]"):
-        importlib.reload(ludus.rl)

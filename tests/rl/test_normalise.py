@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 import ludus
@@ -120,3 +121,20 @@ def test_dqn_counts_every_observation_it_has_acted_on(tmp_path: Path) -> None:
     trainer: Any = ludus.build_trainer(small("dqn", normalise=NORMALISE))
     result = trainer.fit(root=str(tmp_path))
     assert trainer.agent.normaliser._observed.count == result.counters["env_steps"]
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_the_return_of_an_episode_that_was_cut_does_not_go_on_in_the_next(
+    tmp_path: Path, kind: str
+) -> None:
+    trainer: Any = ludus.build_trainer(small(kind, normalise=NORMALISE))
+    trainer.prepare(max_steps=None)
+    own = trainer.agent.normaliser
+    for _ in range(2):
+        trainer.sampler.sample_and_push(trainer.agent, trainer.replay_buffer)
+    assert (own._returns_N > 1).all()
+    trainer.env.cut[0] = True
+    trainer.sampler.drop_cut_episodes()
+    assert own._returns_N[0] == 0
+    assert (own._returns_N[1:] > 1).all()
+    trainer.env.close()

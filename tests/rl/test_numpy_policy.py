@@ -122,7 +122,9 @@ def test_unbounded_actions_pass_as_they_are(tmp_path: Path, obs: torch.Tensor) -
     )
 
 
-def test_a_policy_runs_where_torch_cannot_be_imported(tmp_path: Path, obs: torch.Tensor) -> None:
+def test_a_policy_runs_where_neither_torch_nor_gymnasium_is_there(
+    tmp_path: Path, obs: torch.Tensor
+) -> None:
     # 004-S7
     network, logits = body(), nn.Linear(16, 4)
     normal = Normalisation(
@@ -141,7 +143,7 @@ def test_a_policy_runs_where_torch_cannot_be_imported(tmp_path: Path, obs: torch
     np.save(tmp_path / "obs.npy", obs.numpy())
     code = f"""
 import json, sys
-sys.modules["torch"] = None
+sys.modules["torch"] = sys.modules["gymnasium"] = None
 import numpy as np
 from ludus.rl.numpy_policy import NumpyPolicy
 policy = NumpyPolicy.load({str(tmp_path / "policy")!r})

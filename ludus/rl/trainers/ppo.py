@@ -65,7 +65,8 @@ class PpoTrainer(RLTrainer):
             config.rollout_steps, config.num_envs, layout, seed=config.seed, device=self.device
         )
         processor = RolloutStep(config.num_envs, spec.obs_shape, spec.obs_dtype, layout.mask_width)
-        self.sampler = SyncSampler(self.env, processor, episodes, None)
+        normaliser = self.agent.normaliser
+        self.sampler = SyncSampler(self.env, processor, episodes, normaliser, observes=False)
         self.sampler.begin()
 
     def collect_rollouts(self) -> dict[str, Any]:
@@ -77,9 +78,6 @@ class PpoTrainer(RLTrainer):
         rollout.clear()
         for _ in range(self.config.rollout_steps):
             self.sampler.sample_and_push(agent, rollout)
-            if normaliser is not None:
-                env = self.env
-                normaliser.gather_rewards(env.rewards, env.terminated | env.truncated)
         rollout.pack(agent.estimate(rollout))
         return {"num_steps": self.config.rollout_steps * self.config.num_envs}
 
