@@ -21,7 +21,6 @@ class ActionForm:
         self._env_dtype = space.dtype
         self._is_discrete = isinstance(action, DiscreteActions)
         self._is_box = isinstance(action, BoxActions)
-        self._kinds = "f" if self._is_box else "iu"
         self._shape: tuple[int, ...] = (num_envs,)
         if not self._is_discrete:
             self._shape = (num_envs, math.prod(self._env_shape))
@@ -34,11 +33,7 @@ class ActionForm:
 
     def checked(self, actions: np.ndarray, *, name: str) -> np.ndarray:
         """Return one action for each env, exactly as they will be kept."""
-        if actions.shape != self._shape or actions.dtype.kind not in self._kinds:
-            wanted = f"{self._shape} {'floats' if self._is_box else 'whole numbers'}"
-            raise LudusError(
-                f"{name}: actions are {actions.shape} of {actions.dtype}, wanted {wanted}"
-            )
+        check_actions(actions, self._shape, is_box=self._is_box, name=name)
         return actions.astype(np.float32, copy=False) if self._is_box else actions
 
     def for_envs(self, actions: np.ndarray) -> list[Any]:
@@ -52,3 +47,10 @@ class ActionForm:
         """Return an empty journal for such actions."""
         num_envs, *width = self._shape
         return ActionJournal(num_envs, tuple(width), self._kept_dtype, is_kept=is_kept)
+
+
+def check_actions(actions: np.ndarray, shape: tuple[int, ...], *, is_box: bool, name: str) -> None:
+    """Raise LudusError unless there is one action for each env, of the kind that it takes."""
+    if actions.shape != shape or actions.dtype.kind not in ("f" if is_box else "iu"):
+        wanted = f"{shape} {'floats' if is_box else 'whole numbers'}"
+        raise LudusError(f"{name}: actions are {actions.shape} of {actions.dtype}, wanted {wanted}")

@@ -86,7 +86,7 @@ class RLConfig(TrainerConfig):
     """What the networks compute in; weights stay float32."""
     compile: bool | Literal["auto"]
     """Compile the update into one function: faster steps for some seconds at the start. auto decides
-    by the length of the run."""
+    by the length of the run. Without it, on the CPU, the first update is recorded and repeated."""
     evaluation: EvaluationConfig
     """How the agent is judged."""
     return_window: Positive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -85,7 +86,7 @@ class Evaluations:
         counters: Mapping[str, int],
         keep: Keep,
     ) -> None:
-        if score is None or self._judge.is_lost(score):
+        if score is None or not math.isfinite(score):
             opts = counters["opt_steps"]
             self._tell(f"the evaluation at opt_step {opts} gave {score}: it counts for nothing")
             return

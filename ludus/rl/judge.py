@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -56,10 +55,6 @@ class Judge:
         self.num_bad += 1
         if config.patience is not None and self.num_bad >= config.patience:
             run.stop(f"{METRIC} has not improved for {self.num_bad} evaluations")
-
-    def is_lost(self, score: float | None) -> bool:
-        """Return whether an evaluation gave no number that can be compared."""
-        return score is None or not math.isfinite(score)
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "peak": self.peak, "num_bad": self.num_bad}

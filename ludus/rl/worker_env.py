@@ -15,6 +15,7 @@ import numpy as np
 
 from ludus.core.errors import CheckpointError, ConfigError, EnvError, LudusError
 from ludus.rl import env_states
+from ludus.rl.action_form import check_actions
 from ludus.rl.config import RLConfig
 from ludus.rl.env_config import env_name
 from ludus.rl.plain import spec_from_plain
@@ -121,12 +122,7 @@ class WorkerVectorEnv:
 
     def _take_actions(self, actions: np.ndarray) -> None:
         shape, dtype = action_shape(self.spec, self.num_envs)
-        kinds = "f" if dtype == np.float32 else "iu"
-        if actions.shape != shape or actions.dtype.kind not in kinds:
-            wanted = f"{shape} {'floats' if kinds == 'f' else 'whole numbers'}"
-            raise LudusError(
-                f"{self._title}: actions are {actions.shape} of {actions.dtype}, wanted {wanted}"
-            )
+        check_actions(actions, shape, is_box=dtype == np.float32, name=self._title)
         np.copyto(self._shared["actions"], actions, casting="same_kind")
 
     def _look(self) -> None:
