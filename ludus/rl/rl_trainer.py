@@ -70,10 +70,7 @@ class RLTrainer(Trainer):
         if config.compile == "auto":
             is_long = self.num_train_steps >= self.agent.worth_compiling
             self.config = config = config.replace(compile=is_long)
-        if config.compile:
-            self.agent.compile()
-        else:
-            self.agent.record()
+        (self.agent.compile if config.compile else self.agent.record)()
         self.rate = Schedule(
             config.learning_rate,
             initial=config.optimizer.learning_rate,
