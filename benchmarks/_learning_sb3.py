@@ -14,6 +14,7 @@ from benchmarks._learning_tasks import (
     EVALUATION_SEED,
     NUM_EVALUATION_EPISODES,
     NUM_EVALUATIONS,
+    NUM_FINAL_EPISODES,
     NUM_POINTS,
     TASKS,
     Task,
@@ -37,7 +38,7 @@ def learn(task: str, seed: int) -> dict[str, Any]:
     watch = _Watch(todo, seed)
     model.learn(todo.num_steps, callback=watch, log_interval=None)
     return {
-        "final_return": watch.mean_return(model),
+        "final_return": watch.mean_return(model, NUM_FINAL_EPISODES),
         "seconds_to_goal": watch.seconds_to_goal,
         "curve": watch.curve,
     }
@@ -60,9 +61,9 @@ class _Watch(BaseCallback):
             task.env_id, n_envs=NUM_EVALUATION_EPISODES, seed=EVALUATION_SEED + seed
         )
 
-    def mean_return(self, model: BaseAlgorithm) -> float:
+    def mean_return(self, model: BaseAlgorithm, episodes: int = NUM_EVALUATION_EPISODES) -> float:
         """Return the mean return of the model as it is, acting without chance."""
-        mean, _ = evaluate_policy(model, self._envs, NUM_EVALUATION_EPISODES, deterministic=True)
+        mean, _ = evaluate_policy(model, self._envs, episodes, deterministic=True)
         return float(mean)
 
     def _on_training_start(self) -> None:

@@ -1,8 +1,7 @@
 """The tasks of the learning benchmark: an algorithm, an env, a budget, and the settings for it.
 
 The settings have the names of Stable-Baselines3's arguments. What is not given has its default.
-DQN's and PPO's are those that RL Baselines3 Zoo was tuned to, SAC's are the library's own; budgets
-are as short as the task allows.
+They are those that RL Baselines3 Zoo was tuned to; budgets are as short as the task allows.
 """
 
 from collections.abc import Mapping
@@ -12,6 +11,8 @@ from typing import Any, Literal
 NUM_EVALUATIONS = 20
 """How often a task with a goal is evaluated, at equal distances, the last time at the end."""
 NUM_EVALUATION_EPISODES = 20
+NUM_FINAL_EPISODES = 100
+"""How many episodes the return at the end is the mean of; fewer would show which ones they are."""
 NUM_POINTS = 40
 """How many points a curve has."""
 EVALUATION_SEED = 10_000
@@ -136,5 +137,12 @@ TASKS = {
     "iqn CartPole": Task(
         "iqn", "CartPole-v1", num_envs=8, num_steps=50_000, goal=475.0, settings={}
     ),
-    "sac Pendulum": Task("sac", "Pendulum-v1", num_envs=1, num_steps=6_000, goal=None, settings={}),
+    "sac Pendulum": Task(
+        "sac",
+        "Pendulum-v1",
+        num_envs=1,
+        num_steps=10_000,
+        goal=None,
+        settings={"learning_rate": 1e-3},
+    ),
 }

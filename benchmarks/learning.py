@@ -1,7 +1,7 @@
 """Learn small control tasks, and look at the return at equal env steps, in ludus and in SB3.
 
 Every task (`_learning_tasks.py`) is learned with as many seeds as there are rounds. At the end of
-its budget a run is evaluated: the mean return of 20 episodes without exploration. CartPole is also
+its budget a run is evaluated: the mean return of 100 episodes without exploration. CartPole is also
 evaluated at every twentieth of the budget, and the training time, evaluation excluded, is taken
 until the mean return is 475 or more. The time is that of the runs that came to it, so it has to be
 read with their number beside it.

@@ -31,7 +31,7 @@ class Agent:
     """
 
     metric_names: ClassVar[tuple[str, ...]] = ("loss", "grad_norm")
-    worth_compiling: ClassVar[int] = 100_000
+    worth_compiling: ClassVar[int] = 150_000
     """From how many updates on compiling pays, by `compile: auto`."""
 
     def __init__(self, config: RLConfig, spec: EnvSpec, device: torch.device) -> None:

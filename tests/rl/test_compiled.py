@@ -113,7 +113,7 @@ def test_a_compiled_run_learns_as_an_eager_one_and_resumes_exactly(tmp_path: Pat
 
 
 def test_auto_compiles_long_runs_alone_and_says_so_in_the_config(tmp_path: Path) -> None:
-    for opts, expected in ((24, False), (100_000, True)):
+    for opts, expected in ((24, False), (150_000, True)):
         trainer: Any = ludus.build_trainer(small("dqn", compile="auto", **{"steps.max_opts": opts}))
         trainer.prepare(max_steps=None)
         assert trainer.config.compile is expected

@@ -77,7 +77,7 @@ class Iqn(ValueAgent):
 
     config: IqnConfig
     metric_names = ("loss", "grad_norm", "q_mean")
-    worth_compiling = 30_000
+    worth_compiling = 40_000
 
     def __init__(self, config: IqnConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(config, spec, device)

@@ -133,7 +133,7 @@ class Ppo(Agent):
         "loss", "grad_norm", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl",
         "clip_fraction",
     )  # fmt: skip
-    worth_compiling = 20_000
+    worth_compiling = 50_000
 
     def __init__(self, config: PpoConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(config, spec, device)

@@ -105,7 +105,7 @@ class Sac(Agent):
 
     config: SacConfig
     metric_names = ("loss", "grad_norm", "actor_loss", "ent_coef", "entropy")
-    worth_compiling = 8_000
+    worth_compiling = 16_000
 
     def __init__(self, config: SacConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(config, spec, device)
