@@ -72,6 +72,8 @@ class RLConfig(TrainerConfig):
     """The env the agent learns in."""
     num_envs: Positive
     """How many copies of it are stepped side by side."""
+    step_timeout_seconds: PositiveFloat
+    """How long a step may take in a worker process before it counts as hung."""
     normalise: NormaliseConfig | None
     """How observations and rewards are brought to a common size; null leaves them."""
     gamma: Discount

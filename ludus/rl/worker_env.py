@@ -222,7 +222,13 @@ def make_envs(config: RLConfig) -> VectorEnv | WorkerVectorEnv:
     """Return the training envs of a run: in this process, or spread over `settings.workers`."""
     workers = min(config.settings.workers, config.num_envs)
     if workers:
-        return WorkerVectorEnv(config.env, config.num_envs, config.seed, workers=workers)
+        return WorkerVectorEnv(
+            config.env,
+            config.num_envs,
+            config.seed,
+            workers=workers,
+            timeout=config.step_timeout_seconds,
+        )
     return make_vector_env(config.env, config.num_envs, config.seed)
 
 

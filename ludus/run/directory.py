@@ -161,7 +161,10 @@ def log_offsets(
 
 
 def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], list[str]]:
-    """Return the keys that differ: those a resume may change (lengths), and those it may not."""
+    """Return the keys that differ: those a resume may change (lengths), and those it may not.
+
+    How long to wait for a process changes no result, so it may change without a word.
+    """
     before, after = (config.model_dump(exclude={"name", "settings"}) for config in (old, new))
     lengths: list[str] = []
     others: list[str] = []
@@ -171,6 +174,8 @@ def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], lis
         if is_length and type(one) is int and type(two) is int and two < one:
             raise RunError(f"'{path}' of a run may be raised, not lowered: it was {one}, not {two}")
         if one == two or isinstance(one, dict) or isinstance(two, dict):
+            continue
+        if path.endswith("timeout_seconds"):
             continue
         (lengths if _LENGTH.fullmatch(path.split(".")[-1]) else others).append(path)
     return lengths, others

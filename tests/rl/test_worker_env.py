@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
+import ludus
 from ludus import registry
 from ludus.core.errors import ConfigError, EnvError, LudusError
 from ludus.rl.plain import read_env_section, spec_from_plain, spec_to_plain
@@ -16,6 +18,7 @@ from ludus.rl.vector_env import make_vector_env
 from ludus.rl.worker_env import WorkerVectorEnv
 from ludus.run.checkpoint import digest_of
 from tests.rl.odd_envs import walk
+from tests.rl.small import small
 
 ARRAYS = ("obs", "next_obs", "rewards", "terminated", "truncated", "successes", "cut", "has_ended")
 MASKS = ("masks", "next_masks")
@@ -189,3 +192,26 @@ def test_a_spec_survives_the_way_through_plain_data(name: str) -> None:
     assert (again.obs_dtype, again.obs_shape) == (env.spec.obs_dtype, env.spec.obs_shape)
     assert type(again.action) is type(env.spec.action)
     env.close()
+
+
+def test_how_long_a_step_may_take_is_in_the_config_and_may_change_on_resume(
+    tmp_path: Path,
+) -> None:
+    changes = {"settings.workers": 2, "steps.max_opts": 12}
+    first: Any = ludus.build_trainer(small("dqn", step_timeout_seconds=30.0, **changes))
+    first.prepare(max_steps=None)
+    assert first.env._timeout == 30.0
+    first.env.close()
+
+    class Interrupt:
+        def after_train_step(self, run: Any) -> None:
+            run.interrupted = run.counters["opt_steps"] == 4
+
+    def fit(seconds: float, *, resume: bool) -> Any:
+        trainer: Any = ludus.build_trainer(small("dqn", step_timeout_seconds=seconds, **changes))
+        trainer.add(Interrupt())
+        return trainer.fit(root=str(tmp_path), name="run", resume=resume)
+
+    assert fit(30.0, resume=False).status == "interrupted"
+    result = fit(45.0, resume=True)
+    assert (result.status, result.exact, result.counters["opt_steps"]) == ("finished", True, 12)
