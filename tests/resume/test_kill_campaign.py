@@ -58,6 +58,7 @@ CHANGES = {
         "steps.eval_interval=120",
         "num_envs=2",
         "network.widths=[64, 64]",
+        "evaluation.asynchronous=true",
         "settings.checkpoint.every_opt_steps=15",
     ],
 }
