@@ -14,34 +14,41 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 Call = Callable[[], object]
 
-# So many sets of shapes are recorded, each with memory of its own; others are computed as they come.
+# So many sets of shapes are recorded, each with memory of its own, and no more bytes than these.
 _MAX_TAPES = 8
-# What fills new memory with a constant; where nothing writes to it later, once is enough.
+_MAX_BYTES = 256 * 2**20
+# What makes memory whose numbers do not depend on others; where nothing writes to it later, once will do.
 _CONSTANT = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
 _CONSTANT |= {"zeros", "ones", "full", "arange", "scalar_tensor", "empty", "empty_like"}
-# Code that is known to do the same every time: a module of anyone else's may look at the weather.
-_KNOWN = ("torch.nn.", "ludus.")
-# What does not keep to the memory it is given.
-_UNRULY = {"huber_loss"}
-# What depends on numbers, not only on shapes.
-_TEARING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+# What depends on numbers, not only on shapes, and how else a number leaves a tensor.
+_LOOKING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_LEAVING = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
+# Code that does the same every time: a module of anyone else's may look at the weather.
+_KNOWN = ("torch.nn.modules.", "ludus.")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def is_recordable(owner: object, modules: Sequence[nn.Module], device: torch.device) -> bool:
-    """Return whether the owner's update is known to do the same operations every time."""
-    kinds = [type(part) for module in modules for part in module.modules()]
-    known = all(f"{kind.__module__}.".startswith(_KNOWN) for kind in [type(owner), *kinds])
-    return known and device.type == "cpu"
+    """Return whether the owner's update is known to do the same operations every time.
+
+    Whether its modules train, and which of their weights do, must not change after its first update.
+    """
+    parts = [part for module in modules for part in module.modules()]
+    is_known = all(f"{type(part).__module__}.".startswith(_KNOWN) for part in [owner, *parts])
+    is_hooked = any(getattr(part, name) for part in parts for name in _HOOKS)
+    return is_known and not is_hooked and device.type == "cpu"
 
 
 class Recorded:
@@ -50,29 +57,37 @@ class Recorded:
     Its tensors, other than the arguments, must be the same objects for ever; it may change them in
     place. What it returns is overwritten by the next call. A function that looks at a number to decide
     what to do cannot be repeated: it is called every time.
+
+    Torch's products depend in their last bit on how memory is aligned: so that a recorded call is a
+    plain one to the bit, arguments should be tensors that torch made, as its copies of them are.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._tapes: dict[tuple[Any, ...], Tape] = {}
+        self._num_bytes = 0
         self.is_possible = True
         """Whether, as far as is known, the function can be repeated."""
 
     def __call__(self, *inputs: Tensor | None) -> Any:
         """Return what the function returns."""
-        shapes = tuple([None if value is None else value.shape for value in inputs])
-        tape = self._tapes.get(shapes)
+        kinds = tuple([None if x is None else (x.shape, x.dtype) for x in inputs])
+        tape = self._tapes.get(kinds)
         if tape is not None:
             return tape.play(inputs)
-        if not self.is_possible or len(self._tapes) >= _MAX_TAPES:
+        if not self.is_possible or len(self._tapes) >= _MAX_TAPES or self._num_bytes > _MAX_BYTES:
             return self._function(*inputs)
         tape = Tape(inputs)
         result = tape.record(self._function)
-        if tape.is_repeatable:
-            self._tapes[shapes] = tape
-        else:
-            self.is_possible = False
+        self._num_bytes += tape.num_bytes
+        self.is_possible = tape.is_repeatable
+        if self.is_possible and self._num_bytes <= _MAX_BYTES:
+            self._tapes[kinds] = tape
         return result
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Recorded:
+        # A tape works on the memory of the original.
+        return Recorded(deepcopy(self._function, memo))
 
 
 class Tape:
@@ -83,14 +98,16 @@ class Tape:
         self._calls: list[Call] = []
         self._result: Any = None
         self.is_repeatable = False
+        self.num_bytes = 0
+        """How much memory it keeps for what it computes on the way."""
 
     def record(self, function: Callable[..., Any]) -> Any:
         """Call the function and remember what it did."""
-        with _Watch() as watch:
+        with _Listen() as listen, _Watch() as watch:
             result = function(*self._inputs)
         self._result = tree_map_only(Tensor, Tensor.detach, result)
-        self._calls = watch.calls()
-        self.is_repeatable = not watch.is_torn
+        self._calls, self.num_bytes = watch.calls(), watch.num_bytes
+        self.is_repeatable = not (watch.has_looked or listen.has_heard)
         return self._result
 
     def play(self, inputs: Sequence[Tensor | None]) -> Any:
@@ -107,8 +124,22 @@ class _Step(NamedTuple):
     """One operation that computes something."""
 
     call: Call
-    constant: int | None
-    """The memory it fills with what never changes, unless someone else writes there."""
+    constant_memory: int | None
+    """Where it writes what never changes, unless someone else writes there."""
+
+
+class _Listen(TorchFunctionMode):
+    """Hears when a tensor is handed over to Python or NumPy, which no operation shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_heard = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.has_heard = self.has_heard or func in _LEAVING
+        return func(*args, **(kwargs or {}))
 
 
 class _Watch(TorchDispatchMode):
@@ -119,7 +150,8 @@ class _Watch(TorchDispatchMode):
         self._steps: list[_Step] = []
         self._written: set[int] = set()
         self._kept: list[Any] = []
-        self.is_torn = False
+        self.num_bytes = 0
+        self.has_looked = False
         """Whether a number left the tensors, so that what followed may have depended on it."""
 
     @classmethod
@@ -131,45 +163,43 @@ class _Watch(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if any(tag in _TEARING for tag in func.tags):
-            self.is_torn = True
-        written = [tensor for value in _changed(func, args, kwargs) for tensor in _tensors(value)]
+        self.has_looked = self.has_looked or any(tag in _LOOKING for tag in func.tags)
         # Without their history, which the tensors would else keep alive.
         own_args, own_kwargs = tree_map_only(Tensor, Tensor.detach, (args, kwargs))
-        if written:
-            self._written |= {_memory(tensor) for tensor in written}
-            self._steps.append(_Step(_changing(func, own_args, own_kwargs), None))
-            out = func(*args, **kwargs)
-        else:
-            out = func(*args, **kwargs)
-            self._watch_pure(func, own_args, own_kwargs, out)
+        written = _tensors(_changed(func, own_args, own_kwargs))
+        self._written |= {_memory(tensor) for tensor in written}
+        changing = _changing(func, own_args, own_kwargs) if written else None
+        out = func(*args, **kwargs)
+        given = {_memory(tensor) for tensor in _tensors((args, kwargs))}
+        outs = [tensor.detach() for tensor in _tensors(out) if tensor.numel()]
+        made = [tensor for tensor in outs if _memory(tensor) not in given]
+        if made and len(made) == len(outs):
+            call = _filling(func, own_args, own_kwargs, outs, may_try=changing is None)
+            is_constant = func.overloadpacket.__name__ in _CONSTANT
+            self._steps.append(_Step(call, _memory(outs[0]) if is_constant else None))
+            self.num_bytes += sum(tensor.nbytes for tensor in outs)
+        elif changing is not None:
+            self._steps.append(_Step(changing, None))
+            # Some old and some new: no such operation is known, so none is repeated.
+            self.has_looked = self.has_looked or bool(made)
         # As long as all of them live, no two share their memory by chance.
         self._kept.append((own_args, own_kwargs, out))
         return out
-
-    def _watch_pure(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """Remember an operation that makes new tensors; one that only looks at others needs no call."""
-        given = {_memory(tensor) for tensor in _tensors((args, kwargs))}
-        outs = [tensor.detach() for tensor in _tensors(out)]
-        if all(_memory(tensor) in given for tensor in outs if tensor.numel()):
-            return
-        is_constant = func.overloadpacket.__name__ in _CONSTANT
-        constant = _memory(outs[0]) if is_constant else None
-        self._steps.append(_Step(_filling(func, args, kwargs, outs), constant))
 
     def calls(self) -> list[Call]:
         """Return what to call to do the same again."""
         return [
             step.call
             for step in self._steps
-            if step.constant is None or step.constant in self._written
+            if step.constant_memory is None or step.constant_memory in self._written
         ]
 
 
 def _changing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Return the call of an operation that changes its arguments, before it has."""
     short = getattr(Tensor, func.overloadpacket.__name__, None)
-    is_method = len(changed := _changed(func, args, kwargs)) == 1 and changed[0] is args[0]
+    changed = _changed(func, args, kwargs)
+    is_method = len(changed) == 1 and bool(args) and changed[0] is args[0]
     if short is not None and is_method and isinstance(args[0], Tensor) and not _is_drawn(func):
         # Torch's own method is quicker than the operation behind it; whether it is the same is tried.
         ours, theirs = args[0].clone(), args[0].clone()
@@ -181,27 +211,32 @@ def _changing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     return partial(func, *args, **kwargs)
 
 
-def _filling(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Tensor]) -> Call:
+def _filling(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Tensor], *, may_try: bool
+) -> Call:
     """Return the call of an operation that writes its results over those of the first time.
 
-    Of the ways to do that the quickest is taken that comes to the very same bits.
+    Of the ways to do that the quickest is taken that comes to the very same numbers, if it may try.
     """
     name = func.overloadpacket.__name__
     if name == "_to_copy" or name == "clone":
         return partial(outs[0].copy_, args[0])
-    if len(outs) == 1 and not _is_drawn(func) and name not in _UNRULY:
-        for way, where in _ways(func):
-            if _comes_to(outs[0], partial(way, *args, **kwargs), where):
-                return partial(way, *args, **kwargs, **{where: outs[0]})
+    # Losses that reduce do not keep to the memory they are given.
+    is_reduced = outs[0].ndim == 0 and any(a.name == "reduction" for a in func._schema.arguments)
+    if may_try and len(outs) == 1 and not _is_drawn(func) and not is_reduced:
+        for variant, where in _out_variants(func):
+            if _comes_to(outs[0], partial(variant, *args, **kwargs), where):
+                return partial(variant, *args, **kwargs, **{where: outs[0]})
 
     def compute() -> None:
-        for own, value in zip(outs, _tensors(func(*args, **kwargs)), strict=True):
+        found = [tensor for tensor in _tensors(func(*args, **kwargs)) if tensor.numel()]
+        for own, value in zip(outs, found, strict=True):
             own.copy_(value)
 
     return compute
 
 
-def _ways(func: Any) -> Iterator[tuple[Callable[..., Any], str]]:
+def _out_variants(func: Any) -> Iterator[tuple[Callable[..., Any], str]]:
     """Yield functions that may do what an operation does, and where they take memory to fill."""
     packet = func.overloadpacket
     if (short := getattr(torch, packet.__name__, None)) is not None:
@@ -213,8 +248,9 @@ def _ways(func: Any) -> Iterator[tuple[Callable[..., Any], str]]:
 
 
 def _comes_to(result: Tensor, compute: Callable[..., Any], where: str) -> bool:
-    """Return whether a function, given new memory, fills just that with the very same result."""
-    out = torch.empty_like(result)
+    """Return whether a function, given other memory, fills just that with the very same result."""
+    # Memory that holds anything but the result already.
+    out = torch.empty_like(result).copy_(result == 0)
     memory = out.untyped_storage()
     place, size = memory.data_ptr(), memory.nbytes()
     try:
@@ -231,7 +267,7 @@ def _is_drawn(func: Any) -> bool:
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors are alike to the bit; one NaN is like another."""
+    """Return whether two tensors have the same shape, order, type and numbers; NaN is like NaN."""
     if (one.shape, one.stride(), one.dtype) != (other.shape, other.stride(), other.dtype):
         return False
     return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())

@@ -11,11 +11,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ludus.config import Count, NonNegativeFloat, Positive, PositiveFloat, StrictConfig
+from ludus.config import Count, Positive, PositiveFloat, StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.strict_config import validate
 
+# No rate or share that is of use is higher; a step at such a rate might leave the numbers there are.
+_HIGHEST = 1000.0
+
 Rate = Annotated[float, Field(gt=0, le=1)]
+Value = Annotated[float, Field(ge=0, le=_HIGHEST)]
 Point = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
@@ -37,7 +41,7 @@ class Exponential(StrictConfig):
     """Rise in a line from near zero to the initial value over this many steps."""
     rate: Rate
     """The share of the distance to the final value that remains after each step."""
-    final: NonNegativeFloat
+    final: Value
     """The value approached."""
 
 
@@ -50,7 +54,7 @@ class Inverse(StrictConfig):
     """Rise in a line from near zero to the initial value over this many steps."""
     rate: PositiveFloat
     """With final 0 the value is rate / (t + rate / initial): the larger, the slower it falls."""
-    final: NonNegativeFloat
+    final: Value
     """The value approached."""
 
 
@@ -61,7 +65,7 @@ class Linear(StrictConfig):
     """Go to the final value in a line."""
     warmup_steps: Count
     """Rise in a line from near zero to the initial value over this many steps."""
-    final: NonNegativeFloat
+    final: Value
     """The value at the end."""
     total_steps: Positive | None
     """How many steps the whole schedule takes, warm-up included; null means the whole run."""
@@ -74,7 +78,7 @@ class Cosine(StrictConfig):
     """Go to the final value along half a cosine."""
     warmup_steps: Count
     """Rise in a line from near zero to the initial value over this many steps."""
-    final: NonNegativeFloat
+    final: Value
     """The value at the end."""
     total_steps: Positive | None
     """How many steps the whole schedule takes, warm-up included; null means the whole run."""
@@ -104,8 +108,8 @@ class Piecewise(StrictConfig):
         for step, value in self.points:
             if step != int(step) or step < 0:
                 yield f"points has step {step:g}; a step is a whole number from 0"
-            if value < 0:
-                yield f"points has the value {value:g} at step {step:g}; values are 0 or more"
+            if not 0 <= value <= _HIGHEST:
+                yield f"points has the value {value:g} at step {step:g}; values are 0 to {_HIGHEST:g}"
 
 
 ScheduleSection = Annotated[

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ludus.core.errors import LudusError
 from ludus.nn.learner import Learner, Target
 from ludus.nn.optimizer import Adam, Sgd
+from ludus.nn.recording import Recorded
 
 ADAM = Adam(kind="adam", learning_rate=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.0)
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)
@@ -136,3 +137,45 @@ def test_weights_of_another_network_are_refused() -> None:
     strange = Learner(nn.Linear(3, 2), ADAM, max_grad_norm=None)
     with pytest.raises(LudusError, match="build the model as it was"):
         learner.load_state_dict(strange.state_dict())
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize("limit", [None, 0.5])
+@pytest.mark.parametrize(
+    "config",
+    [
+        ADAM,
+        ADAM.replace(kind="adamw", weight_decay=0.1),
+        SGD.replace(momentum=0.9, nesterov=True),
+        SGD.replace(learning_rate=2e3),
+    ],
+    ids=["adam", "adamw", "momentum", "steep"],
+)
+def test_a_gradient_that_is_not_finite_moves_nothing_at_all(
+    config: Adam | Sgd, limit: float | None, is_recorded: bool
+) -> None:
+    learner = Learner(network(), config, max_grad_norm=limit)
+    rate = torch.tensor(config.learning_rate)
+
+    def update(factor: Tensor) -> Tensor:
+        def loss_of(net: Any) -> tuple[Tensor, tuple[()]]:
+            return (net(torch.ones(2, 3)) * factor).mean(), ()
+
+        return learner.improve(loss_of, rate)[1]
+
+    take = Recorded(update) if is_recorded else update
+    for factor in (1e-3, torch.nan, -1e-3, torch.inf, 1e30, 1e-3):
+        before = state(learner)
+        norm = take(torch.tensor(factor))
+        after = learner.state_dict()
+        is_good = abs(factor) < 1
+        assert bool(torch.isfinite(norm)) is is_good
+        assert (after["optimizer"]["num_steps"] - before["optimizer"]["num_steps"]) == is_good
+        if not is_good:
+            torch.testing.assert_close(after, before, rtol=0, atol=0)
+        else:
+            moved = [
+                not torch.equal(tensor, before["weights"][name])
+                for name, tensor in after["weights"].items()
+            ]
+            assert any(moved)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ludus.nn import recording
 from ludus.nn.recording import Recorded, is_recordable
 
 
@@ -68,7 +70,7 @@ def batches(count: int, size: int = 16) -> list[tuple[Tensor, Tensor, Tensor]]:
     ids=["relu", "norm and tanh", "gelu", "batch norm"],
 )
 def test_a_recorded_update_is_the_update_to_the_bit(more: tuple[nn.Module, ...]) -> None:
-    plain, repeated = line(*[_copy(m) for m in more]), line(*[_copy(m) for m in more])
+    plain, repeated = line(*deepcopy(more)), line(*deepcopy(more))
     recorded = Recorded(repeated.update)
     for batch in batches(20):
         wanted, found = plain.update(*batch), recorded(*batch)
@@ -77,12 +79,6 @@ def test_a_recorded_update_is_the_update_to_the_bit(more: tuple[nn.Module, ...])
     state = plain.network.state_dict()
     for name, tensor in repeated.network.state_dict().items():
         assert torch.equal(tensor, state[name]), name
-
-
-def _copy(module: nn.Module) -> nn.Module:
-    import copy
-
-    return copy.deepcopy(module)
 
 
 def test_each_shape_is_recorded_once_and_after_eight_no_more() -> None:
@@ -121,7 +117,17 @@ def _by_what_is_not_zero(x: Tensor) -> Tensor:
     return x[x > 0].sum() + x.nonzero().sum()
 
 
-@pytest.mark.parametrize("function", [_by_its_value, _by_what_is_not_zero])
+def _through_a_list(x: Tensor) -> Tensor:
+    return x * x.tolist()[0]
+
+
+def _through_numpy(x: Tensor) -> Tensor:
+    return torch.from_numpy(x.numpy() * 2) + 1
+
+
+@pytest.mark.parametrize(
+    "function", [_by_its_value, _by_what_is_not_zero, _through_a_list, _through_numpy]
+)
 def test_a_function_that_looks_at_numbers_is_called_every_time(
     function: Callable[[Tensor], Tensor],
 ) -> None:
@@ -159,6 +165,78 @@ def test_several_results_of_one_operation_are_all_repeated() -> None:
             assert torch.equal(found, wanted)
 
 
+def test_an_operation_may_change_an_argument_and_make_something_new() -> None:
+    """The slopes of RReLU are drawn into one tensor, the result is another."""
+    layer, moments = nn.RReLU(), (torch.zeros(3), torch.ones(3))
+
+    def norm(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        found: Any = torch.ops.aten._native_batch_norm_legit(
+            x, None, None, mean, variance, True, 0.1, 1e-5
+        )
+        return found[0] * 1
+
+    own = tuple(moment.clone() for moment in moments)
+    leaky = Recorded(lambda x: layer(x) * 1)
+    normed = Recorded(lambda x: norm(x, *own))
+    for seed in range(4):
+        x = torch.randn(5, 3, generator=torch.Generator().manual_seed(seed))
+        torch.manual_seed(seed)
+        wanted = layer(x) * 1
+        torch.manual_seed(seed)
+        assert torch.equal(leaky(x), wanted)
+        assert torch.equal(normed(x), norm(x, *moments))
+    assert all(torch.equal(a, b) for a, b in zip(own, moments, strict=True))
+
+
+def test_a_type_of_its_own_is_recorded_on_its_own() -> None:
+    recorded = Recorded(lambda x: x / 2)
+    for values in ([3, 4], [3.7, 4.2], [5, 6], [1.5, 0.5]):
+        x = torch.tensor(values)
+        assert torch.equal(recorded(x), x / 2)
+
+
+def test_losses_that_reduce_are_recorded_without_a_warning() -> None:
+    for loss in (functional.mse_loss, functional.smooth_l1_loss, functional.huber_loss):
+        recorded = Recorded(lambda x, loss=loss: loss(x, x * 0))
+        for x in torch.randn(3, 4):
+            assert torch.equal(recorded(x), loss(x, x * 0))
+        assert recorded.is_possible
+
+
+def test_a_call_that_fails_is_not_recorded() -> None:
+    recorded = Recorded(lambda x: x[:, 3] * 2)
+    with pytest.raises(IndexError):
+        recorded(torch.zeros(2, 3))
+    for value in (1.0, 2.0):
+        assert recorded(torch.full((2, 4), value)).tolist() == [2 * value, 2 * value]
+
+
+def test_a_copy_of_a_recorded_function_works_on_its_own_memory() -> None:
+    first = line()
+    recorded = Recorded(first.update)
+    batch, other = batches(2)
+    recorded(*batch)
+    recorded(*batch)
+    weight = first.network[0].weight.clone()
+    copied = deepcopy(recorded)
+    wanted = deepcopy(first).update(*other)[0]
+    assert torch.equal(copied(*other)[0], wanted)
+    assert torch.equal(first.network[0].weight, weight)
+
+
+def test_what_would_keep_too_much_memory_is_called_every_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recording, "_MAX_BYTES", 1000)
+    counted = []
+    recorded = Recorded(lambda x: counted.append(1) or x * 2)
+    for size, calls in ((100, 1), (500, 3)):
+        counted.clear()
+        for value in (1.0, 2.0, 3.0):
+            assert recorded(torch.full((size,), value)).sum() == 2 * size * value
+        assert len(counted) == calls
+
+
 def test_dropout_draws_anew_and_as_the_function_would() -> None:
     dropout = nn.Dropout(0.5)
     recorded = Recorded(lambda x: dropout(x) + 1)
@@ -187,6 +265,9 @@ def test_only_code_that_is_known_is_recorded() -> None:
     assert is_recordable(known, [nn.Sequential(nn.Linear(2, 2), nn.ReLU())], cpu)
     assert not is_recordable(known, [nn.Sequential(nn.Linear(2, 2), Fickle())], cpu)
     assert not is_recordable(line(), [nn.Linear(2, 2)], cpu)
+    hooked = nn.Linear(2, 2)
+    hooked.register_forward_hook(print)
+    assert not is_recordable(known, [nn.Sequential(hooked)], cpu)
     assert not is_recordable(known, [nn.Linear(2, 2)], torch.device("cuda"))
 
 

@@ -136,7 +136,7 @@ def test_a_single_point_is_a_constant() -> None:
         ([[1, 0.5]], "begin at step 1; the first point is the value at step 0"),
         ([[0, 0.5], [4, 0.4], [4, 0.1]], "go from step 4 to step 4"),
         ([[0, 0.5], [2.5, 0.4]], "has step 2.5; a step is a whole number"),
-        ([[0, 0.5], [2, -0.4]], "has the value -0.4 at step 2; values are 0 or more"),
+        ([[0, 0.5], [2, -0.4]], "has the value -0.4 at step 2; values are 0 to 1000"),
         ([[0, 0.5, 1]], "points.0"),
         ([], "points"),
     ],

@@ -71,6 +71,18 @@ def test_a_recorded_run_with_masks_is_a_plain_one_to_the_bit(
     assert agent.update.is_possible
 
 
+def test_a_recorded_run_on_images_is_a_plain_one_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = {
+        "kind": "cnn", "channels": [2], "kernels": [3], "strides": [2], "width": 4,
+        "activation": "relu", "init": "orthogonal", "channels_last": True, "scale": 255.0,
+    }  # fmt: skip
+    config = small("ppo", compile=False).replace(env=problem("tests_images"), network=network)
+    agent = compared(config, tmp_path, monkeypatch)
+    assert agent.update.is_possible
+
+
 def test_a_run_that_no_longer_moves_its_weights_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

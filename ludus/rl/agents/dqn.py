@@ -141,7 +141,10 @@ class ValueAgent(Agent):
         return actions + self.actions.start if self.actions.start else actions
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch; return how far off each transition was, where priorities are kept."""
+        """Learn from a batch; return how far off each transition was, where priorities are kept.
+
+        The next call overwrites what is returned.
+        """
         errors = self._learn(batch.rows, batch.images, batch.weights, numbers=(learning_rate,))
         follow_if_due(self.target, self.config.target, num_opts)
         return None if batch.weights is None else errors.detach().cpu().numpy()

@@ -114,7 +114,7 @@ class Iqn(ValueAgent):
         return scale
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch at quantiles drawn anew."""
+        """Learn from a batch at quantiles drawn anew; the next call overwrites what is returned."""
         if self._drawn.shape[0] != len(batch.rows):
             self._drawn = torch.empty(len(batch.rows), self._drawn.shape[1])
         self.generator.random(out=self._drawn.numpy(), dtype=np.float32)

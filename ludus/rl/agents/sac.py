@@ -172,7 +172,10 @@ class Sac(Agent):
         return scaled.clip(self._low, self._high)
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch; return how far off each transition was, where priorities are kept."""
+        """Learn from a batch; return how far off each transition was, where priorities are kept.
+
+        The next call overwrites what is returned.
+        """
         if self._noise.shape[1] != len(batch.rows):
             self._noise = torch.empty(2, len(batch.rows), self._width)
         self.generator.standard_normal(out=self._noise.numpy(), dtype=np.float32)
