@@ -65,6 +65,15 @@ def test_inverse_is_the_formula_of_001_s7() -> None:
         assert schedule(t) == pytest.approx(2.0 / (t + 2.0 / 0.5))
 
 
+@pytest.mark.parametrize("kind", ["exponential", "inverse", "linear", "cosine"])
+def test_no_schedule_rises_out_of_all_proportion(kind: str) -> None:
+    """A step at such a rate would leave the numbers there are, and spoil a checkpoint."""
+    rate = {"rate": 0.5} if kind in ("exponential", "inverse") else {"total_steps": 10}
+    section = {"kind": kind, "warmup_steps": 0, "final": 1e30, **rate}
+    with pytest.raises(ConfigError, match=r"learning_rate\.final.* 1000"):
+        ludus.example("dqn", learning_rate=section)
+
+
 def test_inverse_approaches_its_final_value_rather_than_ignoring_it() -> None:
     """001-D4: the original's inverse schedule ignored the value it was to fall to."""
     schedule = make(0.5, kind="inverse", warmup_steps=0, rate=2.0, final=0.1)
@@ -137,6 +146,7 @@ def test_a_single_point_is_a_constant() -> None:
         ([[0, 0.5], [4, 0.4], [4, 0.1]], "go from step 4 to step 4"),
         ([[0, 0.5], [2.5, 0.4]], "has step 2.5; a step is a whole number"),
         ([[0, 0.5], [2, -0.4]], "has the value -0.4 at step 2; values are 0 to 1000"),
+        ([[0, 0.5], [2, 3e38]], r"has the value 3e\+38 at step 2; values are 0 to 1000"),
         ([[0, 0.5, 1]], "points.0"),
         ([], "points"),
     ],
