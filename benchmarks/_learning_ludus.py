@@ -7,14 +7,13 @@ from typing import Any
 
 import ludus
 from benchmarks._harness import REPOSITORY
+from benchmarks._learning_final import final_return
 from benchmarks._learning_tasks import (
     NUM_EVALUATION_EPISODES,
     NUM_EVALUATIONS,
-    NUM_FINAL_EPISODES,
     TASKS,
     Task,
 )
-from ludus.rl.evaluator import Evaluator
 
 CONFIGS = {
     "dqn CartPole": "dqn",
@@ -49,8 +48,7 @@ def learn(task: str, seed: int) -> dict[str, Any]:
     watch = _Watch(todo.goal, trainer)
     trainer.add(watch)
     result = trainer.fit(name="learning")
-    judge = Evaluator(config.env, num_episodes=NUM_FINAL_EPISODES, seed=seed, num_envs=20)
-    final, _ = judge.evaluate(trainer.agent)
+    final = final_return(todo.env_id, lambda obs: trainer.agent.act_greedy(obs, None))
     lines = Path(str(result.run_dir), "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     curve = [

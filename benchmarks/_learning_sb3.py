@@ -10,11 +10,11 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.utils import LinearSchedule
 
+from benchmarks._learning_final import final_return
 from benchmarks._learning_tasks import (
     EVALUATION_SEED,
     NUM_EVALUATION_EPISODES,
     NUM_EVALUATIONS,
-    NUM_FINAL_EPISODES,
     NUM_POINTS,
     TASKS,
     Task,
@@ -38,7 +38,9 @@ def learn(task: str, seed: int) -> dict[str, Any]:
     watch = _Watch(todo, seed)
     model.learn(todo.num_steps, callback=watch, log_interval=None)
     return {
-        "final_return": watch.mean_return(model, NUM_FINAL_EPISODES),
+        "final_return": final_return(
+            todo.env_id, lambda obs: model.predict(obs, deterministic=True)[0]
+        ),
         "seconds_to_goal": watch.seconds_to_goal,
         "curve": watch.curve,
     }
@@ -61,9 +63,9 @@ class _Watch(BaseCallback):
             task.env_id, n_envs=NUM_EVALUATION_EPISODES, seed=EVALUATION_SEED + seed
         )
 
-    def mean_return(self, model: BaseAlgorithm, episodes: int = NUM_EVALUATION_EPISODES) -> float:
+    def mean_return(self, model: BaseAlgorithm) -> float:
         """Return the mean return of the model as it is, acting without chance."""
-        mean, _ = evaluate_policy(model, self._envs, episodes, deterministic=True)
+        mean, _ = evaluate_policy(model, self._envs, NUM_EVALUATION_EPISODES, deterministic=True)
         return float(mean)
 
     def _on_training_start(self) -> None:

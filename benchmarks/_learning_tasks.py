@@ -12,11 +12,11 @@ NUM_EVALUATIONS = 20
 """How often a task with a goal is evaluated, at equal distances, the last time at the end."""
 NUM_EVALUATION_EPISODES = 20
 NUM_FINAL_EPISODES = 100
-"""How many episodes the return at the end is the mean of; fewer would show which ones they are."""
+"""How many episodes the return at the end is the mean of, the same ones for every system."""
 NUM_POINTS = 40
 """How many points a curve has."""
 EVALUATION_SEED = 10_000
-"""What the seed of a run is shifted by for its evaluation, away from every training seed."""
+"""Where the seeds of evaluations begin, away from every training seed."""
 
 
 @dataclass(frozen=True)

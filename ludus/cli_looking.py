@@ -44,7 +44,7 @@ def export(
     ] = None,
     plugin: Plugin = None,
 ) -> None:
-    """Write the best policy of a run so that NumPy alone, without torch, can act by it."""
+    """Write the best policy of a run so that it can act by NumPy, without torch or gymnasium."""
     from ludus import commands
 
     load(plugin)

@@ -183,7 +183,11 @@ def read_data(path: str | Path) -> Any:
     except IsADirectoryError:
         raise ConfigError(f"{path} is a directory; give the config file") from None
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; `ludus new KIND > {path}` writes one") from None
+        kind = path.stem if path.stem in kinds("trainer") else "KIND"
+        written = path if path.suffix else f"{path}.yaml"
+        raise ConfigError(
+            f"{path}: no such file; `ludus new {kind} > {written}` writes one"
+        ) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     return strict_yaml.parse(text, source=str(path))

@@ -445,6 +445,7 @@ def test_a_file_that_is_no_config_is_told(call: Ludus, text: str, told: str) -> 
     ("path", "told"),
     [
         ("nope.yaml", "nope.yaml: no such file; `ludus new KIND > nope.yaml` writes one"),
+        ("dqn", "dqn: no such file; `ludus new dqn > dqn.yaml` writes one"),
         (".", ". is a directory; give the config file"),
         ("small.yaml/x", "small.yaml/x: cannot be read: Not a directory"),
         ("x" * 5000, "cannot be read: File name too long"),

@@ -19,6 +19,7 @@ from ludus.config import (
     LoggerSection,
     StrictConfig,
     TrainerConfig,
+    example,
     from_data,
     key_paths,
     override,
@@ -426,6 +427,13 @@ def test_a_replaced_value_is_checked_like_any_other() -> None:
 
 def test_key_paths_names_sections_and_leaves() -> None:
     assert key_paths({"a": {"b": 1, "c": {}}, "d": [{"e": 1}]}) == ["a", "a.b", "a.c", "d"]
+
+
+def test_a_number_for_a_section_is_told_where_the_number_is(tmp_path: Path) -> None:
+    path = tmp_path / "dqn.yaml"
+    path.write_text(example("dqn").to_yaml())
+    with pytest.raises(ConfigError, match=r"a section, not a number; .*'optimizer\.learning_rate'"):
+        read_config(path, ["learning_rate=0.001"])
 
 
 def test_overrides_are_read_as_yaml(tmp_path: Path) -> None:

@@ -36,10 +36,17 @@ def bind_hooks(plan: Repeat, run: Run, owners: Sequence[object], *, base: type) 
                 raise HookError(
                     f"{type(owner).__name__}.{name} fits no node of this plan.{nearest(name, known)}"
                 )
+        is_called = isinstance(owner, base) or hasattr(owner, "state_dict")
         for name in sorted(known):
             method = getattr(owner, name, None)
             if callable(method) and not getattr(method, "is_empty_hook", False):
                 bound.setdefault(name, []).append(_call(owner, name, method, run))
+                is_called = True
+        if not is_called:
+            raise HookError(
+                f"the callback {type(owner).__name__} has no hook, so it would never be called; give it"
+                f" a method named after a node of the plan, as {sorted(known)[0]} is"
+            )
     return {name: tuple(calls) for name, calls in bound.items()}
 
 

@@ -111,14 +111,19 @@ class Agent:
         """Add to the totals, in the order of `metric_names`."""
         self.totals.add_(torch.stack([metric.detach() for metric in metrics]))
 
-    def take_metrics(self) -> dict[str, float]:
-        """Return the mean of each metric since the last call, and begin anew."""
+    def metrics(self) -> dict[str, float]:
+        """Return the mean of each metric since the last record."""
         if self.num_counted == 0:
             return {}
         means = [total / self.num_counted for total in self.totals.tolist()]
+        return {f"train/{name}": x for name, x in zip(self.metric_names, means, strict=True)}
+
+    def take_metrics(self) -> dict[str, float]:
+        """Return the mean of each metric since the last call, and begin anew."""
+        metrics = self.metrics()
         self.totals.zero_()
         self.num_counted = 0
-        return {f"train/{name}": x for name, x in zip(self.metric_names, means, strict=True)}
+        return metrics
 
     def info(self, num_env_steps: int) -> dict[str, float]:
         """Return what the agent can say of itself beyond its metrics."""
@@ -191,17 +196,24 @@ def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
         target.follow(config.share)
 
 
+def diverged(metrics: Mapping[str, float]) -> str | None:
+    """Return the name of the metric that shows that an update came to no finite number, if any."""
+    for name in ("train/loss", "train/grad_norm"):
+        if not math.isfinite(metrics.get(name, 0.0)):
+            return name
+    return None
+
+
 def refuse_divergence(metrics: Mapping[str, float], num_opts: int) -> None:
     """Raise Diverged where the loss or the gradient was not finite.
 
     A step along such a gradient was not taken, so the newest checkpoint is still good.
     """
-    for name in ("train/loss", "train/grad_norm"):
-        if not math.isfinite(metrics.get(name, 0.0)):
-            raise Diverged(
-                f"{name} became {metrics[name]} by opt_step {num_opts}; lower the learning rate, set"
-                " max_grad_norm, or normalise observations and rewards"
-            )
+    if (name := diverged(metrics)) is not None:
+        raise Diverged(
+            f"{name} became {metrics[name]} by opt_step {num_opts}; lower the learning rate, set"
+            " max_grad_norm, or normalise observations and rewards"
+        )
 
 
 def discrete_actions(kind: str, spec: EnvSpec) -> DiscreteActions:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 
 def is_due(count: int, interval: int) -> bool:
     """Return whether a counter that goes up by one stands at a multiple; 0 means never."""
@@ -11,3 +14,39 @@ def is_due(count: int, interval: int) -> bool:
 def every(interval: int, unit: str) -> str:
     """Return a few words for the printed plan."""
     return f"every {interval} {unit}" if interval else "never"
+
+
+def unreached_epochs(epochs: Any, num_epochs: int) -> list[str]:
+    """Return the cadences of an EpochsConfig that are longer than a run of this many epochs."""
+    # The first epoch, number 0, is never evaluated, so the last one has the number less one.
+    last = {"eval_freq": num_epochs - 1, "record_freq": num_epochs, "save_freq": num_epochs}
+    return [key for key, most in last.items() if getattr(epochs, key) > most]
+
+
+def epochs_never_reached(epochs: Any, num_epochs: int) -> Iterator[str]:
+    """Yield a sentence for each cadence that is longer than the run."""
+    for key in unreached_epochs(epochs, num_epochs):
+        limit = "the number of epochs"
+        if key == "eval_freq":
+            limit = "the first is never evaluated and the number of the others"
+        most = num_epochs - (key == "eval_freq")
+        yield _never(f"epochs.{key}", getattr(epochs, key), limit, most)
+
+
+def unreached_steps(steps: Any, max_opts: int) -> list[str]:
+    """Return the intervals of a StepsConfig that are longer than a run of this many updates."""
+    keys = ("eval_interval", "record_interval", "save_interval")
+    return [key for key in keys if getattr(steps, key) > max_opts]
+
+
+def steps_never_reached(steps: Any, max_opts: int) -> Iterator[str]:
+    """Yield a sentence for each interval that is longer than the run."""
+    for key in unreached_steps(steps, max_opts):
+        yield _never(f"steps.{key}", getattr(steps, key), "steps.max_opts", max_opts)
+
+
+def _never(key: str, value: int, limit: str, most: int) -> str:
+    return (
+        f"'{key}' is {value}, but {limit} is {most}: it would never be reached; lower it, or set 0"
+        " for never"
+    )

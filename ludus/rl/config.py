@@ -19,6 +19,7 @@ from ludus.config import (
 from ludus.data.prioritised import PerConfig
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection
+from ludus.rl.cadence import epochs_never_reached, steps_never_reached
 from ludus.rl.env_config import EnvSection
 from ludus.rl.network_config import NetworkSection
 
@@ -199,12 +200,10 @@ class OffPolicyConfig(RLConfig):
                 f" epochs.max_env_steps {epochs.max_env_steps}: it would never learn; lower the first"
             )
         per_epoch = epochs.steps_per_epoch * self.num_envs
-        yield from never_reached(epochs, -(-epochs.max_env_steps // per_epoch))
+        yield from epochs_never_reached(epochs, -(-epochs.max_env_steps // per_epoch))
 
     def _step_problems(self, steps: StepsConfig) -> Iterator[str]:
-        for key in unreached_steps(steps, steps.max_opts):
-            interval = getattr(steps, key)
-            yield _never(f"steps.{key}", interval, "steps.max_opts", steps.max_opts)
+        yield from steps_never_reached(steps, steps.max_opts)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -229,33 +228,6 @@ class OffPolicyConfig(RLConfig):
             return self.learning_starts + self.steps.max_opts * self.steps.opt_interval
         assert self.epochs is not None
         return self.epochs.max_env_steps
-
-
-def unreached_epochs(epochs: EpochsConfig, num_epochs: int) -> list[str]:
-    """Return the cadences that are longer than a run of this many epochs."""
-    # The first epoch, number 0, is never evaluated, so the last one has the number less one.
-    last = {"eval_freq": num_epochs - 1, "record_freq": num_epochs, "save_freq": num_epochs}
-    return [key for key, most in last.items() if getattr(epochs, key) > most]
-
-
-def never_reached(epochs: EpochsConfig, num_epochs: int) -> Iterator[str]:
-    """Yield a sentence for each cadence that is longer than the run."""
-    for key in unreached_epochs(epochs, num_epochs):
-        interval = getattr(epochs, key)
-        yield _never(f"epochs.{key}", interval, "the number of epochs", num_epochs)
-
-
-def unreached_steps(steps: StepsConfig, max_opts: int) -> list[str]:
-    """Return the intervals that are longer than a run of this many optimisation steps."""
-    keys = ("eval_interval", "record_interval", "save_interval")
-    return [key for key in keys if getattr(steps, key) > max_opts]
-
-
-def _never(key: str, value: int, limit: str, most: int) -> str:
-    return (
-        f"'{key}' is {value}, but {limit} is {most}: it would never be reached; lower it, or set 0"
-        " for never"
-    )
 
 
 class TargetConfig(StrictConfig):
@@ -294,5 +266,4 @@ __all__ = [
     "Scheduled",
     "Share",
     "TargetConfig",
-    "never_reached",
 ]

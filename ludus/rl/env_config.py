@@ -41,6 +41,11 @@ def make_env(section: StrictConfig) -> AnyEnv:
     """Return a fresh env with its wrappers around it; ConfigError says why it cannot be made."""
     env = _made(find("env", _kind(section)), f"env {env_name(section)}", section)
     for wrapper in getattr(section, "wrappers", ()):
+        if not isinstance(wrapper, StrictConfig):
+            raise ConfigError(
+                f"env {env_name(section)}: its Config must declare 'wrappers' as"
+                " list[WrapperSection], which ludus.rl.env_config has"
+            )
         kind = _kind(wrapper)
         try:
             env = _made(

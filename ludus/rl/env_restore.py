@@ -94,14 +94,15 @@ class _Player:
         obs, info = self.slot.begin(0)
         if self.slot.has_masks(info):
             self.slot.mask_width = actions_of(env.action_space, name=title).mask_width
-        self.shown: tuple[bytes, float, bool] = (obs.tobytes(), 0.0, False)
+        self.shown: tuple[bytes, bytes, bool] = (obs.tobytes(), b"", False)
         self._set_mask(info)
 
-    def step(self, action: Any) -> tuple[bytes, float, bool]:
+    def step(self, action: Any) -> tuple[bytes, bytes, bool]:
         """Make a step, and begin the next episode where one ends; return what is to be compared."""
         self._num_steps += 1
         obs, reward, is_end, info = self.slot.try_step(action, number=self._num_steps)
-        self.shown = (obs.tobytes(), reward, is_end)
+        # As bytes, for a NaN differs from itself; that it must not be there is told by the run.
+        self.shown = (obs.tobytes(), np.float64(reward).tobytes(), is_end)
         if is_end:
             _, info = self.slot.begin(self.slot.episode + 1)
             self._num_steps = 0

@@ -45,6 +45,7 @@ def export_policy(agent: Agent, path: str | Path) -> None:
         body=_steps(body, agent),
         heads=heads,
         normalisation=normalisation,
+        has_masks=agent.spec.has_masks,
     )
 
 
@@ -86,7 +87,7 @@ def _steps(module: nn.Module, agent: Agent) -> list[Step]:
     steps = numpy_steps(module)
     if steps is None:
         raise LudusError(
-            f"the network of {agent.spec.name} has layers that NumPy cannot compute"
+            "the network has layers that NumPy cannot compute"
             f" ({type(module).__name__}); export one of fully connected layers (network.kind: mlp)"
         )
     return steps

@@ -9,6 +9,8 @@ Shapes: N observations, D numbers of each, O outputs.
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +18,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+# A network that has diverged is told of by whoever trains it, not by every product with it.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=re.escape(__name__))
 
 Array = NDArray[np.float32]
 Calls = list[Callable[[], object]]

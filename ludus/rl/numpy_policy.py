@@ -66,6 +66,7 @@ def save_policy(
     body: Sequence[Step],
     heads: Mapping[str, Sequence[Step]],
     normalisation: Normalisation | None = None,
+    has_masks: bool = False,
 ) -> None:
     """Write a policy to a directory of its own; what stood there before is replaced.
 
@@ -83,6 +84,7 @@ def save_policy(
         "body": _describe(body, "body", arrays),
         "heads": {name: _describe(head, name, arrays) for name, head in sorted(heads.items())},
         "clip": None if normalisation is None else float(normalisation.clip),
+        "has_masks": has_masks,
     }
     if normalisation is not None:
         arrays["obs.mean"], arrays["obs.inv_std"] = normalisation.mean, normalisation.inv_std
@@ -114,8 +116,11 @@ class NumpyPolicy:
         body: Sequence[Step],
         heads: Mapping[str, Sequence[Step]],
         normalisation: Normalisation | None,
+        has_masks: bool = False,
     ) -> None:
         self.kind = kind
+        self.has_masks = has_masks
+        """Whether its env says which actions are allowed; then it must be told."""
         self.obs_shape = tuple(obs_shape)
         self.action = dict(action)
         self._normalisation = normalisation
@@ -143,6 +148,7 @@ class NumpyPolicy:
                 body=_steps(note["body"], "body", arrays),
                 heads=heads,
                 normalisation=normalisation,
+                has_masks=bool(note["has_masks"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"{path} does not describe a policy: {error}") from None
@@ -151,8 +157,13 @@ class NumpyPolicy:
         """Return the action for one observation, or one a row for a batch of them.
 
         Actions are in the env's units. Where masks are given, of the outputs' shape, only actions
-        that they allow are chosen.
+        that they allow are chosen; a policy that was trained with masks needs them.
         """
+        if self.has_masks and masks is None:
+            raise LudusError(
+                "the policy was trained where some actions are forbidden; call policy(obs, masks), true"
+                " for those allowed"
+            )
         obs = np.asarray(obs)
         is_single = obs.shape == self.obs_shape
         if not is_single and obs.shape[1:] != self.obs_shape:

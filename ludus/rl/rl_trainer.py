@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from ludus.core import Repeat, Run, Stage, Stateful, Trainer
 from ludus.core.errors import ConfigError
 from ludus.nn.schedules import Schedule
-from ludus.rl.agent import Agent, refuse_divergence
-from ludus.rl.cadence import every, is_due
-from ludus.rl.config import EpochsConfig, RLConfig, unreached_epochs
+from ludus.rl.agent import Agent, diverged, refuse_divergence
+from ludus.rl.cadence import every, is_due, unreached_epochs
+from ludus.rl.config import EpochsConfig, RLConfig
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.export import export_policy
@@ -171,6 +171,8 @@ class RLTrainer(Trainer):
         self.agent.learn(batch, opts, self.rate(opts))
 
     def _evaluate(self, run: Run) -> Mapping[str, Any]:
+        if diverged(self.agent.metrics()) is not None:
+            return {}  # it must not become the best; the record that follows ends the run
         started = time.monotonic()
         metrics = self.evaluate(async_eval=self.async_eval)
         # Evaluation time is not in the rates.

@@ -137,7 +137,10 @@ class ObservationReader:
         elif isinstance(space, spaces.MultiBinary | spaces.MultiDiscrete):
             self.shape = (int(spaces.flatdim(space)),)
         else:
-            remedy = "add the wrapper flatten_observation to env.wrappers"
+            remedy = (
+                "add the wrapper flatten_observation to env.wrappers (an env of your own needs"
+                " 'wrappers: list[WrapperSection]' in its Config), or return an array"
+            )
             raise ConfigError(
                 f"env {name}: observations of the space {type(space).__name__} are no array; {remedy}"
             )

@@ -9,8 +9,8 @@ from ludus.core.errors import ConfigError
 from ludus.data.prioritised import PrioritisedReplay
 from ludus.data.replay import ReplayBuffer
 from ludus.nn.schedules import Schedule
-from ludus.rl.cadence import every, is_due
-from ludus.rl.config import OffPolicyConfig, unreached_steps
+from ludus.rl.cadence import every, is_due, unreached_steps
+from ludus.rl.config import OffPolicyConfig
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.step_processor import NStep, OneStep

@@ -34,9 +34,10 @@ def run_path(root: str | Path, name: str) -> Path:
     """Return the directory of a run; refuse a name that could lead out of the root."""
     if not _NAME.fullmatch(name):
         shown = name if len(name) <= 40 else name[:37] + "..."
+        hint = "; the directory that runs are in is --root" if "/" in name else ""
         raise RunError(
             f"{shown!r} cannot name a run; use up to 100 letters, digits, '.', '_' and '-',"
-            " not starting with '.' or '-'"
+            f" not starting with '.' or '-'{hint}"
         )
     path = Path(root) / name
     if path.is_symlink():

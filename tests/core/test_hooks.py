@@ -31,6 +31,27 @@ def test_a_misspelt_hook_of_a_callback_is_refused_too() -> None:
         trainer.fit()
 
 
+def test_a_callback_that_would_never_be_called_is_refused() -> None:
+    """Such as one with the hooks of another library; one that has state may do without."""
+
+    class Foreign:
+        def on_step(self) -> None: ...
+
+    class Counter:
+        def state_dict(self) -> dict[str, int]:
+            return {}
+
+        def load_state_dict(self, state: dict[str, int]) -> None: ...
+
+    trainer = Tiny(plan)
+    trainer.add(Counter())
+    trainer.fit()
+    trainer = Tiny(plan)
+    trainer.add(Foreign())
+    with pytest.raises(HookError, match=r"Foreign has no hook.* as after_"):
+        trainer.fit()
+
+
 def test_a_hook_takes_nothing_or_the_run() -> None:
     class Both(Tiny):
         def before_round(self) -> None:

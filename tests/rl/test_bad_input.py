@@ -72,7 +72,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "never evaluates an epoch": (
         "ppo",
         {"epochs.eval_freq": 6},
-        "'epochs.eval_freq' is 6, but the number of epochs is 6: it would never be reached",
+        "'epochs.eval_freq' is 6, but the first is never evaluated and the number of the others is 5",
     ),
     "never saves an epoch": ("ppo", {"epochs.save_freq": 7}, "'epochs.save_freq' is 7"),
     "minibatches": (

@@ -108,6 +108,8 @@ def test_a_bad_update_is_skipped_and_the_run_stops_at_the_next_record(
         written = lines(tmp_path / "run")[-1]
         assert written["opt_steps"] == trainer.run.counters["opt_steps"] == opts
         assert not math.isfinite(float(written["train/grad_norm"]))
+        assert "eval/return_mean" not in written, "what has diverged was evaluated"
+        assert trainer.best() is None or trainer.best()["counters"]["opt_steps"] < 5
     events = lines(tmp_path / "run", "events.jsonl")
     assert events[-1]["event"] == "failed"
     assert events[-1]["reason"].startswith("Diverged: ")

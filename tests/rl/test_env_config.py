@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError
 from ludus.registry import _REGISTERED
 from ludus.rl.env_config import make_env
 from ludus.rl.env_kinds.gymnasium import GymnasiumEnv
-from ludus.strict_config import validate
+from ludus.strict_config import StrictConfig, validate
 from tests.rl.random_walks import gym_config, walk_config
 
 
@@ -65,6 +65,20 @@ def test_without_gymnasium_an_agent_says_what_to_install() -> None:
     code = "import sys\nsys.modules['gymnasium'] = None\nimport ludus\nludus.example('dqn')\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "needs gymnasium; install it with: pip install 'ludus[rl]'" in done.stderr
+
+
+def test_wrappers_of_an_env_of_ones_own_need_the_right_type() -> None:
+    class Loose(StrictConfig):
+        kind: Literal["random_walk"]
+        """A walk."""
+        length: int
+        """Its length."""
+        wrappers: list[Any]
+        """Anything."""
+
+    section = Loose(kind="random_walk", length=3, wrappers=[{"kind": "flatten_observation"}])
+    with pytest.raises(ConfigError, match=r"declare 'wrappers' as list\[WrapperSection\]"):
+        make_env(section)
 
 
 def test_a_missing_package_of_an_env_is_told_in_one_sentence(monkeypatch) -> None:

@@ -232,6 +232,18 @@ def test_whether_an_env_repeats_can_be_asked_beforehand() -> None:
     assert check_repeats(walk_config("walk_with_state"), seed=0) is None
 
 
+def test_an_env_that_repeats_itself_but_for_a_nan_is_not_said_to_differ(monkeypatch) -> None:
+    """What is wrong with it is told by the run, with the step at which it was seen."""
+    step = RandomWalk.step
+
+    def lose(env: RandomWalk, action: Any) -> Any:
+        obs, _, *rest = step(env, action)
+        return obs, float("nan"), *rest
+
+    monkeypatch.setattr(RandomWalk, "step", lose)
+    assert check_repeats(walk_config(), seed=0) is None
+
+
 def test_a_state_that_is_not_the_whole_is_found_beforehand(monkeypatch) -> None:
     whole = WalkWithState.set_state
     monkeypatch.setattr(

@@ -157,6 +157,24 @@ print(json.dumps([policy(obs).tolist(), policy.outputs(obs).tolist()]))
     assert actions == (expected.argmax(1) + 1).tolist()
 
 
+def test_a_policy_that_was_trained_with_masks_does_not_act_without(tmp_path: Path) -> None:
+    logits = nn.Linear(16, 3)
+    save_policy(
+        tmp_path / "policy",
+        kind="categorical",
+        obs_shape=(3, 2),
+        action=DiscreteActions(3, start=0),
+        body=steps(body()),
+        heads={"logits": steps(logits)},
+        has_masks=True,
+    )
+    policy, obs = NumpyPolicy.load(tmp_path / "policy"), np.zeros((3, 2), np.float32)
+    with pytest.raises(LudusError, match=r"some actions are forbidden; call policy\(obs, masks\)"):
+        policy(obs)
+    for allowed in range(3):
+        assert policy(obs, np.arange(3) == allowed) == allowed
+
+
 def test_observations_of_another_shape_are_refused(tmp_path: Path) -> None:
     policy = save(tmp_path / "p", "greedy", DiscreteActions(2, 0), body(), q=nn.Linear(16, 2))
     with pytest.raises(LudusError, match=r"shape \[3, 2\].*got \[6\]"):

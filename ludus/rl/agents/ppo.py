@@ -32,7 +32,8 @@ from ludus.nn.learner import Learner, Target
 from ludus.nn.schedules import Schedule
 from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, Agent
-from ludus.rl.config import Discount, EpochsConfig, RLConfig, Scheduled, never_reached
+from ludus.rl.cadence import epochs_never_reached
+from ludus.rl.config import Discount, EpochsConfig, RLConfig, Scheduled
 from ludus.rl.network_config import NetworkSection, head, make_body
 from ludus.rl.policies import Policy, make_policy
 from ludus.rl.spaces import EnvSpec
@@ -81,7 +82,7 @@ class PpoConfig(RLConfig):
                 f"'minibatches' is {self.minibatches}, which does not divide the {count} steps of a"
                 f" rollout (rollout_steps x num_envs); try {best}"
             )
-        yield from never_reached(self.epochs, self.num_epochs)
+        yield from epochs_never_reached(self.epochs, self.num_epochs)
 
     @property
     def num_epochs(self) -> int:
