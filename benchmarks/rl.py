@@ -40,7 +40,7 @@ def run(rounds: int) -> list[Row]:
             )
         if todo.kind == "ppo":
             cases.append(_peer(work, "skrl", "skrl"))
-        cases.append(_ludus(work, "ludus, eager", compile=False))
+        cases.append(_ludus(work, "ludus, not compiled", compile=False))
         cases.append(_ludus(work, "ludus", compile=True))
         if todo.kind == "sac":
             cases.append(_ludus(work, "ludus, bf16", compile=True, precision="bf16"))

@@ -8,6 +8,31 @@ from typing import Any
 from ludus import strict_yaml
 from ludus.core.errors import ConfigError, nearest
 
+# What people know these keys as from elsewhere, and what they may be here.
+_ELSEWHERE = {
+    "total_timesteps": ("max_env_steps", "max_opts"),
+    "num_timesteps": ("max_env_steps", "max_opts"),
+    "timesteps": ("max_env_steps", "max_opts"),
+    "n_envs": ("num_envs",),
+    "n_steps": ("rollout_steps", "n_step"),
+    "n_epochs": ("passes", "max_epochs"),
+    "epochs": ("max_epochs",),
+    "batch_size": ("minibatches",),
+    "num_minibatches": ("minibatches",),
+    "lr": ("optimizer.learning_rate",),
+    "clip_range": ("clip.initial",),
+    "clip_coef": ("clip.initial",),
+    "clip_range_vf": ("value_clip",),
+    "ent_coef": ("entropy_coef", "temperature.initial"),
+    "vf_coef": ("value_coef",),
+    "buffer_size": ("replay.capacity",),
+    "tau": ("target.share",),
+    "target_update_interval": ("target.every_opt_steps",),
+    "train_freq": ("opt_interval",),
+    "net_arch": ("network.widths",),
+    "hidden_sizes": ("network.widths",),
+}
+
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> list[str]:
     """Apply `key.path=value` texts in place, and return the paths of the keys they changed."""
@@ -42,7 +67,7 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
             )
         # What an env takes is its own affair: the names under kwargs are free.
         if part not in section and path[depth - 1 : depth] != ["kwargs"]:
-            hint = nearest(part, map(str, section))
+            hint = _known_elsewhere(key, data) or nearest(part, map(str, section))
             if not above and "Did you mean" not in hint:
                 # A bare name may be meant for a key of some section.
                 close = nearest(key, key_paths(data))
@@ -56,6 +81,19 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
             raise ConfigError(f"'{key}' is a section, not a number; the number is '{others[0]}'")
     section[path[-1]] = value
     return ".".join(path)
+
+
+def _known_elsewhere(key: str, data: Mapping[str, Any]) -> str:
+    """Return the key that is meant by a name which other libraries use; nothing if there is none."""
+    # Of two plans in one file only one is followed.
+    schedule = data.get("schedule")
+    ignored = {"steps", "epochs"} - {schedule} if schedule else set()
+    paths = [path for path in key_paths(data) if path.split(".")[0] not in ignored]
+    for name in _ELSEWHERE.get(key.split(".")[-1], ()):
+        for path in paths:
+            if path == name or path.endswith(f".{name}"):
+                return f" Did you mean '{path}'?"
+    return ""
 
 
 def key_paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -429,6 +429,29 @@ def test_key_paths_names_sections_and_leaves() -> None:
     assert key_paths({"a": {"b": 1, "c": {}}, "d": [{"e": 1}]}) == ["a", "a.b", "a.c", "d"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "meant"),
+    [
+        ("dqn", "total_timesteps", "steps.max_opts"),
+        ("ppo", "total_timesteps", "epochs.max_env_steps"),
+        ("ppo", "n_epochs", "passes"),
+        ("ppo", "batch_size", "minibatches"),
+        ("ppo", "clip_range", "clip.initial"),
+        ("sac", "tau", "target.share"),
+        ("sac", "ent_coef", "temperature.initial"),
+        ("dqn", "buffer_size", "replay.capacity"),
+        ("supervised", "lr", "optimizer.learning_rate"),
+    ],
+)
+def test_a_name_from_elsewhere_is_told_what_it_is_here(
+    tmp_path: Path, kind: str, given: str, meant: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(example(kind).to_yaml())
+    with pytest.raises(ConfigError, match=rf"'{given}' is not a key .* Did you mean '{meant}'\?"):
+        read_config(path, [f"{given}=1"])
+
+
 def test_a_number_for_a_section_is_told_where_the_number_is(tmp_path: Path) -> None:
     path = tmp_path / "dqn.yaml"
     path.write_text(example("dqn").to_yaml())
