@@ -87,7 +87,7 @@ def _known_elsewhere(key: str, data: Mapping[str, Any]) -> str:
     """Return the key that is meant by a name which other libraries use; nothing if there is none."""
     # Of two plans in one file only one is followed.
     schedule = data.get("schedule")
-    ignored = {"steps", "epochs"} - {schedule} if schedule else set()
+    ignored = {"steps", "epochs"} - {schedule} if isinstance(schedule, str) else set()
     paths = [path for path in key_paths(data) if path.split(".")[0] not in ignored]
     for name in _ELSEWHERE.get(key.split(".")[-1], ()):
         for path in paths:
