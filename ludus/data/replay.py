@@ -92,10 +92,6 @@ class ReplayBuffer:
         """How many transitions are held."""
         return self.total if self.total < self.capacity else self.capacity
 
-    def is_ready(self, count: int) -> bool:
-        """Return whether at least this many transitions are held."""
-        return self.size >= count
-
     def push(
         self,
         obs_ND: NDArray[Any],
