@@ -75,12 +75,14 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
             raise ConfigError(f"'{key}' is not a key of {above or 'this config'}.{hint}")
         if depth < len(path) - 1:
             section = section[part]
-    if isinstance(section.get(path[-1]), dict) and isinstance(value, int | float):
-        others = [p for p in key_paths(data) if p.split(".")[-1] == path[-1] and p != key]
-        if others:
-            raise ConfigError(f"'{key}' is a section, not a number; the number is '{others[0]}'")
+    place, present = ".".join(path), section.get(path[-1])
+    if isinstance(present, dict) and isinstance(value, int | float):
+        others = [p for p in key_paths(data) if p.split(".")[-1] == path[-1] and p != place]
+        meant = [f"{place}.initial"] if "initial" in present else others
+        if meant:
+            raise ConfigError(f"'{key}' is a section, not a number; the number is '{meant[0]}'")
     section[path[-1]] = value
-    return ".".join(path)
+    return place
 
 
 def _known_elsewhere(key: str, data: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ from ludus.core.errors import ConfigError
 from ludus.run.logger import Logger
 from ludus.strict_config import annotation_of, registered
 from tests.command_line import MODEL, Ludus, in_process, small_config, small_file
+from tests.rl.small import NORMALISE
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
 KINDS = [(category, kind) for category in registry._FOLDERS for kind in registry.kinds(category)]
@@ -457,6 +458,10 @@ def test_a_number_for_a_section_is_told_where_the_number_is(tmp_path: Path) -> N
     path.write_text(example("dqn").to_yaml())
     with pytest.raises(ConfigError, match=r"a section, not a number; .*'optimizer\.learning_rate'"):
         read_config(path, ["learning_rate=0.001"])
+    # Another key of the same name, that of the normalisation, is not what is meant.
+    path.write_text(example("ppo", normalise=NORMALISE).to_yaml())
+    with pytest.raises(ConfigError, match=r"'clip' is a section, .* is 'clip\.initial'"):
+        read_config(path, ["clip=0.1"])
 
 
 def test_overrides_are_read_as_yaml(tmp_path: Path) -> None:

@@ -95,7 +95,8 @@ class Agent:
                 for value in inputs
             )
         if numbers != self._last_numbers:
-            self._numbers = torch.tensor(numbers, device=self.device)
+            # Made here and sent on: made there, the host would wait for the device.
+            self._numbers = torch.tensor(numbers).to(self.device, non_blocking=True)
             self._last_numbers = numbers
         return self.update(*inputs, self._numbers)
 
