@@ -7,9 +7,15 @@ from typing import Any
 
 from ludus.core.errors import ConfigError
 
-VERSION = 1
+VERSION = 2
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+def _to_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Give each key that version 2 added the value that version 1 behaved by."""
+    return data
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_2}
 """From each older version, the function that gives new keys the value of the old behaviour."""
 
 

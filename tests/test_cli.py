@@ -15,6 +15,7 @@ import torch
 
 import ludus
 from ludus.config import read_config
+from ludus.migrations import VERSION
 from tests.command_line import Ludus, in_process, in_subprocess, small_config, small_file
 
 
@@ -206,7 +207,7 @@ def test_report_writes_a_page_and_prints_where(call: Ludus, run: Path, tmp_path:
 def test_migrate_leaves_a_current_file_as_it_is(call: Ludus, config: str) -> None:
     told = call("migrate", config)
     assert told.out == Path(config).read_text()
-    assert "is at version 1 already" in told.err
+    assert f"is at version {VERSION} already" in told.err
     assert call("migrate", config, "--write").out == ""
     assert Path(config).read_text() == told.out
 
@@ -389,7 +390,7 @@ MISTAKES = {
     "kind=os.system": "no trainer kind is named 'os.system'",
     "kind=supervise": "no trainer kind is named 'supervise'. Did you mean 'supervised'?",
     "kind=null": "'kind' is null; it names the trainer",
-    "version=7": "'version' must be 1",
+    "version=7": f"'version' must be {VERSION}",
     "data.validation_fraction=0.9": "leave nothing of 178 examples to train on",
     "early_stopping.metric=loss": "'early_stopping.metric' is loss, which this run never writes",
     "early_stopping.patience=[": "not readable as YAML",
@@ -422,9 +423,9 @@ FILES = {
     "[1, 2]": "expected keys and values, found a list",
     "just words": "expected keys and values, found a str",
     "version: 1": "'kind' is missing; it names the trainer",
-    "kind: supervised": "'version' is missing; the current one is 1",
-    "version: 1\nkind: supervised": "problems:\n  - 'name' is missing",
-    "version: 2\nkind: supervised": "version 2 is newer than this ludus reads (1); update ludus",
+    "kind: supervised": f"'version' is missing; the current one is {VERSION}",
+    f"version: {VERSION}\nkind: supervised": "problems:\n  - 'name' is missing",
+    f"version: {VERSION + 1}\nkind: supervised": f"version {VERSION + 1} is newer than this ludus reads",
     "version: 1\nversion: 1": "line 2: the key 'version' stands twice (first on line 1)",
     "a:\n\tb: 1": "indent with spaces, not tabs",
     "[" * 20_000: "nested more than 40 deep",

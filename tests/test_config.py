@@ -537,61 +537,63 @@ def test_a_logger_section_stands_alone_too() -> None:
 
 # Versions
 
+VERSION = migrations.VERSION
+
 
 def add_accumulate(data: dict[str, Any]) -> dict[str, Any]:
-    """Pretend that version 1 had no `accumulate`, and made one batch a step."""
+    """Pretend that the version of today had no `accumulate`, and made one batch a step."""
     data.setdefault("accumulate", 1)
     data["settings"].setdefault("workers", 0)
     return data
 
 
 @pytest.fixture
-def second_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "VERSION", 2)
-    monkeypatch.setitem(migrations.MIGRATIONS, 1, add_accumulate)
+def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "VERSION", VERSION + 1)
+    monkeypatch.setitem(migrations.MIGRATIONS, VERSION, add_accumulate)
 
 
 @pytest.fixture
 def old_file(tmp_path: Path, data: dict[str, Any]) -> Path:
-    """A file of version 1, which lacks two keys that version 2 has."""
+    """A file of today's version, which lacks two keys that the next one has."""
     del data["accumulate"], data["settings"]["workers"]
-    data["version"] = 1
+    data["version"] = VERSION
     path = tmp_path / "old.yaml"
     path.write_text(strict_yaml.dump(data))
     return path
 
 
-@pytest.mark.usefixtures("second_version")
+@pytest.mark.usefixtures("next_version")
 def test_an_older_file_is_read_through_its_migration(old_file: Path, data: dict[str, Any]) -> None:
     config: Any = read_config(old_file)
-    assert (config.version, config.accumulate, config.settings.workers) == (2, 1, 0)
+    assert (config.version, config.accumulate, config.settings.workers) == (VERSION + 1, 1, 0)
     # The caller's data is the caller's: only a copy was changed.
     before = copy.deepcopy(data)
     from_data(data, source="x")
     assert data == before
 
 
-@pytest.mark.usefixtures("second_version")
+@pytest.mark.usefixtures("next_version")
 def test_a_key_that_the_migration_added_can_be_overridden(old_file: Path) -> None:
     config: Any = read_config(old_file, ["accumulate=4"])
     assert config.accumulate == 4
 
 
-@pytest.mark.usefixtures("second_version")
+@pytest.mark.usefixtures("next_version")
 def test_the_command_line_takes_the_migration_up(call: Ludus, old_file: Path) -> None:
     told = call("explain", str(old_file), "accumulate", "workers", "seed")
     assert f"accumulate = 1  (from the migration of {old_file})" in told.out
     assert f"settings.workers = 0  (from the migration of {old_file})" in told.out
     assert f"seed = 0  (from {old_file})" in told.out
     printed = call("migrate", str(old_file))
-    assert "version: 2\n" in printed.out
+    assert f"version: {VERSION + 1}\n" in printed.out
     assert "accumulate: 1\n" in printed.out
-    assert "version: 1\n" in old_file.read_text()
+    assert f"version: {VERSION}\n" in old_file.read_text()
     assert call("migrate", str(old_file), "--write").out == ""
     assert old_file.read_text() == printed.out
     again = call("migrate", str(old_file), "--write")
     assert again.code == 0
-    assert "is at version 2 already" in again.err
+    assert f"is at version {VERSION + 1} already" in again.err
 
 
 def test_an_old_run_is_resumed_through_the_migration(
@@ -603,29 +605,29 @@ def test_an_old_run_is_resumed_through_the_migration(
     lines = resolved.read_text().splitlines(keepends=True)
     resolved.write_text("".join(line for line in lines if "accumulate" not in line))
     assert "'accumulate' is missing" in call("resume", done["run_dir"]).refusal()
-    monkeypatch.setattr(migrations, "VERSION", 2)
-    monkeypatch.setitem(migrations.MIGRATIONS, 1, add_accumulate)
+    monkeypatch.setattr(migrations, "VERSION", VERSION + 1)
+    monkeypatch.setitem(migrations.MIGRATIONS, VERSION, add_accumulate)
     longer = call("resume", done["run_dir"], "max_epochs=2", "--json").json
     assert longer["counters"]["epoch"] == 2
-    assert "version: 2\n" in resolved.read_text()
+    assert f"version: {VERSION + 1}\n" in resolved.read_text()
 
 
-@pytest.mark.usefixtures("second_version")
+@pytest.mark.usefixtures("next_version")
 def test_an_older_file_that_is_not_complete_is_told_so(old_file: Path, call: Ludus) -> None:
-    old_file.write_text("version: 1\nkind: supervised\n")
+    old_file.write_text(f"version: {VERSION}\nkind: supervised\n")
     message = call("plan", str(old_file)).refusal()
-    assert "not a complete file of version 1" in message
+    assert f"not a complete file of version {VERSION}" in message
     assert "'settings'" in message
 
 
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (2, "version 2 is newer than this ludus reads (1); update ludus"),
-        (0, "'version' is 0, which never was one; the current one is 1"),
+        (VERSION + 1, f"version {VERSION + 1} is newer than this ludus reads ({VERSION}); update"),
+        (0, f"'version' is 0, which never was one; the current one is {VERSION}"),
         ("1", "'version' is '1', which never was one"),
         (True, "'version' is True, which never was one"),
-        (None, "'version' is missing; the current one is 1"),
+        (None, f"'version' is missing; the current one is {VERSION}"),
     ],
 )
 def test_a_version_this_ludus_cannot_read_is_refused(
@@ -636,6 +638,8 @@ def test_a_version_this_ludus_cannot_read_is_refused(
 
 
 def test_a_typed_config_has_the_current_version_only() -> None:
-    with pytest.raises(ConfigError, match="'version' must be 1, the version of this ludus"):
-        small_config(version=2)
+    with pytest.raises(
+        ConfigError, match=f"'version' must be {VERSION}, the version of this ludus"
+    ):
+        small_config(version=VERSION + 1)
     assert issubclass(ludus.Trainer.Config, TrainerConfig)

@@ -14,6 +14,7 @@ import ludus
 from ludus import registry, strict_yaml
 from ludus.config import StrictConfig, from_data
 from ludus.core.errors import ConfigError, LudusError
+from ludus.migrations import VERSION
 from tests.command_line import Ludus, in_process, in_subprocess, small_config
 
 PLUGIN = '''
@@ -94,7 +95,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 def write_plugin(folder: Path, module: str = "adding_plugin") -> dict[str, Any]:
     """Write the plugin and its example beside it, and return what the example holds."""
     settings = small_config().settings.model_dump()
-    example = {"version": 1, "kind": "adding", "name": "sum", "seed": 0}
+    example = {"version": VERSION, "kind": "adding", "name": "sum", "seed": 0}
     example |= {"settings": settings, "max_epochs": 4, "start": 100}
     (folder / f"{module}.py").write_text(PLUGIN)
     (folder / "adding.yaml").write_text("# Add up.\n" + strict_yaml.dump(example))
@@ -141,7 +142,7 @@ def test_an_unknown_kind_is_told_with_the_nearest_name_or_the_way_to_a_plugin() 
 def test_a_config_can_never_make_ludus_import_something(kind: str) -> None:
     before = set(sys.modules)
     with pytest.raises(ConfigError, match="no trainer kind is named"):
-        from_data({"version": 1, "kind": kind}, source="x")
+        from_data({"version": VERSION, "kind": kind}, source="x")
     with pytest.raises(ConfigError, match="no dataset kind is named"):
         small_config(data={"kind": kind})
     assert set(sys.modules) == before

@@ -10,6 +10,7 @@ import torch
 
 from ludus.config import TrainerConfig, example, validate
 from ludus.core import Every, Observer, Run, Stage, Stateful, Trainer
+from ludus.migrations import VERSION
 from ludus.run.logger import WriteLog
 from ludus.run.seeds import generator
 
@@ -32,7 +33,7 @@ def toy_config(kind: str, *, num_rounds: int = 3) -> ToyConfig:
     settings = example("supervised").settings.model_dump()
     settings |= {"display": "none", "loggers": []}
     settings["checkpoint"] |= {"every_stages": 1, "every_seconds": 0.0}
-    data = {"version": 1, "kind": kind, "name": kind.replace("_", "-"), "seed": 5}
+    data = {"version": VERSION, "kind": kind, "name": kind.replace("_", "-"), "seed": 5}
     data |= {"num_rounds": num_rounds, "settings": settings}
     return validate(ToyConfig, data, source="toy")
 
