@@ -200,7 +200,6 @@ def test_resizing_needs_opencv_and_says_so(monkeypatch) -> None:
         around(Images(), "resize", height=4, width=4)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cv2") is None, reason="needs OpenCV")
 def test_images_are_resized() -> None:
     assert around(Images(), "resize", height=4, width=5).reset(seed=0)[0].shape == (4, 5, 3)
 
