@@ -47,7 +47,7 @@ class StrictConfig(BaseModel):
 
 
 SubParameters = StrictConfig
-"""The name under which a trainer's own section of parameters is known in seed 002."""
+"""The name under which a trainer's own section of parameters is known in older scripts."""
 
 
 def registered(category: str) -> BeforeValidator:

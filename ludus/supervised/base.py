@@ -55,7 +55,7 @@ class BaseTrainer(Trainer):
         model: Any = None,
         test_loader: Any = None,
     ) -> None:
-        """Take a complete config, or a model and the short training_config of seed 003."""
+        """Take a complete config, or a model and a short training_config."""
         root = "runs"
         if training_config is not None:
             model = config if model is None else model

@@ -1,4 +1,4 @@
-"""Seed 003's short `training_config`: expanded to a complete config, printing every key it added."""
+"""A short `training_config`, expanded to a complete config, printing every key it added."""
 
 from __future__ import annotations
 

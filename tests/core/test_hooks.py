@@ -135,7 +135,8 @@ def test_open_and_close_come_once_around_the_walk_even_if_it_fails() -> None:
     assert trainer.events == ["open", "train_step", "close"]
 
 
+@pytest.mark.covers("000-M3")
 def test_the_two_names_of_the_length_must_agree() -> None:
-    """000-M3: max_steps is another name of num_train_steps."""
+    """Max_steps is another name of num_train_steps."""
     with pytest.raises(LudusError, match="they mean the same"):
         Trainer(None).fit(max_steps=3, num_train_steps=4)

@@ -342,8 +342,9 @@ def test_a_loader_that_iterates_in_its_own_way_is_left_to_do_so() -> None:
     assert [row[0] for row in taken[0]] == [float(2 * index) for index in range(10)]
 
 
-def test_003_m2_a_function_that_returns_a_loader_is_called() -> None:
-    """003-M2: loaders are callables, such as dataset.train_dataloader; any loader is accepted."""
+@pytest.mark.covers("003-M2", "003-D6")
+def test_a_function_that_returns_a_loader_is_called() -> None:
+    """Loaders are callables, such as dataset.train_dataloader; any loader is accepted."""
 
     class Digits:
         num_calls = 0
@@ -357,7 +358,7 @@ def test_003_m2_a_function_that_returns_a_loader_is_called() -> None:
     expected = epoch(make(DataLoader(Noisy(), batch_size=5)), 0)
     assert epoch(batches, 0) == expected
     epoch(batches, 1)
-    # 003-D6: the original built its loaders up to three times an epoch.
+    # The original built its loaders up to three times an epoch.
     assert digits.num_calls == 1
     tensors = TensorDataset(torch.arange(4.0))
     assert isinstance(

@@ -81,8 +81,8 @@ def test_what_is_drawn_is_what_lies_at_the_indices() -> None:
     assert torch.equal(batch.rows, buffer._rows[torch.from_numpy(batch.indices)])
 
 
+@pytest.mark.covers("004-D9")
 def test_a_buffer_of_one_works() -> None:
-    # 004-D9
     buffer = fill(make(capacity=1), 3)
     batch = buffer.sample(4)
     assert (batch.indices.tolist(), batch.weights.tolist()) == ([0] * 4, [1.0] * 4)

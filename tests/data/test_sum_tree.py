@@ -17,9 +17,10 @@ def assert_same(one: SumTree, two: SumTree) -> None:
     assert (one.total, one.minimum) == (two.total, two.minimum)
 
 
+@pytest.mark.covers("004-D9")
 @pytest.mark.parametrize("capacity", [100, 70_000])
 def test_a_tree_updated_step_by_step_is_the_one_built_from_its_leaves(capacity: int) -> None:
-    # 004-D9: running differences in short floats drift.
+    # Running differences in short floats drift.
     random = np.random.default_rng(0)
     tree, plain = SumTree(capacity), np.zeros(capacity)
     for _ in range(500):

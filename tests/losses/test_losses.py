@@ -41,8 +41,9 @@ def test_double_q_takes_the_action_of_one_network_and_the_value_of_the_other() -
     assert plain.tolist() == pytest.approx([1.0 + 0.9 * 5.0, 1.0])
 
 
+@pytest.mark.covers("001-D1")
 def test_a_forbidden_next_action_is_never_chosen() -> None:
-    """001-D1: the maximum over next actions ran over illegal ones too."""
+    """The maximum over next actions ran over illegal ones too."""
     next_q = torch.tensor([[1.0, 5.0, -3.0], [2.0, 3.0, -4.0]])
     masks = torch.tensor([[True, False, True], [False, False, True]])
     targets = td_targets(torch.zeros(2), torch.ones(2), next_q, next_q, masks)

@@ -28,8 +28,9 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def test_000_m2_a_model_is_built_from_a_dict_or_a_typed_config() -> None:
-    """000-M2: built as Model(model_config)."""
+@pytest.mark.covers("000-M2")
+def test_a_model_is_built_from_a_dict_or_a_typed_config() -> None:
+    """Built as Model(model_config)."""
     from_dict, typed = Model(CONFIG), Model(Mlp.Config(**CONFIG))
     assert isinstance(from_dict.model, Mlp)
     assert from_dict.architecture == typed.architecture == "mlp"

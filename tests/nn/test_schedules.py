@@ -44,8 +44,9 @@ def test_warm_up_rises_in_a_line_and_the_schedule_starts_where_it_ends(
         assert schedule(5) < 0.8
 
 
+@pytest.mark.covers("001-S7")
 def test_exponential_is_the_formula_of_001_s7() -> None:
-    """001-S7: init * rate^t + value * (1 - rate^t)."""
+    """Init * rate^t + value * (1 - rate^t)."""
     schedule = make(1.0, kind="exponential", warmup_steps=0, rate=0.5, final=0.2)
     assert [schedule(t) for t in range(4)] == pytest.approx([1.0, 0.6, 0.4, 0.3])
     assert schedule(2000) == pytest.approx(0.2)
@@ -57,8 +58,9 @@ def test_exponential_is_the_formula_of_001_s7() -> None:
         value = 0.001 + (value - 0.001) * 0.97
 
 
+@pytest.mark.covers("001-S7")
 def test_inverse_is_the_formula_of_001_s7() -> None:
-    """001-S7: rate / (t + rate / initial_lr), with nothing to approach but zero."""
+    """Rate / (t + rate / initial_lr), with nothing to approach but zero."""
     schedule = make(0.5, kind="inverse", warmup_steps=0, rate=2.0, final=0.0)
     assert [schedule(t) for t in (0, 1, 4)] == pytest.approx([2 / 4, 2 / 5, 2 / 8])
     for t in range(50):
@@ -74,8 +76,9 @@ def test_no_schedule_rises_out_of_all_proportion(kind: str) -> None:
         ludus.example("dqn", learning_rate=section)
 
 
+@pytest.mark.covers("001-D4")
 def test_inverse_approaches_its_final_value_rather_than_ignoring_it() -> None:
-    """001-D4: the original's inverse schedule ignored the value it was to fall to."""
+    """The original's inverse schedule ignored the value it was to fall to."""
     schedule = make(0.5, kind="inverse", warmup_steps=0, rate=2.0, final=0.1)
     assert schedule(0) == pytest.approx(0.5)
     assert schedule(4) == pytest.approx(0.1 + 0.4 * 0.5)
@@ -162,8 +165,8 @@ def test_a_value_that_the_points_would_ignore_is_refused() -> None:
         make(0.1, kind="piecewise", warmup_steps=0, points=[[0, 0.5]])
 
 
+@pytest.mark.covers("001-M9")
 def test_a_scheduler_is_a_function_of_the_step_that_persists_custom_data() -> None:
-    # 001-M9
     section = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 10}
 
     def make_scheduler() -> Scheduler:

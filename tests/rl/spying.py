@@ -1,4 +1,4 @@
-"""What happens in an RL run, event by event, and how the two plans are written down in the seeds."""
+"""What happens in an RL run, event by event, and how the two plans should go."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def in_epochs(
     save_freq: int,
     scores: Sequence[float],
 ) -> Iterator[str]:
-    """Yield the events of 000-M8; records and saves, of which it says nothing, close an epoch."""
+    """Yield the events of a run in epochs; records and saves, of which it says nothing, close an epoch."""
     waiting, best, opts, is_written = list(scores), -float("inf"), 0, True
     yield "before_train"
     for epoch in range(num_epochs):
@@ -140,7 +140,7 @@ def in_epochs(
 def in_steps(
     num_envs: int, learning_starts: int, steps: Any, scores: Sequence[float]
 ) -> Iterator[str]:
-    """Yield the events of 004-M4; with several envs an update is due for each multiple passed."""
+    """Yield the events of a run in steps; with several envs an update is due for each multiple passed."""
     waiting, best, env_steps, opts, is_written = list(scores), -float("inf"), 0, 0, True
     yield "before_train"
     while True:

@@ -141,7 +141,8 @@ def test_a_traced_update_skips_a_bad_batch_too(
     assert_nothing_is_spoilt(trainer, tmp_path / "run")
 
 
-def test_004_d5_an_evaluation_that_is_not_finite_is_told_and_never_the_best(tmp_path: Path) -> None:
+@pytest.mark.covers("004-D5")
+def test_an_evaluation_that_is_not_finite_is_told_and_never_the_best(tmp_path: Path) -> None:
     spy = Spy(small("dqn"), [math.nan, -3.4e38, math.inf, math.nan])
     result = spy.run(tmp_path)
     assert result.best["score"] == -3.4e38

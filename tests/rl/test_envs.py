@@ -46,8 +46,9 @@ def test_a_vector_of_envs_does_what_each_env_does_alone() -> None:
     assert num_ends > 3
 
 
+@pytest.mark.covers("004-S2")
 def test_an_episode_that_ends_shows_its_last_observation_and_begins_the_next() -> None:
-    # 004-S2: the step that ends an episode also gives the first observation of the next.
+    # The step that ends an episode also gives the first observation of the next.
     vector = walks(2, length=3)
     vector.reset()
     first = vector.obs.copy()
@@ -65,8 +66,9 @@ def test_an_episode_that_ends_shows_its_last_observation_and_begins_the_next() -
     assert np.array_equal(vector.obs, vector.next_obs)
 
 
+@pytest.mark.covers("004-S2")
 def test_truncation_is_not_termination() -> None:
-    # 004-S2: is_terminated and is_truncated are separate.
+    # Is_terminated and is_truncated are separate.
     vector = make_vector_env(gym_config("Pendulum-v1", max_episode_steps=4), 2, seed=0)
     vector.reset()
     for _ in range(4):
@@ -118,8 +120,9 @@ def seeds_of(vector: VectorEnv) -> list[list[int]]:
     return [all_seeds[0][1:], *all_seeds[1:]]
 
 
+@pytest.mark.covers("004-S2")
 def test_every_episode_of_every_env_has_a_seed_of_its_own() -> None:
-    # 004-S2: built from a config and a seed.
+    # Built from a config and a seed.
     found = seeds_of(walks(3, seed=5))
     assert found == [[derive(5, f"env/{i}", e) % 2**32 for e in range(3)] for i in range(3)]
     assert len({seed for env in found for seed in env}) == 9
@@ -136,22 +139,23 @@ def test_a_slice_of_the_envs_is_what_the_whole_has_there() -> None:
         assert np.array_equal(part.obs, whole.obs[2:])
 
 
+@pytest.mark.covers("000-D11")
 def test_evaluation_never_shares_a_seed_with_training() -> None:
-    # 000-D11
     training = {seed for env in seeds_of(walks(4, seed=5)) for seed in env}
     evaluation = {seed for env in seeds_of(walks(4, seed=5, name="eval")) for seed in env}
     assert not training & evaluation
 
 
+@pytest.mark.covers("000-D12")
 def test_seed_0_is_a_seed() -> None:
-    # 000-D12
     assert seeds_of(walks(seed=0)) == seeds_of(walks(seed=0))
     assert all(seed is not None for env in seeds_of(walks(seed=0)) for seed in env)
     assert seeds_of(walks(seed=0)) != seeds_of(walks(seed=1))
 
 
+@pytest.mark.covers("004-S2")
 def test_an_episode_can_be_begun_by_its_number() -> None:
-    # 004-S2: reset_with_index.
+    # Reset_with_index.
     vector = walks(2, length=1)
     vector.reset(3)
     third = vector.obs.copy()

@@ -32,8 +32,9 @@ def played_by_hand(index: int) -> tuple[float, int, bool]:
             return total, length, info["is_success"]
 
 
+@pytest.mark.covers("000-D9", "000-D10")
 def test_every_episode_is_whole_and_counts_once() -> None:
-    """000-D9, 000-D10: means over episodes, not over steps, and none cut short or counted twice."""
+    """Means over episodes, not over steps, and none cut short or counted twice."""
     played = [played_by_hand(index) for index in range(7)]
     returns, lengths, successes = (np.array(column) for column in zip(*played, strict=True))
     assert len(set(lengths.tolist())) > 2, "episodes of one length would hide the mistake"

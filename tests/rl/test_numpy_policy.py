@@ -122,10 +122,10 @@ def test_unbounded_actions_pass_as_they_are(tmp_path: Path, obs: torch.Tensor) -
     )
 
 
+@pytest.mark.covers("004-S7")
 def test_a_policy_runs_where_neither_torch_nor_gymnasium_is_there(
     tmp_path: Path, obs: torch.Tensor
 ) -> None:
-    # 004-S7
     network, logits = body(), nn.Linear(16, 4)
     normal = Normalisation(
         np.full((3, 2), 0.5, np.float32), np.full((3, 2), 2.0, np.float32), clip=1.5

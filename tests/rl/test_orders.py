@@ -1,4 +1,4 @@
-"""Both plans, event by event, against the loops that the seeds write down (000-M8 and 004-M4)."""
+"""Both plans, event by event, against the two loops as docs/origins.md has them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ PPO: dict[str, dict[str, int]] = {
 }
 
 
+@pytest.mark.covers("000-M8", "000-M9")
 @pytest.mark.parametrize("changes", PPO.values(), ids=PPO.keys())
-def test_000_m8_ppo_goes_in_the_order_of_the_seed(tmp_path: Path, changes: Any) -> None:
-    """after_step comes once, after all updates; the first epoch is never evaluated (000-M9)."""
+def test_ppo_collects_updates_and_evaluates_in_that_order(tmp_path: Path, changes: Any) -> None:
+    """after_step comes once, after all updates; the first epoch is never evaluated."""
     config = small("ppo", **changes)
     spy = spy_of(config, epochs=True)
     spy.run(tmp_path)
@@ -79,12 +80,13 @@ OWED: dict[str, tuple[dict[str, Any], list[int]]] = {
 }
 
 
+@pytest.mark.covers("000-M8", "000-S6", "000-D1", "000-D2")
 @pytest.mark.parametrize(("changes", "updates"), OWED.values(), ids=OWED.keys())
-def test_000_m8_dqn_in_epochs_goes_in_the_order_of_the_seed(
+def test_dqn_in_epochs_collects_updates_and_evaluates_in_that_order(
     tmp_path: Path, changes: dict[str, Any], updates: list[int]
 ) -> None:
-    """000-S6 and 000-D1: no update before learning starts, then all that are owed, then as many as
-    env steps were taken; 000-D2: an epoch counts its env steps once."""
+    """No update before learning starts, then all that are owed, then as many as
+    env steps were taken; an epoch counts its env steps once."""
     epochs = epochs_of(**changes)
     spy = spy_of(small("dqn", schedule="epochs", epochs=epochs), epochs=True)
     result = spy.run(tmp_path)
@@ -112,10 +114,13 @@ STEPS: dict[str, dict[str, int]] = {
 }
 
 
+@pytest.mark.covers("004-M4", "004-D1")
 @pytest.mark.parametrize("changes", STEPS.values(), ids=STEPS.keys())
-def test_004_m4_steps_go_in_the_order_of_the_seed(tmp_path: Path, changes: Any) -> None:
+def test_a_step_acts_updates_evaluates_records_and_saves_in_that_order(
+    tmp_path: Path, changes: Any
+) -> None:
     """Nothing but collecting before learning starts; evaluate, best, record, save; the end exactly at
-    max_opts, also where several updates are due at once; 004-D1: an interval of 0 means never."""
+    max_opts, also where several updates are due at once; an interval of 0 means never."""
     config = small("dqn", **changes)
     spy = spy_of(config)
     result = spy.run(tmp_path)
@@ -126,8 +131,9 @@ def test_004_m4_steps_go_in_the_order_of_the_seed(tmp_path: Path, changes: Any) 
     assert result.counters["env_steps"] == config.num_envs * events.count("sample_and_push")
 
 
+@pytest.mark.covers("004-M4")
 @pytest.mark.parametrize(("interval", "first"), [(2, 20), (4, 20), (7, 21)])
-def test_004_m4_as_many_updates_as_multiples_of_the_interval(
+def test_as_many_updates_as_multiples_of_the_interval(
     tmp_path: Path, interval: int, first: int
 ) -> None:
     """Each is made as soon as the envs, three steps at a time, have reached its multiple."""
@@ -143,7 +149,8 @@ def test_004_m4_as_many_updates_as_multiples_of_the_interval(
     assert updates == [-(-multiple // 3) * 3 for multiple in multiples]
 
 
-def test_004_m4_kept_models_hold_the_weights_of_their_moment(tmp_path: Path) -> None:
+@pytest.mark.covers("004-M4")
+def test_kept_models_hold_the_weights_of_their_moment(tmp_path: Path) -> None:
     """models/<opt_steps> and models/best; and the best is not just the last."""
     spy = spy_of(small("dqn"))
     result = spy.run(tmp_path)
@@ -160,7 +167,8 @@ def test_004_m4_kept_models_hold_the_weights_of_their_moment(tmp_path: Path) -> 
     assert not all(tensor.equal(last[key]) for key, tensor in spy.kept["best"].items())
 
 
-def test_004_m4_each_record_has_what_was_learned_since_the_one_before(tmp_path: Path) -> None:
+@pytest.mark.covers("004-M4")
+def test_each_record_has_what_was_learned_since_the_one_before(tmp_path: Path) -> None:
     spy = spy_of(small("dqn"))
     result = spy.run(tmp_path)
     opts = [record.counters["opt_steps"] for record in spy.records]
@@ -181,8 +189,9 @@ class Clock:
         return self.now
 
 
+@pytest.mark.covers("004-M7")
 @pytest.mark.parametrize("kind", ["dqn", "ppo"])
-def test_004_m7_rates_begin_anew_at_each_record_and_leave_evaluations_out(
+def test_rates_begin_anew_at_each_record_and_leave_evaluations_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A step of all envs takes 1 s, an update 2 s, an evaluation 1000 s."""

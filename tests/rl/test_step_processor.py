@@ -132,8 +132,9 @@ def test_one_step_is_n_step_of_one() -> None:
         np.testing.assert_array_equal(ordered(one), ordered(many))
 
 
+@pytest.mark.covers("004-M6")
 def test_the_observation_acted_on_is_kept_inside() -> None:
-    # 004-M6: the env overwrites its arrays at every step.
+    # The env overwrites its arrays at every step.
     env = ScriptedEnv(1, 0, end=0.0)
     rows = drive(OneStep(1, layout(env), GAMMA), env, 3)
     start = rows[0, 0]

@@ -50,8 +50,9 @@ class Slow(Trainer):
         self.logger.log("slow/accuracy", sum(self.answers) / len(self.answers))
 
 
-def test_003_d4_epoch_metrics_are_of_that_epoch_alone(tiny: Tiny, tmp_path: Path) -> None:
-    """003-D4 and 003-M6: not running values, not means of batch means; the last batch has ten."""
+@pytest.mark.covers("003-M6", "003-D4")
+def test_epoch_metrics_are_of_that_epoch_alone(tiny: Tiny, tmp_path: Path) -> None:
+    """Not running values, not means of batch means; the last batch has ten."""
     result = Slow(tiny(max_epochs=3)).fit(root=str(tmp_path))
     for name in ("loss", "accuracy"):
         written = history(result.run_dir, f"train/epoch_{name}")
@@ -79,7 +80,8 @@ def test_the_final_test_has_names_of_its_own() -> None:
     assert list(record) == ["test/loss", "test/accuracy"]
 
 
-def test_003_m6_the_metrics_have_the_names_of_the_seed(tiny: Tiny, tmp_path: Path) -> None:
+@pytest.mark.covers("003-M6")
+def test_epoch_metrics_are_named_after_their_data(tiny: Tiny, tmp_path: Path) -> None:
     result = Trainer(tiny()).fit(root=str(tmp_path))
     for role in ("train", "validation"):
         for name in ("epoch_loss", "epoch_accuracy"):

@@ -43,6 +43,7 @@ def run_with(evaluator: Scripted, config: Any, tmp_path: Path) -> Any:
     return trainer.fit(root=str(tmp_path))
 
 
+@pytest.mark.covers("003-D3")
 @pytest.mark.parametrize(
     ("scores", "epochs"),
     [
@@ -59,10 +60,10 @@ def run_with(evaluator: Scripted, config: Any, tmp_path: Path) -> Any:
         ([3e6, 2e6, 4e6, 4e6, 4e6], 5),
     ],
 )
-def test_003_d3_a_run_stops_after_exactly_its_patience(
+def test_a_run_stops_after_exactly_its_patience(
     tiny: Tiny, tmp_path: Path, scores: list[float], epochs: int
 ) -> None:
-    """003-D3: not one epoch later; negative, large and non-finite values change nothing in that."""
+    """Not one epoch later; negative, large and non-finite values change nothing in that."""
     result = run_with(Scripted(*scores), tiny(max_epochs=20, early_stopping=stopping()), tmp_path)
     assert result.counters["epoch"] == epochs
     assert result.status == "stopped"
@@ -237,10 +238,11 @@ def test_the_best_score_goes_by_the_mode(tmp_path: Path) -> None:
     assert watcher.record["score"] == -2.0
 
 
-def test_003_m3_milestones_are_named_after_model_data_experiment_and_epoch(
+@pytest.mark.covers("003-M3")
+def test_milestones_are_named_after_model_data_experiment_and_epoch(
     tiny: Tiny, tmp_path: Path
 ) -> None:
-    """003-M3: Model Architecture + Dataset Name + Experiment Name + Epoch Number."""
+    """Model Architecture + Dataset Name + Experiment Name + Epoch Number."""
     config = tiny(max_epochs=5, milestone_every_epochs=2, experiment="Efficient Training!")
     trainer = Trainer(config)
     result = trainer.fit(root=str(tmp_path))
@@ -294,6 +296,7 @@ def test_a_written_value_is_the_mean_since_the_last_write(tiny: Tiny, tmp_path: 
     )
 
 
+@pytest.mark.covers("003-D2")
 @pytest.mark.parametrize("section", ["early_stopping", "best_model"])
 @pytest.mark.parametrize(
     ("metric", "changes"),
@@ -304,10 +307,10 @@ def test_a_written_value_is_the_mean_since_the_last_write(tiny: Tiny, tmp_path: 
         ("train/loss", {}),
     ],
 )
-def test_003_d2_a_metric_that_the_run_never_writes_is_refused_before_work(
+def test_a_metric_that_the_run_never_writes_is_refused_before_work(
     tiny: Tiny, section: str, metric: str, changes: dict[str, Any]
 ) -> None:
-    """003-D2: never repaired, and the message names the right section and the right names."""
+    """Never repaired, and the message names the right section and the right names."""
     value = stopping(metric=metric) if section == "early_stopping" else {"metric": metric}
     with pytest.raises(ConfigError, match=rf"'{section}.metric' is {metric}, which .* never") as e:
         tiny(**changes, **{section: {"mode": None, **value}})

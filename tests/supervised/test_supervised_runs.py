@@ -79,8 +79,9 @@ def test_the_example_learns_digits(tmp_path: Path) -> None:
     assert history(result.run_dir, "test/accuracy")[-1] > 0.9
 
 
+@pytest.mark.covers("000-D12")
 def test_the_seed_decides_everything_and_seed_0_is_a_seed(tiny: Tiny, tmp_path: Path) -> None:
-    """000-D12: the original ignored seed 0."""
+    """The original ignored seed 0."""
     model = {**MLP, "dropout": 0.3}
     digests = [
         digest(run(tiny(seed=seed, model=model), tmp_path, name=str(number)))

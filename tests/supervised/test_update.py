@@ -127,8 +127,9 @@ def test_the_mean_weights_are_the_slow_running_mean(without_reading: bool) -> No
     assert not torch.allclose(update.ema, update.flat.vector)
 
 
-def test_003_d4_loss_and_accuracy_are_means_over_the_examples_of_the_epoch() -> None:
-    """003-D4: not a mean of batch means, and never carried over from the epoch before."""
+@pytest.mark.covers("003-D4")
+def test_loss_and_accuracy_are_means_over_the_examples_of_the_epoch() -> None:
+    """Not a mean of batch means, and never carried over from the epoch before."""
     update = make(network(), optimizer=SGD)
     sizes = (8, 8, 3)
     data = [(x[:size], y[:size]) for size, (x, y) in zip(sizes, batches(3), strict=True)]

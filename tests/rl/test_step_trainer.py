@@ -1,4 +1,4 @@
-"""What seed 004 asks of a trainer, item by item; the order of its loop and its rates are in test_orders."""
+"""What a script may ask of a StepRLTrainer; the order of its loop and its rates are in test_orders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from tests.supervised.conftest import lines
 STEPS = ("opt_interval", "record_interval", "eval_interval", "save_interval", "max_opts")
 
 
-def test_004_m1_the_config_has_every_field_of_the_seed() -> None:
+@pytest.mark.covers("004-M1")
+def test_the_config_counts_every_interval_in_steps() -> None:
     """The env, the step processor (n_step), the buffer, and five numbers; the directory is fit's."""
     config = ludus.example("dqn")
     assert tuple(config.steps.model_dump()) == STEPS
@@ -40,7 +41,8 @@ def test_004_m1_the_config_has_every_field_of_the_seed() -> None:
     assert isinstance(config, ludus.TrainerConfig)
 
 
-def test_004_m2_train_takes_a_recorder_and_an_evaluator(
+@pytest.mark.covers("004-M2")
+def test_train_takes_a_recorder_and_an_evaluator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,7 +63,8 @@ def test_004_m2_train_takes_a_recorder_and_an_evaluator(
     assert [line["eval/mine"] for line in lines(result.run_dir) if "eval/mine" in line] == [2.0] * 3
 
 
-def test_004_m3_a_run_begins_from_nothing(tmp_path: Path) -> None:
+@pytest.mark.covers("004-M3")
+def test_a_run_begins_from_nothing(tmp_path: Path) -> None:
     """Counters at 0, an empty buffer, fresh episodes, no best: whatever comes first is better."""
     seen: list[Any] = []
 
@@ -78,7 +81,8 @@ def test_004_m3_a_run_begins_from_nothing(tmp_path: Path) -> None:
     assert seen[:2] == [(0, 0, 0), (0, True, None)]
 
 
-def test_004_m5_a_failed_save_is_logged_not_raised(
+@pytest.mark.covers("004-M5")
+def test_a_failed_save_is_logged_not_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full while the first models are to be written; they are kept once it is not."""
@@ -100,7 +104,8 @@ def test_004_m5_a_failed_save_is_logged_not_raised(
     assert {"11", "22", "best"} <= set(Storage(Path(result.run_dir)).names("models"))
 
 
-def test_004_m6_what_is_learned_from_is_what_was_seen_done_and_found(tmp_path: Path) -> None:
+@pytest.mark.covers("004-M6")
+def test_what_is_learned_from_is_what_was_seen_done_and_found(tmp_path: Path) -> None:
     """o_t is kept in the step processor; rows hold (o_t, a_t, r_t, discount, o_t+1)."""
     config = small("dqn").replace(env=walk_config(length=8), gamma=0.9)
     trainer: Any = ludus.build_trainer(config)
@@ -138,7 +143,8 @@ def test_004_m6_what_is_learned_from_is_what_was_seen_done_and_found(tmp_path: P
     assert columns[3].any()
 
 
-def test_004_m6_a_sampler_can_be_used_by_itself() -> None:
+@pytest.mark.covers("004-M6")
+def test_a_sampler_can_be_used_by_itself() -> None:
     """SyncSampler joins an agent, envs, a step processor and a buffer, for any number of envs."""
 
     class Agent:
@@ -162,7 +168,8 @@ def test_004_m6_a_sampler_can_be_used_by_itself() -> None:
     assert sampler.episodes.metrics()["rollout/episodes"] == 2
 
 
-def test_004_m7_the_agent_is_judged_without_exploring_and_explores_again_after(
+@pytest.mark.covers("004-M7")
+def test_the_agent_is_judged_without_exploring_and_explores_again_after(
     tmp_path: Path,
 ) -> None:
     """By its own evaluator: episodes by index, the mean return, the agent's mode as it was."""
@@ -187,7 +194,8 @@ def test_004_m7_the_agent_is_judged_without_exploring_and_explores_again_after(
     assert set(modes) == {("act", True), ("act_greedy", False)}
 
 
-def test_004_d1_intervals_of_0_mean_never(tmp_path: Path) -> None:
+@pytest.mark.covers("004-D1")
+def test_intervals_of_0_mean_never(tmp_path: Path) -> None:
     never = dict.fromkeys(
         ("steps.record_interval", "steps.eval_interval", "steps.save_interval"), 0
     )
@@ -198,7 +206,8 @@ def test_004_d1_intervals_of_0_mean_never(tmp_path: Path) -> None:
     assert not Storage(Path(result.run_dir)).names("models")
 
 
-def test_004_d2_a_run_without_a_directory_keeps_no_model_and_does_not_mind(
+@pytest.mark.covers("004-D2")
+def test_a_run_without_a_directory_keeps_no_model_and_does_not_mind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -212,7 +221,8 @@ def test_004_d2_a_run_without_a_directory_keeps_no_model_and_does_not_mind(
     assert not list(tmp_path.iterdir())
 
 
-def test_004_d3_a_run_always_ends() -> None:
+@pytest.mark.covers("004-D3")
+def test_a_run_always_ends() -> None:
     """A length of 0 is refused, and so is one in which nothing would ever be learned."""
     with pytest.raises(ConfigError, match="max_opts"):
         small("dqn", **{"steps.max_opts": 0})
@@ -221,7 +231,8 @@ def test_004_d3_a_run_always_ends() -> None:
         small("dqn", schedule="epochs", learning_starts=60, **epochs)
 
 
-def test_004_d3_a_counter_beyond_the_end_ends_the_run_too(tmp_path: Path) -> None:
+@pytest.mark.covers("004-D3")
+def test_a_counter_beyond_the_end_ends_the_run_too(tmp_path: Path) -> None:
     """The end is tested by >=, so it cannot be missed."""
     spy = Spy(small("dqn"))
 
@@ -235,7 +246,8 @@ def test_004_d3_a_counter_beyond_the_end_ends_the_run_too(tmp_path: Path) -> Non
     assert spy.events == ["before_train", "after_train"]
 
 
-def test_004_d4_counters_are_exact_beyond_what_float32_holds(tmp_path: Path) -> None:
+@pytest.mark.covers("004-D4")
+def test_counters_are_exact_beyond_what_float32_holds(tmp_path: Path) -> None:
     large = 2**24 + 1
     spy = Spy(small("dqn", compile=False, **{"steps.max_opts": large + 1}))
 
@@ -253,7 +265,8 @@ def test_004_d4_counters_are_exact_beyond_what_float32_holds(tmp_path: Path) -> 
     assert written["env_steps"] == result.counters["env_steps"] > 4 * large
 
 
-def test_004_d5_the_lowest_first_score_is_the_best_until_a_better_one(tmp_path: Path) -> None:
+@pytest.mark.covers("004-D5")
+def test_the_lowest_first_score_is_the_best_until_a_better_one(tmp_path: Path) -> None:
     lowest = float(np.finfo(np.float32).min)
     spy = Spy(small("dqn"), [lowest, lowest, math.nan])
     result = spy.run(tmp_path)
@@ -263,8 +276,9 @@ def test_004_d5_the_lowest_first_score_is_the_best_until_a_better_one(tmp_path: 
     assert len(spy.told) == 1
 
 
+@pytest.mark.covers("004-D6")
 @pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
-def test_004_d6_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, kind: str) -> None:
+def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, kind: str) -> None:
     """Counters, best, buffer, optimizer and generators: the ends are the same bytes."""
 
     class Interrupt:
@@ -293,8 +307,9 @@ def test_004_d6_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, kind: str
     assert written[0] == written[1]
 
 
+@pytest.mark.covers("004-D9")
 @pytest.mark.parametrize("per", [None, PRIORITISED])
-def test_004_d9_a_buffer_of_one_place_and_several_envs_work(tmp_path: Path, per: Any) -> None:
+def test_a_buffer_of_one_place_and_several_envs_work(tmp_path: Path, per: Any) -> None:
     changes = {"replay.prioritised": per, "replay.capacity": 1, "batch_size": 1}
     trainer: Any = ludus.build_trainer(small("dqn", **changes))
     result = trainer.fit(root=str(tmp_path))
@@ -302,7 +317,8 @@ def test_004_d9_a_buffer_of_one_place_and_several_envs_work(tmp_path: Path, per:
     assert trainer.replay_buffer.size == 1
 
 
-def test_004_d9_draws_do_not_depend_on_global_generators(tmp_path: Path) -> None:
+@pytest.mark.covers("004-D9")
+def test_draws_do_not_depend_on_global_generators(tmp_path: Path) -> None:
     def weights(name: str) -> Any:
         trainer: Any = ludus.build_trainer(small("dqn", **{"replay.prioritised": PRIORITISED}))
 

@@ -1,4 +1,4 @@
-"""What seed 000 shows of a Trainer, run as it is written there."""
+"""What a script may ask of a Trainer: its hooks, its length, its state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.supervised.conftest import MLP, Tiny, history, lines, wines
 
 
 class Recording(Trainer):
-    """Writes down what happens, in the words of 000-M5."""
+    """Writes down what happens."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -57,16 +57,18 @@ def epoch_events(number: int, num_steps: int) -> list[str]:
     return [f"before_epoch {number}", *flat, "evaluate", f"after_epoch {number}"]
 
 
-def test_000_m1_the_named_concepts_exist() -> None:
-    """000-M1: Model, Trainer, Evaluator, Logger and Storage are objects by these names."""
+@pytest.mark.covers("000-M1")
+def test_the_named_concepts_exist() -> None:
+    """Model, Trainer, Evaluator, Logger and Storage are objects by these names."""
     for name in ("Model", "Trainer", "Evaluator", "Logger", "Storage"):
         assert isinstance(getattr(ludus, name), type)
 
 
-def test_000_m3_the_usage_runs_as_written(
+@pytest.mark.covers("000-M2", "000-M3", "000-M11")
+def test_the_usage_runs_as_written(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """000-M2, 000-M3 and 000-M11: this very script, and it learns."""
+    """This very script, and it learns."""
     monkeypatch.chdir(tmp_path)
     config, model_config, logg_config = tiny(batch_size=4, max_epochs=1000), MLP, {"backends": []}
 
@@ -85,8 +87,9 @@ def test_000_m3_the_usage_runs_as_written(
     assert history(run_dir, "test/accuracy")[-1] > 0.9
 
 
-def test_000_m5_hooks_are_called_in_the_order_of_the_seed(tiny: Tiny, tmp_path: Path) -> None:
-    """000-M5, 000-M7 and 000-D6: ten steps are an epoch of seven and one of three, nothing more."""
+@pytest.mark.covers("000-M5", "000-M7", "000-D6")
+def test_hooks_come_around_training_epochs_and_steps(tiny: Tiny, tmp_path: Path) -> None:
+    """Ten steps are an epoch of seven and one of three, nothing more."""
     trainer = Recording(tiny(max_epochs=50))
     result = trainer.fit(max_steps=10, root=str(tmp_path))
     expected = ["before_train", *epoch_events(0, 7), *epoch_events(1, 3), "after_train"]
@@ -95,9 +98,8 @@ def test_000_m5_hooks_are_called_in_the_order_of_the_seed(tiny: Tiny, tmp_path: 
     assert result.counters["epoch"] == 2
 
 
-def test_000_d6_max_steps_at_the_end_of_an_epoch_begins_no_other(
-    tiny: Tiny, tmp_path: Path
-) -> None:
+@pytest.mark.covers("000-D6")
+def test_max_steps_at_the_end_of_an_epoch_begins_no_other(tiny: Tiny, tmp_path: Path) -> None:
     trainer = Recording(tiny(max_epochs=50))
     result = trainer.fit(max_steps=14, root=str(tmp_path))
     assert trainer.events == [
@@ -109,7 +111,8 @@ def test_000_d6_max_steps_at_the_end_of_an_epoch_begins_no_other(
     assert len(history(result.run_dir, "validation/epoch_loss")) == 2
 
 
-def test_000_d6_max_steps_counts_optimisation_steps_not_batches(tiny: Tiny, tmp_path: Path) -> None:
+@pytest.mark.covers("000-D6")
+def test_max_steps_counts_optimisation_steps_not_batches(tiny: Tiny, tmp_path: Path) -> None:
     trainer = Recording(tiny(accumulate=3, max_epochs=50))
     result = trainer.fit(max_steps=4, root=str(tmp_path))
     # An epoch of seven batches has three steps: 3 + 3 + 1 batches.
@@ -124,15 +127,17 @@ def test_the_epochs_end_the_run_if_max_steps_is_larger(tiny: Tiny, tmp_path: Pat
     assert trainer.num_train_steps == 7
 
 
+@pytest.mark.covers("000-M3")
 @pytest.mark.parametrize("name", ["max_steps", "num_train_steps"])
-def test_000_m3_both_names_of_the_length_are_taken(tiny: Tiny, tmp_path: Path, name: str) -> None:
+def test_both_names_of_the_length_are_taken(tiny: Tiny, tmp_path: Path, name: str) -> None:
     trainer = Trainer(tiny(max_epochs=50))
     result = trainer.fit(**{name: 9}, root=str(tmp_path))  # type: ignore[arg-type]
     assert result.counters["opt_steps"] == 9
     assert trainer.num_train_steps == 9
 
 
-def test_000_m3_two_different_lengths_are_refused(tiny: Tiny, tmp_path: Path) -> None:
+@pytest.mark.covers("000-M3")
+def test_two_different_lengths_are_refused(tiny: Tiny, tmp_path: Path) -> None:
     trainer = Trainer(tiny())
     with pytest.raises(ConfigError, match="max_steps=9 and num_train_steps=8; they mean the same"):
         trainer.fit(max_steps=9, num_train_steps=8, root=str(tmp_path))
@@ -140,7 +145,8 @@ def test_000_m3_two_different_lengths_are_refused(tiny: Tiny, tmp_path: Path) ->
     assert trainer.fit(9, num_train_steps=9, root=str(tmp_path)).counters["opt_steps"] == 9
 
 
-def test_000_m4_the_argument_wins_else_the_config_decides(tiny: Tiny, tmp_path: Path) -> None:
+@pytest.mark.covers("000-M4")
+def test_the_argument_wins_else_the_config_decides(tiny: Tiny, tmp_path: Path) -> None:
     config = tiny(max_steps=5, max_epochs=50)
     by_config = Trainer(config).fit(root=str(tmp_path), name="config")
     by_argument = Trainer(config).fit(max_steps=3, root=str(tmp_path), name="argument")
@@ -155,8 +161,9 @@ def test_the_length_asked_for_stands_in_the_resolved_config(tiny: Tiny, tmp_path
     assert config.compile is False
 
 
-def test_000_m4_a_saved_trainer_state_is_taken_up(tiny: Tiny, tmp_path: Path) -> None:
-    """000-M4 and 000-D5: fit(trainer_state=...) goes on from there, and never begins afresh."""
+@pytest.mark.covers("000-M4", "000-D5")
+def test_a_saved_trainer_state_is_taken_up(tiny: Tiny, tmp_path: Path) -> None:
+    """Fit(trainer_state=...) goes on from there, and never begins afresh."""
     first = Trainer(tiny(max_epochs=2))
     first.fit(root=str(tmp_path), name="first")
     second = Trainer(tiny(max_epochs=4))
@@ -168,7 +175,8 @@ def test_000_m4_a_saved_trainer_state_is_taken_up(tiny: Tiny, tmp_path: Path) ->
         assert tensor.equal(second.model.state_dict()[name])
 
 
-def test_000_m4_a_state_of_another_trainer_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+@pytest.mark.covers("000-M4")
+def test_a_state_of_another_trainer_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     state = {"run": {}, "model": {}}
     with pytest.raises(
         LudusError, match=r"the saved state has no .*optimizer.*; build the trainer"
@@ -176,8 +184,9 @@ def test_000_m4_a_state_of_another_trainer_is_refused(tiny: Tiny, tmp_path: Path
         Trainer(tiny()).fit(trainer_state=state, root=str(tmp_path))
 
 
-def test_000_m6_the_attributes_have_the_names_of_the_seed(tiny: Tiny, tmp_path: Path) -> None:
-    """000-M6, as far as supervised training goes: config, lengths, data, epoch, train_end."""
+@pytest.mark.covers("000-M6")
+def test_length_data_epoch_and_end_can_be_read(tiny: Tiny, tmp_path: Path) -> None:
+    """Config, lengths, data, epoch, train_end."""
 
     class Looking(Trainer):
         ends: list[bool]
@@ -203,7 +212,8 @@ def test_000_m6_the_attributes_have_the_names_of_the_seed(tiny: Tiny, tmp_path: 
     }
 
 
-def test_000_m7_a_hook_may_take_the_run_and_may_end_it(tiny: Tiny, tmp_path: Path) -> None:
+@pytest.mark.covers("000-M7")
+def test_a_hook_may_take_the_run_and_may_end_it(tiny: Tiny, tmp_path: Path) -> None:
     class Impatient(Trainer):
         def after_step(self, run: ludus.Run) -> None:
             if run.counters["opt_steps"] == 4:

@@ -1,4 +1,4 @@
-"""What seed 000 asks of an RLTrainer, item by item; the order of its loop is in test_orders."""
+"""What a script may ask of an RLTrainer; the order of its loop is in test_orders."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ EPOCHS = {
 }
 
 
-def test_000_m1_the_named_concepts_exist_and_cost_nothing_until_used() -> None:
-    """Also those of 004-M1; `import ludus` alone brings in neither torch nor gymnasium."""
+@pytest.mark.covers("000-M1", "004-M1")
+def test_the_named_concepts_exist_and_cost_nothing_until_used() -> None:
+    """`import ludus` alone brings in neither torch nor gymnasium."""
     names = ("RLTrainer", "StepRLTrainer", "SyncSampler", "AsyncEvaluator", "ReplayBuffer")
     for name in (*names, "Scheduler", "Evaluator", "Logger", "Storage", "TrainerConfig"):
         assert isinstance(getattr(ludus, name), type)
@@ -44,11 +45,12 @@ def test_000_m1_the_named_concepts_exist_and_cost_nothing_until_used() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.covers("000-M3")
 @pytest.mark.parametrize("schedule", ["steps", "epochs"])
-def test_000_m3_the_usage_of_the_seed_runs(
+def test_a_logger_is_set_and_the_length_is_given_to_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str
 ) -> None:
-    """000-M3 without set_model, for the config describes an agent's networks. max_steps are opt steps
+    """The config describes an agent's networks, so no model is set. max_steps are opt steps
     in steps, env steps in epochs."""
     monkeypatch.chdir(tmp_path)
     trainer: Any = ludus.build_trainer(small("dqn", schedule=schedule, epochs=EPOCHS))
@@ -61,7 +63,8 @@ def test_000_m3_the_usage_of_the_seed_runs(
     assert (tmp_path / "runs" / trainer.config.name / "run.json").exists()
 
 
-def test_000_m4_the_argument_wins_else_the_config_decides(tmp_path: Path) -> None:
+@pytest.mark.covers("000-M4", "000-D12")
+def test_the_argument_wins_else_the_config_decides(tmp_path: Path) -> None:
     config = small("dqn")
     by_config = ludus.build_trainer(config).fit(root=str(tmp_path), name="config")
     by_argument = ludus.build_trainer(config).fit(
@@ -70,14 +73,15 @@ def test_000_m4_the_argument_wins_else_the_config_decides(tmp_path: Path) -> Non
     assert by_config.counters["opt_steps"] == config.steps.max_opts
     assert by_argument.counters["opt_steps"] == 31
     assert ludus.read_config(f"{by_argument.run_dir}/config.yaml").steps.max_opts == 31
-    # 000-D12: what the caller holds is as it was.
+    # What the caller holds is as it was.
     assert config == small("dqn")
     with pytest.raises(ConfigError, match="max_steps=9 and num_train_steps=8"):
         ludus.build_trainer(config).fit(max_steps=9, num_train_steps=8, root=str(tmp_path))
 
 
+@pytest.mark.covers("000-M4")
 @pytest.mark.parametrize("kind", KINDS)
-def test_000_m4_a_saved_trainer_state_is_taken_up(tmp_path: Path, kind: str) -> None:
+def test_a_saved_trainer_state_is_taken_up(tmp_path: Path, kind: str) -> None:
     """fit(trainer_state=...) goes on from there: as one run that was never interrupted."""
     length = "epochs.max_env_steps" if kind == "ppo" else "steps.max_opts"
     # Both schedules of a run depend on its length: hold them still.
@@ -102,7 +106,8 @@ def test_000_m4_a_saved_trainer_state_is_taken_up(tmp_path: Path, kind: str) -> 
     assert list(result.inexact_because) == ["it began with the state of another run"]
 
 
-def test_000_m6_the_attributes_have_the_names_of_the_seed(tmp_path: Path) -> None:
+@pytest.mark.covers("000-M6")
+def test_obs_buffer_epoch_and_end_can_be_read(tmp_path: Path) -> None:
     seen: list[tuple[Any, ...]] = []
 
     class Watching:
@@ -128,10 +133,11 @@ def test_000_m6_the_attributes_have_the_names_of_the_seed(tmp_path: Path) -> Non
     assert asynchronous.async_eval
 
 
-def test_000_m7_hooks_can_be_written_in_a_subclass_and_what_they_need_is_there(
+@pytest.mark.covers("000-M7")
+def test_hooks_can_be_written_in_a_subclass_and_what_they_need_is_there(
     tmp_path: Path,
 ) -> None:
-    """What after_epoch is given in the seed, rollout and number of updates, is on the trainer."""
+    """The rollout and the number of updates are on the trainer."""
     from ludus.rl.trainers.ppo import PpoTrainer
 
     class Mine(PpoTrainer):
@@ -148,8 +154,9 @@ def test_000_m7_hooks_can_be_written_in_a_subclass_and_what_they_need_is_there(
     assert trainer.heard == [{}, *[(24, 6)] * 6]
 
 
+@pytest.mark.covers("000-M9")
 @pytest.mark.parametrize(("freq", "at"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4]), (5, [5]), (0, [])])
-def test_000_m9_evaluations_count_epochs_and_leave_out_the_first(
+def test_evaluations_count_epochs_and_leave_out_the_first(
     tmp_path: Path, freq: int, at: list[int]
 ) -> None:
     spy = Spy(small("ppo", **{"epochs.eval_freq": freq}))
@@ -158,7 +165,8 @@ def test_000_m9_evaluations_count_epochs_and_leave_out_the_first(
     assert evaluated == at
 
 
-def test_000_m10_an_rl_trainer_is_a_trainer() -> None:
+@pytest.mark.covers("000-M10")
+def test_an_rl_trainer_is_a_trainer() -> None:
     from ludus.core import Trainer
 
     for kind in KINDS:
@@ -167,8 +175,9 @@ def test_000_m10_an_rl_trainer_is_a_trainer() -> None:
         assert isinstance(trainer, Trainer)
 
 
-def test_000_m11_an_rl_trainer_works_and_its_best_is_by_evaluation(tmp_path: Path) -> None:
-    """000-D13: not by what exploring brought; and 000-D9: an episode's return is its sum."""
+@pytest.mark.covers("000-M11", "000-D9", "000-D13")
+def test_an_rl_trainer_works_and_its_best_is_by_evaluation(tmp_path: Path) -> None:
+    """Not by what exploring brought; and an episode's return is its sum."""
     changes = {"steps.eval_interval": 100, "evaluation.episodes": 20}
     trainer: Any = ludus.build_trainer(learning("dqn", problem("tests_choice", 3), **changes))
     result = trainer.fit(root=str(tmp_path))
@@ -185,14 +194,16 @@ def test_000_m11_an_rl_trainer_works_and_its_best_is_by_evaluation(tmp_path: Pat
     assert trainer.agent.act_greedy(np.stack([observation(0)]), None).tolist() == [7]
 
 
-def test_000_d1_no_learning_is_owed_before_it_starts_and_all_of_it_then(tmp_path: Path) -> None:
+@pytest.mark.covers("000-D1")
+def test_no_learning_is_owed_before_it_starts_and_all_of_it_then(tmp_path: Path) -> None:
     spy = Spy(small("dqn", schedule="epochs", epochs={**EPOCHS, "steps_per_epoch": 1}))
     spy.run(tmp_path)
     opts = [record.counters.get("opt_steps", 0) for record in spy.records]
     assert opts[:9] == [0, 0, 0, 0, 0, 0, 21, 24, 27]
 
 
-def test_000_d2_env_steps_are_counted_once(tmp_path: Path) -> None:
+@pytest.mark.covers("000-D2")
+def test_env_steps_are_counted_once(tmp_path: Path) -> None:
     for kind in KINDS:
         trainer: Any = ludus.build_trainer(small(kind))
         result = trainer.fit(root=str(tmp_path), name=kind)
@@ -202,7 +213,8 @@ def test_000_d2_env_steps_are_counted_once(tmp_path: Path) -> None:
             assert trainer.replay_buffer.total == trainer.sampler.num_env_steps
 
 
-def test_000_d8_a_resumed_run_acts_on_what_its_envs_show(tmp_path: Path) -> None:
+@pytest.mark.covers("000-D8")
+def test_a_resumed_run_acts_on_what_its_envs_show(tmp_path: Path) -> None:
     """Interrupted in the middle of episodes; the envs, not only the observations, come back."""
 
     class Interrupt:
@@ -231,7 +243,8 @@ def test_000_d8_a_resumed_run_acts_on_what_its_envs_show(tmp_path: Path) -> None
     assert heard[0].shape == expected.shape
 
 
-def test_000_d10_every_episode_is_whole_and_counted_once() -> None:
+@pytest.mark.covers("000-D10")
+def test_every_episode_is_whole_and_counted_once() -> None:
     """Envs that end at different times, fewer envs than episodes."""
 
     class Policy:
@@ -250,7 +263,8 @@ def test_000_d10_every_episode_is_whole_and_counted_once() -> None:
     assert record["eval/length_mean"] == 7
 
 
-def test_000_d11_no_evaluation_begins_like_a_training_episode(
+@pytest.mark.covers("000-D11")
+def test_no_evaluation_begins_like_a_training_episode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds: dict[str, set[int]] = {"train": set(), "evaluate": set()}
@@ -278,7 +292,8 @@ def test_000_d11_no_evaluation_begins_like_a_training_episode(
     assert not seeds["train"] & seeds["evaluate"]
 
 
-def test_000_d12_seed_0_is_a_seed_like_any_other(tmp_path: Path) -> None:
+@pytest.mark.covers("000-D12")
+def test_seed_0_is_a_seed_like_any_other(tmp_path: Path) -> None:
     def weights(seed: int, name: str) -> Any:
         trainer: Any = ludus.build_trainer(small("dqn", seed=seed))
         trainer.fit(root=str(tmp_path), name=name)
@@ -298,10 +313,11 @@ def test_a_state_of_another_agent_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_000_s11_an_evaluation_beside_training_is_heard_at_the_next_and_survives_a_pause(
+@pytest.mark.covers("000-S11", "000-D4")
+def test_an_evaluation_beside_training_is_heard_at_the_next_and_survives_a_pause(
     tmp_path: Path,
 ) -> None:
-    """000-D4: what it finds is what an evaluation in place finds, tagged with where it was launched."""
+    """What it finds is what an evaluation in place finds, tagged with where it was launched."""
 
     class Pause:
         def __init__(self, at: int) -> None:

@@ -1,4 +1,4 @@
-"""What seed 003 shows of a Trainer: a model, its short training_config, and loaders."""
+"""A Trainer made of a model, a short training_config, and loaders."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Dataset:
 
 
 def block(text: str, **changes: Any) -> dict[str, Any]:
-    """Return the seed's own YAML block; this machine may have no GPU."""
-    section: dict[str, Any] = strict_yaml.parse(text, source="seed 003")["training_config"]
+    """Return the documented YAML block; this machine may have no GPU."""
+    section: dict[str, Any] = strict_yaml.parse(text, source="a script")["training_config"]
     settings = ludus.example("supervised").replace(**QUIET).settings.model_dump()
     return section | {"device": "cpu", "settings": settings} | changes
 
@@ -68,15 +68,17 @@ def make(config: dict[str, Any], model: Any = None) -> Trainer:
     return Trainer(model, config, dataset.train_dataloader, dataset.val_dataloader)
 
 
-def test_003_m1_trainer_extends_base_trainer() -> None:
-    """003-M1: BaseTrainer holds the loop; Trainer extends it."""
+@pytest.mark.covers("003-M1")
+def test_trainer_extends_base_trainer() -> None:
+    """BaseTrainer holds the loop; Trainer extends it."""
     assert issubclass(Trainer, BaseTrainer)
 
 
-def test_003_m1_the_seeds_own_block_trains_stops_early_and_keeps_its_best(
+@pytest.mark.covers("003-M1", "003-M2", "003-M3", "003-M5", "003-M6")
+def test_the_documented_block_trains_stops_early_and_keeps_its_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003-M1, 003-M2, 003-M3, 003-M5 and 003-M6, with the block as the seed writes it."""
+    """With the block as docs/supervised.md writes it."""
     monkeypatch.chdir(tmp_path)
     optimizer = {"kind": "sgd", "learning_rate": 1.0, "momentum": 0.9, "nesterov": False}
     # A rate this high makes the validation loss rise again within the patience of the test.
@@ -119,8 +121,9 @@ def test_every_key_that_was_added_is_printed_and_no_other(
     assert set(shown) == added
 
 
-def test_003_m5_missing_required_keys_are_named() -> None:
-    """003-M5: the five required keys; all that lack are named at once."""
+@pytest.mark.covers("003-M5")
+def test_missing_required_keys_are_named() -> None:
+    """The five required keys; all that lack are named at once."""
     with pytest.raises(ConfigError, match="training_config lacks results_dir, max_epochs, device"):
         make({"with_validation": True, "experiment": "x"})
     for key in ("with_validation", "results_dir", "experiment", "max_epochs", "device"):
@@ -129,7 +132,8 @@ def test_003_m5_missing_required_keys_are_named() -> None:
             make(short)
 
 
-def test_003_m5_the_required_keys_are_enough_and_turn_nothing_else_on(tmp_path: Path) -> None:
+@pytest.mark.covers("003-M5")
+def test_the_required_keys_are_enough_and_turn_nothing_else_on(tmp_path: Path) -> None:
     config = block(REQUIRED, results_dir=str(tmp_path), max_epochs=2)
     trainer = make(config)
     assert trainer.config.early_stopping is None
@@ -140,8 +144,9 @@ def test_003_m5_the_required_keys_are_enough_and_turn_nothing_else_on(tmp_path: 
     assert models(result.run_dir) == []
 
 
-def test_003_d1_log_interval_is_honoured(tmp_path: Path) -> None:
-    """003-D1: the original overwrote it with 10."""
+@pytest.mark.covers("003-D1")
+def test_log_interval_is_honoured(tmp_path: Path) -> None:
+    """The original overwrote it with 10."""
     config = block(COMPLETE, results_dir=str(tmp_path), max_epochs=5, log_interval=2)
     config |= {"early_stopping": False, "save_best": False}
     result = make(config).fit()
@@ -149,16 +154,18 @@ def test_003_d1_log_interval_is_honoured(tmp_path: Path) -> None:
     assert models(result.run_dir) == [f"{prefix}{number}" for number in (2, 4, 5)]
 
 
-def test_003_d2_patience_has_the_documented_default_of_five() -> None:
+@pytest.mark.covers("003-D2")
+def test_patience_has_the_documented_default_of_five() -> None:
     short = {key: value for key, value in block(COMPLETE).items() if key != "patience"}
     assert make(short).config.early_stopping.patience == 5
 
 
+@pytest.mark.covers("003-D2")
 @pytest.mark.parametrize(
     ("key", "section"), [("stopping_metric", "early_stopping"), ("saving_metric", "best_model")]
 )
-def test_003_d2_an_invalid_metric_is_refused_not_repaired(key: str, section: str) -> None:
-    """003-D2: an invalid saving_metric must not repair stopping_metric instead."""
+def test_an_invalid_metric_is_refused_not_repaired(key: str, section: str) -> None:
+    """An invalid saving_metric must not repair stopping_metric instead."""
     with pytest.raises(ConfigError, match=rf"'{section}.metric' is validation/f7, which this run"):
         make(block(COMPLETE, **{key: "validation/f7"}))
 
@@ -194,6 +201,7 @@ def test_a_setting_that_would_be_ignored_is_an_error(key: str, value: Any, switc
     assert make(block(REQUIRED, **{key: value, switch: False})) is not None
 
 
+@pytest.mark.covers("000-D12")
 def test_any_key_of_the_complete_config_may_be_given() -> None:
     stopping = {"metric": "train/epoch_loss", "patience": 2, "mode": "min", "min_delta": 0.1}
     config = block(
@@ -209,7 +217,7 @@ def test_any_key_of_the_complete_config_may_be_given() -> None:
     assert made.early_stopping.model_dump() == stopping
     assert made.best_model.metric == "train/epoch_loss"
     assert made.milestone_every_epochs == 3
-    # 000-D12: what the user gave is never changed.
+    # What the user gave is never changed.
     assert config == before
 
 
@@ -223,8 +231,9 @@ def test_without_validation_the_training_loss_is_watched(tmp_path: Path) -> None
     assert result.best is not None
 
 
-def test_003_m2_any_loader_is_accepted_and_validation_is_optional(tmp_path: Path) -> None:
-    """003-M2: callables, loaders or data sets; a torch network or a Model."""
+@pytest.mark.covers("003-M2")
+def test_any_loader_is_accepted_and_validation_is_optional(tmp_path: Path) -> None:
+    """Callables, loaders or data sets; a torch network or a Model."""
     rows = TensorDataset(*wines(40))
     network = nn.Linear(13, 3)
     for number, loader in enumerate((rows, DataLoader(rows, batch_size=10), lambda: rows)):
@@ -234,7 +243,7 @@ def test_003_m2_any_loader_is_accepted_and_validation_is_optional(tmp_path: Path
         assert result.counters["examples"] == 40
 
 
-def test_the_arguments_have_the_names_of_the_seed(tmp_path: Path) -> None:
+def test_the_arguments_have_their_documented_names(tmp_path: Path) -> None:
     dataset = Dataset()
     trainer = Trainer(
         model=nn.Linear(13, 3),
@@ -261,7 +270,8 @@ def test_what_the_short_form_needs_besides_is_asked_for() -> None:
         Trainer(training_config=block(REQUIRED), train_loader=Dataset().train_dataloader)
 
 
-def test_003_d7_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
+@pytest.mark.covers("003-D7")
+def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a CUDA device")
     short = block(REQUIRED, results_dir=str(tmp_path)) | {"device": "cuda"}
