@@ -6,16 +6,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ludus.core import Repeat, Run, Stage, Stateful, Trainer
+from ludus.core import Repeat, Run, Stateful, Trainer
 from ludus.core.errors import ConfigError
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent, diverged, refuse_divergence
-from ludus.rl.cadence import every, is_due, unreached_epochs
-from ludus.rl.config import EpochsConfig, RLConfig
+from ludus.rl.cadence import unreached_epochs
+from ludus.rl.config import RLConfig
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.export import export_policy
 from ludus.rl.judge import Judge
+from ludus.rl.plans import Work, Works, in_epochs
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.worker_env import make_envs
 from ludus.run.device import resolve_device
@@ -107,43 +108,22 @@ class RLTrainer(Trainer):
 
     def plan(self) -> Repeat:
         """Return epochs of collecting and updating."""
-        epochs: EpochsConfig = self.config.epochs
-        step = Repeat(
-            name="step",
-            times=lambda run: self.get_num_updates(),
-            after="after_update",
+        return in_epochs(
+            self.config.epochs,
+            self._works(self._collect),
+            num_updates=lambda run: self.get_num_updates(),
             note=self.updates_note(),
-            body=(Stage(name="train_step", work=self._train_step),),
         )
-        learn = Repeat(name="learn", times=1, after="after_step", body=(step,))
 
-        def is_evaluated(run: Run) -> bool:
-            return is_due(run.counters["epoch"], epochs.eval_freq)
-
-        def is_recorded(run: Run) -> bool:
-            return is_evaluated(run) or is_due(run.counters["epoch"] + 1, epochs.record_freq)
-
-        def is_saved(run: Run) -> bool:
-            return is_due(run.counters["epoch"] + 1, epochs.save_freq)
-
-        epoch = Repeat(
-            name="epoch",
-            until=lambda run: run.counters["env_steps"] >= epochs.max_env_steps,
-            goal=("env_steps", epochs.max_env_steps),
-            counter="epoch",
-            body=(
-                Stage(name="collect", work=self._collect),
-                learn,
-                Stage(name="evaluate", work=self._evaluate, when=is_evaluated,
-                      note=every(epochs.eval_freq, "epochs")),
-                Stage(name="record", work=self._record, when=is_recorded,
-                      note=every(epochs.record_freq, "epochs, and after an evaluation")),
-                Stage(name="save", work=self._save, when=is_saved,
-                      note=every(epochs.save_freq, "epochs")),
-            ),
-        )  # fmt: skip
-        finish = Stage(name="finish", work=self._finish, always=True)
-        return Repeat(name="train", times=1, body=(epoch, finish))
+    def _works(self, collect: Work) -> Works:
+        return Works(
+            collect=collect,
+            train_step=self._train_step,
+            evaluate=self._evaluate,
+            record=self._record,
+            save=self._save,
+            finish=self._finish,
+        )
 
     def _collect(self, run: Run) -> None:
         self.rollout_data = self.collect_rollouts()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ludus.core import Repeat, Result, Run, Stage
+from ludus.core import Repeat, Result, Run
 from ludus.core.errors import ConfigError
 from ludus.data.prioritised import PrioritisedReplay
 from ludus.data.replay import ReplayBuffer
 from ludus.nn.schedules import Schedule
-from ludus.rl.cadence import every, is_due, unreached_steps
+from ludus.rl.cadence import unreached_steps
 from ludus.rl.config import OffPolicyConfig
+from ludus.rl.plans import in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.step_processor import NStep, OneStep
@@ -66,42 +67,7 @@ class StepRLTrainer(RLTrainer):
         """Return the plan that the config's schedule names."""
         if self.config.schedule == "epochs":
             return super().plan()
-        steps = self.config.steps
-
-        def is_evaluated(run: Run) -> bool:
-            return is_due(run.counters["opt_steps"], steps.eval_interval)
-
-        def is_recorded(run: Run) -> bool:
-            opts = run.counters["opt_steps"]
-            return is_due(opts, steps.record_interval) or is_due(opts, steps.eval_interval)
-
-        def is_saved(run: Run) -> bool:
-            return is_due(run.counters["opt_steps"], steps.save_interval)
-
-        def is_over(run: Run) -> bool:
-            return bool(run.counters["opt_steps"] >= steps.max_opts)
-
-        update = Repeat(
-            name="update",
-            times=self._num_due,
-            until=is_over,
-            note=f"one for {steps.opt_interval} env steps",
-            body=(
-                Stage(name="train_step", work=self._train_step),
-                Stage(name="evaluate", work=self._evaluate, when=is_evaluated,
-                      note=every(steps.eval_interval, "opt_steps")),
-                Stage(name="record", work=self._record, when=is_recorded,
-                      note=every(steps.record_interval, "opt_steps, and after an evaluation")),
-                Stage(name="save", work=self._save, when=is_saved,
-                      note=every(steps.save_interval, "opt_steps")),
-            ),
-        )  # fmt: skip
-        collect = Stage(name="collect", work=self._collect_steps)
-        step = Repeat(
-            name="step", until=is_over, goal=("opt_steps", steps.max_opts), body=(collect, update)
-        )
-        finish = Stage(name="finish", work=self._finish, always=True)
-        return Repeat(name="train", times=1, body=(step, finish))
+        return in_steps(self.config.steps, self._works(self._collect_steps), num_due=self._num_due)
 
     def _collect_steps(self, run: Run) -> None:
         """Take env steps up to the next update, or a stretch of those before learning starts."""

@@ -1,0 +1,106 @@
+"""The two plans of an RL run, made of the work that a trainer gives each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.core import Repeat, Run, Stage
+from ludus.rl.cadence import every, is_due
+from ludus.rl.config import EpochsConfig, StepsConfig
+
+Work = Callable[[Run], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Works:
+    """What is done in each stage of either plan."""
+
+    collect: Work
+    train_step: Work
+    evaluate: Work
+    record: Work
+    save: Work
+    finish: Work
+
+
+def in_epochs(
+    epochs: EpochsConfig, works: Works, *, num_updates: Callable[[Run], int], note: str
+) -> Repeat:
+    """Return epochs of collecting and updating; `num_updates` is asked after each collecting."""
+    step = Repeat(
+        name="step",
+        times=num_updates,
+        after="after_update",
+        note=note,
+        body=(Stage(name="train_step", work=works.train_step),),
+    )
+    learn = Repeat(name="learn", times=1, after="after_step", body=(step,))
+
+    def is_evaluated(run: Run) -> bool:
+        return is_due(run.counters["epoch"], epochs.eval_freq)
+
+    def is_recorded(run: Run) -> bool:
+        return is_evaluated(run) or is_due(run.counters["epoch"] + 1, epochs.record_freq)
+
+    def is_saved(run: Run) -> bool:
+        return is_due(run.counters["epoch"] + 1, epochs.save_freq)
+
+    epoch = Repeat(
+        name="epoch",
+        until=lambda run: run.counters["env_steps"] >= epochs.max_env_steps,
+        goal=("env_steps", epochs.max_env_steps),
+        counter="epoch",
+        body=(
+            Stage(name="collect", work=works.collect),
+            learn,
+            Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
+                  note=every(epochs.eval_freq, "epochs")),
+            Stage(name="record", work=works.record, when=is_recorded,
+                  note=every(epochs.record_freq, "epochs, and after an evaluation")),
+            Stage(name="save", work=works.save, when=is_saved,
+                  note=every(epochs.save_freq, "epochs")),
+        ),
+    )  # fmt: skip
+    finish = Stage(name="finish", work=works.finish, always=True)
+    return Repeat(name="train", times=1, body=(epoch, finish))
+
+
+def in_steps(steps: StepsConfig, works: Works, *, num_due: Callable[[Run], int]) -> Repeat:
+    """Return updates of `num_due` each time that env steps were taken."""
+
+    def is_evaluated(run: Run) -> bool:
+        return is_due(run.counters["opt_steps"], steps.eval_interval)
+
+    def is_recorded(run: Run) -> bool:
+        opts = run.counters["opt_steps"]
+        return is_due(opts, steps.record_interval) or is_due(opts, steps.eval_interval)
+
+    def is_saved(run: Run) -> bool:
+        return is_due(run.counters["opt_steps"], steps.save_interval)
+
+    def is_over(run: Run) -> bool:
+        return bool(run.counters["opt_steps"] >= steps.max_opts)
+
+    update = Repeat(
+        name="update",
+        times=num_due,
+        until=is_over,
+        note=f"one for {steps.opt_interval} env steps",
+        body=(
+            Stage(name="train_step", work=works.train_step),
+            Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
+                  note=every(steps.eval_interval, "opt_steps")),
+            Stage(name="record", work=works.record, when=is_recorded,
+                  note=every(steps.record_interval, "opt_steps, and after an evaluation")),
+            Stage(name="save", work=works.save, when=is_saved,
+                  note=every(steps.save_interval, "opt_steps")),
+        ),
+    )  # fmt: skip
+    collect = Stage(name="collect", work=works.collect)
+    step = Repeat(
+        name="step", until=is_over, goal=("opt_steps", steps.max_opts), body=(collect, update)
+    )
+    finish = Stage(name="finish", work=works.finish, always=True)
+    return Repeat(name="train", times=1, body=(step, finish))
