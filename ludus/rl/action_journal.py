@@ -1,10 +1,19 @@
-"""The actions of every env since its last reset, so that an episode can be played again."""
+"""The actions of every env since its last reset, so that an episode can be played again.
+
+Beside them a mark: a running checksum of every observation and reward since the reset, by which an
+episode that is played again is seen to be the same all the way.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
+
+Shown = Sequence[tuple[memoryview, memoryview]]
+"""For each env its observation and its reward of the last step, as views of where they are written."""
 
 
 class ActionJournal:
@@ -18,17 +27,25 @@ class ActionJournal:
         self._rows = np.zeros((64 if is_kept else 0, num_envs, *shape), dtype)
         self._starts = [0] * num_envs
         self._end = 0
+        self._marks = [0] * num_envs
 
-    def begin(self, index: int) -> None:
-        """Forget the actions of one env: a new episode begins."""
+    def begin(self, index: int, obs: np.ndarray) -> None:
+        """Forget the actions of one env: a new episode begins with this observation."""
         self._starts[index] = self._end
+        if self.is_kept:
+            self._marks[index] = first_mark(obs)
 
-    def append(self, actions: np.ndarray) -> None:
-        """Note one action of each env."""
+    def append(self, actions: np.ndarray, shown: Shown) -> None:
+        """Note one action of each env, and what each has shown after it."""
         if self.is_kept:
             if self._end == len(self._rows):
                 self._make_room()
             self._rows[self._end] = actions
+            # next_mark, without the call: this is the innermost loop of acting.
+            self._marks = [
+                crc32(reward, crc32(obs, mark))
+                for mark, (obs, reward) in zip(self._marks, shown, strict=True)
+            ]
         self._end += 1
 
     def length(self, index: int) -> int:
@@ -39,11 +56,16 @@ class ActionJournal:
         """Return the lengths of all envs and their actions, one env after the other."""
         lengths = np.array([self.length(i) for i in range(len(self._starts))], np.int64)
         if not self.is_kept:
-            return {"lengths": lengths, "actions": None}
+            return {"lengths": lengths, "actions": None, "marks": None}
         pieces = [self._rows[start : self._end, i] for i, start in enumerate(self._starts)]
-        return {"lengths": lengths, "actions": np.concatenate(pieces)}
+        marks = np.array(self._marks, np.int64)
+        return {"lengths": lengths, "actions": np.concatenate(pieces), "marks": marks}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def set_mark(self, index: int, mark: int) -> None:
+        """Take the mark of an episode that was played again."""
+        self._marks[index] = mark
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what was saved."""
         lengths = state["lengths"].tolist()
         self._end = max(lengths)
@@ -71,3 +93,13 @@ class ActionJournal:
         self._rows[: len(needed)] = needed.copy()
         self._starts = [start - first for start in self._starts]
         self._end -= first
+
+
+def first_mark(obs: np.ndarray) -> int:
+    """Return the mark of an episode that has just begun."""
+    return crc32(obs.tobytes())
+
+
+def next_mark(mark: int, obs: Any, reward: Any) -> int:
+    """Return the mark after one more step; both are contiguous, the reward one float64."""
+    return crc32(reward, crc32(obs, mark))

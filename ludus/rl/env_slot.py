@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -10,6 +11,7 @@ import gymnasium
 import numpy as np
 
 from ludus.core.errors import EnvError
+from ludus.rl.action_journal import first_mark, next_mark
 from ludus.rl.env_config import AnyEnv
 from ludus.rl.spaces import ObservationReader
 from ludus.run import codec
@@ -199,30 +201,32 @@ class EnvSlot:
         for limit, count in zip(_time_limits(self.env), state["elapsed"], strict=True):
             limit._elapsed_steps = count
 
-    def replay(self, episode: int, actions: list[Any]) -> tuple[np.ndarray, Mapping[str, Any]]:
-        """Begin an episode and make these steps again; return where that leads.
+    def replay(self, episode: int, actions: list[Any]) -> tuple[np.ndarray, Mapping[str, Any], int]:
+        """Begin an episode and make these steps again; return where that leads, and its mark.
 
         ValueError says why it leads nowhere.
         """
         obs, info = self.begin(episode)
+        mark = first_mark(obs)
         for step, action in enumerate(actions, 1):
-            raw, _, terminated, truncated, info = self.env.step(action)
+            raw, reward, terminated, truncated, info = self.env.step(action)
             if terminated or truncated:
                 raise ValueError(f"it ended at step {step} of {len(actions)}")
-            # The last one counts, and it must be read before the env is touched again.
-            if step == len(actions):
-                obs = self._reader.read(raw)
-        return obs, info
+            # It must be read before the env is touched again.
+            obs = self._reader.read(raw)
+            mark = next_mark(mark, obs.tobytes(), np.float64(as_reward(reward)))
+        return obs, info, mark
 
     def try_step(
         self, action: Any, *, number: int
-    ) -> tuple[np.ndarray, float, bool, Mapping[str, Any]]:
-        """Make one step; return the observation, the reward, whether the episode ended, and info."""
+    ) -> tuple[np.ndarray, float, bool, bool, Mapping[str, Any]]:
+        """Make one step; return the observation, the reward, the two flags of an end, and info."""
         result = None
         try:
             result = self.env.step(action)
             raw, reward, terminated, truncated, info = result
-            return self._reader.read(raw), as_reward(reward), bool(terminated or truncated), info
+            obs = self._reader.read(raw)
+            return obs, as_reward(reward), bool(terminated), bool(truncated), info
         except Exception as error:
             raise self.explain(result, error, step=number, action=action) from error
 
@@ -243,6 +247,12 @@ def not_finite(obs: np.ndarray) -> str:
     place = tuple(np.argwhere(~np.isfinite(obs))[0].tolist())
     shown = place[0] if len(place) == 1 else place
     return f"observation is {obs[place]} at {shown}; every number must be finite in float32"
+
+
+def success_told(info: Mapping[str, Any]) -> float:
+    """Return 1 or 0 if the episode said whether it succeeded, else NaN."""
+    said = info.get("issuccess_told", info.get("success"))
+    return math.nan if said is None else float(bool(said))
 
 
 def told(error: Exception) -> str:

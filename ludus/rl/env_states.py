@@ -15,12 +15,13 @@ def split(state: Mapping[str, Any], first: int, stop: int) -> dict[str, Any]:
     """Return the state of the envs from `first` to before `stop`, with no reasons."""
     journal, masks = state["journal"], state["masks"]
     ends = np.cumsum([0, *journal["lengths"].tolist()])
-    actions = journal["actions"]
+    actions, marks = journal["actions"], journal.get("marks")
     return {
         "episodes": state["episodes"][first:stop],
         "journal": {
             "lengths": journal["lengths"][first:stop],
             "actions": None if actions is None else actions[ends[first] : ends[stop]],
+            "marks": None if marks is None else marks[first:stop],
         },
         "states": state["states"][first:stop],
         "obs": state["obs"][first:stop],
@@ -35,7 +36,7 @@ def join(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     journals = [state["journal"] for state in states]
     return {
         "episodes": _joined(states, "episodes"),
-        "journal": {name: _joined(journals, name) for name in ("lengths", "actions")},
+        "journal": {name: _joined(journals, name) for name in ("lengths", "actions", "marks")},
         "states": [one for state in states for one in state["states"]],
         "obs": _joined(states, "obs"),
         "masks": _joined(states, "masks"),

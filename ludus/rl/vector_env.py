@@ -14,8 +14,8 @@ import numpy as np
 from ludus.core.errors import CheckpointError
 from ludus.rl.action_form import ActionForm
 from ludus.rl.env_config import AnyEnv, env_name, make_env
-from ludus.rl.env_restore import restore_by_replay, restore_by_state
-from ludus.rl.env_slot import EnvSlot, as_reward, not_finite
+from ludus.rl.env_restore import Stood, restore_by_replay, restore_by_state
+from ludus.rl.env_slot import EnvSlot, as_reward, not_finite, success_told
 from ludus.rl.spaces import ObservationReader, quicken, spec_of
 from ludus.strict_config import StrictConfig
 
@@ -100,6 +100,9 @@ class VectorEnv:
             quicken(env.unwrapped.action_space)
         self._form = ActionForm(envs[0].action_space, self.spec.action, num_envs=num_envs)
         self._journal = self._form.journal(is_kept=not self._has_state)
+        self._shown = [
+            (self.next_obs[i : i + 1].data, self.rewards[i : i + 1].data) for i in range(num_envs)
+        ]
 
     # Acting
 
@@ -123,11 +126,11 @@ class VectorEnv:
         np.copyto(self.obs, self.next_obs)
         if self.masks is not None:
             np.copyto(self.masks, self.next_masks)  # type: ignore[arg-type]
-        self._journal.append(actions)
+        self._journal.append(actions, self._shown)
         if ended:
             self.has_ended = True
             for i, info in ended:
-                self.successes[i] = _success(info)
+                self.successes[i] = success_told(info)
                 self._begin(i, self._slots[i].episode + 1)
 
     def _step_all(self, given: Sequence[Any]) -> list[tuple[int, Mapping[str, Any]]]:
@@ -187,7 +190,7 @@ class VectorEnv:
         """Begin an episode of one env and show its first observation."""
         slot = self._slots[index]
         obs, info = slot.begin(episode)
-        self._journal.begin(index)
+        self._journal.begin(index, obs)
         if self.masks is not None:
             try:
                 self.masks[index] = slot.mask(info, is_final=False)
@@ -254,7 +257,7 @@ class VectorEnv:
         lost = []
         for i, episode in enumerate(episodes):
             self._slots[i].episode = episode
-            reason = self._restore(i, state["states"]) if episode >= 0 else None
+            reason = self._restore(i, state) if episode >= 0 else None
             if reason is not None:
                 lost.append(f"env {self._slots[i].index}, episode {episode}: {reason}")
                 self.cut[i] = True
@@ -265,14 +268,22 @@ class VectorEnv:
                 f"began their next episode; {lost[0]}"
             )
 
-    def _restore(self, index: int, states: Sequence[Any]) -> str | None:
+    def _restore(self, index: int, state: Mapping[str, Any]) -> str | None:
         slot = self._slots[index]
         if self._has_state:
-            return restore_by_state(slot, slot.episode, states[index])
-        actions = self._journal.actions(index)
-        mask = None if self.masks is None else self.masks[index]
-        given = self._form.for_envs(actions)
-        return restore_by_replay(slot, slot.episode, given, obs=self.obs[index], mask=mask)
+            return restore_by_state(slot, slot.episode, state["states"][index])
+        marks = state["journal"].get("marks")
+        stood = Stood(
+            self.obs[index],
+            None if self.masks is None else self.masks[index],
+            None if marks is None else int(marks[index]),
+        )
+        given = self._form.for_envs(self._journal.actions(index))
+        found = restore_by_replay(slot, slot.episode, given, stood=stood)
+        if isinstance(found, str):
+            return found
+        self._journal.set_mark(index, found)
+        return None
 
     def inexact_because(self) -> list[str]:
         """Return why this run is not exact: an episode that could not be restored."""
@@ -283,9 +294,3 @@ class VectorEnv:
         envs, self._open = self._open, []
         for env in envs:
             env.close()
-
-
-def _success(info: Mapping[str, Any]) -> float:
-    """Return 1 or 0 if the episode said whether it succeeded, else NaN."""
-    said = info.get("is_success", info.get("success"))
-    return math.nan if said is None else float(bool(said))

@@ -23,7 +23,7 @@ def gym_config(name: str, wrappers: Any = (), **changes: Any) -> GymnasiumEnv.Co
 class RandomWalkConfig(StrictConfig):
     """A random walk."""
 
-    kind: Literal["random_walk", "cheat", "walk_with_state", "odd"]
+    kind: Literal["random_walk", "cheat", "walk_with_state", "odd", "old_hand"]
     """Which walk."""
     length: int
     """How many steps an episode has."""
@@ -118,3 +118,32 @@ class Odd(RandomWalk):
                 return self.fault["do"](tuple(whole.values()))
             whole |= self.fault
         return tuple(whole.values())
+
+
+@register("env", "old_hand")
+class OldHand(RandomWalk):
+    """What it was asked to keep it keeps over its whole life; a reset does not touch it."""
+
+    keeps: ClassVar[str] = "generator"
+
+    def __init__(self, config: RandomWalkConfig) -> None:
+        super().__init__(config)
+        self.own = np.random.default_rng(7)
+        self.num_episodes = 0
+        self.lifetime = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.num_episodes += 1
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        obs, reward, is_over, _, info = super().step(action)
+        self.lifetime += 1
+        if self.keeps == "generator":
+            reward += self.own.normal()
+        if self.keeps == "episodes":
+            obs = obs + np.float32(self.num_episodes)
+        if self.keeps == "bonus at the end" and is_over:
+            reward += self.num_episodes
+        is_late = self.keeps == "truncation" and self.lifetime % 33 == 0
+        return obs, reward, is_over, is_late, info

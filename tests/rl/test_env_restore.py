@@ -13,7 +13,7 @@ from ludus.core.errors import CheckpointError
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.vector_env import VectorEnv, make_vector_env
 from ludus.run import codec
-from tests.rl.random_walks import RandomWalk, WalkWithState, gym_config, walk_config
+from tests.rl.random_walks import OldHand, RandomWalk, WalkWithState, gym_config, walk_config
 
 STICKY = {"kind": "sticky_action", "probability": 0.5}
 FRAMES = {"kind": "frame_stack", "num_frames": 3, "padding": "reset"}
@@ -227,9 +227,61 @@ def test_whether_an_env_repeats_can_be_asked_beforehand() -> None:
     for section in SECTIONS.values():
         assert check_repeats(section, seed=0) is None
     found = check_repeats(walk_config("cheat"), seed=0)
-    assert found == "two envs cheat differ 1 equal steps after a reset with the same seed"
+    played = "one of which had played before"
+    since = "1 equal steps after a reset with the same seed"
+    assert found == f"two envs cheat, {played}, differ {since}"
     # Its state brings back what its actions cannot.
     assert check_repeats(walk_config("walk_with_state"), seed=0) is None
+
+
+@pytest.mark.parametrize("kept", ["generator", "episodes", "bonus at the end", "truncation"])
+def test_an_env_that_keeps_something_over_its_whole_life_is_found_beforehand(
+    kept: str, monkeypatch
+) -> None:
+    monkeypatch.setattr(OldHand, "keeps", kept)
+    found = check_repeats(walk_config("old_hand"), seed=0)
+    assert found is not None
+    assert found.startswith("two envs old_hand, one of which had played before, differ ")
+
+
+def test_an_env_that_keeps_nothing_of_use_is_not_suspected(monkeypatch) -> None:
+    monkeypatch.setattr(OldHand, "keeps", "a count that it never looks at")
+    assert check_repeats(walk_config("old_hand"), seed=0) is None
+
+
+@pytest.mark.parametrize("what", ["observation", "reward"])
+def test_an_episode_that_was_another_on_the_way_is_not_taken_for_the_same(
+    what: str, monkeypatch
+) -> None:
+    first = make_vector_env(walk_config(), 2, seed=0)
+    first.reset()
+    play(first, 13, seed=1)
+    state = through_disk(first.state_dict())
+    step = RandomWalk.step
+
+    def differ_once(env: RandomWalk, action: Any) -> Any:
+        obs, reward, *rest = step(env, action)
+        if env.num_steps == 5:
+            obs, reward = (obs + 1, reward) if what == "observation" else (obs, reward + 1e-9)
+        return obs, reward, *rest
+
+    monkeypatch.setattr(RandomWalk, "step", differ_once)
+    second = make_vector_env(walk_config(), 2, seed=0)
+    second.load_state_dict(state)
+    assert second.cut.all()
+    assert "showed other observations or rewards on the way" in second.inexact_because()[0]
+
+
+def test_a_state_without_marks_is_compared_where_it_ends_and_has_marks_from_then_on() -> None:
+    first = make_vector_env(walk_config(), 2, seed=0)
+    first.reset()
+    play(first, 13, seed=1)
+    state = first.state_dict()
+    marks = state["journal"].pop("marks")
+    second = make_vector_env(walk_config(), 2, seed=0)
+    second.load_state_dict(state)
+    assert second.inexact_because() == []
+    assert second.state_dict()["journal"]["marks"].tolist() == marks.tolist()
 
 
 def test_an_env_that_repeats_itself_but_for_a_nan_is_not_said_to_differ(monkeypatch) -> None:
@@ -250,7 +302,10 @@ def test_a_state_that_is_not_the_whole_is_found_beforehand(monkeypatch) -> None:
         WalkWithState, "set_state", lambda env, state: whole(env, state | {"place": np.zeros(3)})
     )
     found = check_repeats(walk_config("walk_with_state"), seed=0)
-    assert found == "two envs walk_with_state differ 1 equal steps after set_state"
+    assert (
+        found
+        == "two envs walk_with_state, one of which had played before, differ 1 equal steps after set_state"
+    )
 
 
 class OtherMethods(RandomWalk):
