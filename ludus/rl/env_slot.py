@@ -251,7 +251,7 @@ def not_finite(obs: np.ndarray) -> str:
 
 def success_told(info: Mapping[str, Any]) -> float:
     """Return 1 or 0 if the episode said whether it succeeded, else NaN."""
-    said = info.get("issuccess_told", info.get("success"))
+    said = info.get("is_success", info.get("success"))
     return math.nan if said is None else float(bool(said))
 
 
