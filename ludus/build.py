@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ludus import strict_yaml
 from ludus.config import TrainerConfig, change, current, typed
-from ludus.core.errors import RunError
+from ludus.core.errors import ConfigError, RunError
 from ludus.core.trainer import Trainer
 from ludus.registry import find
-from ludus.run.directory import found_run, read_note
+from ludus.run.directory import found_run, missing_plugins, read_note
 from ludus.run.storage import Storage
 
 
@@ -37,5 +37,10 @@ def rebuild_trainer(path: str | Path, overrides: list[str]) -> tuple[Trainer, St
     source = f"{path}/config.yaml"
     text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
     data = current(strict_yaml.parse(text, source=source), source=source)
-    change(data, overrides, source=source)
-    return build_trainer(typed(data, source=source)), storage
+    try:
+        change(data, overrides, source=source)
+        return build_trainer(typed(data, source=source)), storage
+    except ConfigError as error:
+        if not (plugins := missing_plugins(note)):
+            raise
+        raise ConfigError(f"{error} This run was begun with {plugins}: give it again.") from None

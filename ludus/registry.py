@@ -88,6 +88,11 @@ def find(category: str, kind: str) -> type[Any]:
     return registered[kind]
 
 
+def classes_of(kind: str) -> list[type[Any]]:
+    """Return the class registered under this kind in each category where one is."""
+    return [known[kind] for known in _REGISTERED.values() if kind in known]
+
+
 def kinds(category: str) -> list[str]:
     """Return every known kind of this category, without importing the built-in ones."""
     _load_entry_points()

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.run import codec
+from ludus.run.directory import run_id
 from ludus.run.files import hash_file, sync_directory, sync_file, write_durably
 from ludus.run.manifest import read_manifest, sealed
 from ludus.run.storage import Storage
@@ -134,6 +135,8 @@ def verify(storage: Storage, number: int) -> dict[str, Any]:
     """Return the manifest of a checkpoint whose own files are all as they were written."""
     directory = f"checkpoints/{number:010d}"
     manifest = read_manifest(storage, number)
+    if manifest["run_id"] != run_id(storage):
+        raise CheckpointError(f"{directory} belongs to another run than run.json does")
     found = set(storage.names(directory)) - {"manifest.json"}
     if found != set(manifest["files"]) or found != set(_FILES):
         raise CheckpointError(

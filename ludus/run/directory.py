@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ludus import registry
 from ludus.config import TrainerConfig, key_paths
 from ludus.core.errors import RunError
 from ludus.run.codec import parse_json
@@ -77,8 +78,23 @@ def write_first_files(storage: Storage, config: TrainerConfig, about: Mapping[st
     storage.write("config.yaml", config.to_yaml().encode())
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     note = {"format": 1, "kind": config.kind, "name": storage.root.name, "seed": config.seed}
-    note |= {"config_hash": config.digest(), "created": created, **about}
+    note |= {"run_id": os.urandom(16).hex(), "config_hash": config.digest(), "created": created}
+    write_note(storage, {**note, **about, "config": deciding(config)})
+
+
+def deciding(config: TrainerConfig) -> dict[str, Any]:
+    """Return the data of all that decides the result: not the name, not the settings."""
+    return config.model_dump(exclude={"name", "settings"})
+
+
+def write_note(storage: Storage, note: Mapping[str, Any]) -> None:
+    """Write run.json."""
     storage.write("run.json", json.dumps(note, indent=2).encode() + b"\n")
+
+
+def run_id(storage: Storage) -> str | None:
+    """Return the id of the run in this directory; None for one that was begun without."""
+    return read_note(storage).get("run_id") if storage.exists("run.json") else None
 
 
 def read_note(storage: Storage) -> dict[str, Any]:
@@ -88,7 +104,19 @@ def read_note(storage: Storage) -> dict[str, Any]:
         raise RunError(f"{storage.root}/run.json is not one this ludus reads")
     if not all(isinstance(note.get(key, ""), str) for key in ("kind", "name", "created", "origin")):
         raise RunError(f"{storage.root}/run.json does not say what this run is")
+    if not _is_list_of_text(note.get("plugins", [])):
+        raise RunError(f"{storage.root}/run.json does not say which plugins this run had")
     return note
+
+
+def _is_list_of_text(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def missing_plugins(note: Mapping[str, Any]) -> str:
+    """Return the options that a run was begun with and this process was not, as --plugin NAME."""
+    missing = [name for name in note.get("plugins", []) if name not in registry.loaded_plugins]
+    return " ".join(f"--plugin {name}" for name in missing)
 
 
 def tell_event(storage: Storage, event: str, **details: Any) -> None:
@@ -166,7 +194,7 @@ def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], lis
 
     How long to wait for a process changes no result, so it may change without a word.
     """
-    before, after = (config.model_dump(exclude={"name", "settings"}) for config in (old, new))
+    before, after = deciding(old), deciding(new)
     lengths: list[str] = []
     others: list[str] = []
     for path in sorted({*key_paths(before), *key_paths(after)}):
@@ -184,7 +212,7 @@ def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], lis
 
 def length_of(config: TrainerConfig) -> tuple[str, int]:
     """Return a key that says how long a run of this config is, and its value."""
-    data = config.model_dump(exclude={"name", "settings"})
+    data = deciding(config)
     paths = [path for path in key_paths(data) if _LENGTH.fullmatch(path.split(".")[-1])]
     found = [(path, _at(data, path)) for path in paths if isinstance(_at(data, path), int)]
     schedule = str(data.get("schedule"))

@@ -1,18 +1,28 @@
-"""What a run's bytes depend on besides its config: versions, machine, device, threads."""
+"""What a run's bytes depend on besides its config: versions, code, machine, device, threads."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import importlib.metadata
 import platform
 import socket
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 
+from ludus import registry
+from ludus.strict_config import StrictConfig
 from ludus.version import VERSION
+
+_INSTALLED = {"site-packages", "dist-packages"}
+# A script is not part of the fingerprint: it says how to resume, so it must be free to change.
+_NOT_OUTSIDE = {"ludus", "__main__", "builtins"}
 
 
 def versions() -> dict[str, str]:
@@ -54,6 +64,61 @@ def fingerprint(device: torch.device) -> dict[str, str]:
     """Return everything that must be equal for a resumed run to end with the same bytes."""
     facts = {**versions(), **machine(device)}
     return {name: str(value) for name, value in sorted(facts.items())}
+
+
+def code_of(config: StrictConfig, plugins: Iterable[str]) -> dict[str, str]:
+    """Return the version or source hash of each module outside ludus that this config runs on.
+
+    Those are the plugins and the modules of the kinds it names, not what these import in turn; an
+    installed package has a version, any other module the hash of its source.
+    """
+    facts: dict[str, str] = {}
+    for name in sorted({*plugins, *_modules_of(config)}):
+        top = name.partition(".")[0]
+        if top in _NOT_OUTSIDE:
+            continue
+        file = getattr(sys.modules.get(name), "__file__", None)
+        version = _version_of(top) if file is None or _INSTALLED & {*Path(file).parts} else None
+        if version is not None:
+            facts[top] = version
+        elif file is not None:
+            facts[f"code of {name}"] = _source_hash(Path(file))
+    return facts
+
+
+def _modules_of(value: Any) -> Iterator[str]:
+    """Yield the module of every class that a section of this config is for, and those it names."""
+    if isinstance(value, StrictConfig):
+        yield type(value).__module__
+        for found in registry.classes_of(str(getattr(value, "kind", ""))):
+            if isinstance(value, found.Config):
+                yield found.__module__
+                yield from getattr(found, "code_modules", lambda config: ())(value)
+        value = [getattr(value, name) for name in type(value).model_fields]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _modules_of(item)
+
+
+def _version_of(package: str) -> str | None:
+    """Return the version of the distribution that a package was installed with."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        owners = importlib.metadata.packages_distributions().get(package, [])
+        return importlib.metadata.version(owners[0]) if owners else None
+
+
+def _source_hash(file: Path) -> str:
+    """Return a hash of a module's file; of a package, of every Python file in it."""
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.relative_to(file.parent)}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

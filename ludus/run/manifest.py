@@ -12,8 +12,10 @@ from ludus.core.errors import CheckpointError
 from ludus.run.codec import dump_json, parse_json
 from ludus.run.storage import Storage, is_log_name, is_safe_name
 
-FORMAT = 1
+FORMAT = 2
 MAX_MANIFEST = 16 << 20
+# What a checkpoint of format 1, or one that was written outside a run, does not say.
+_UNSAID: dict[str, Any] = {"run_id": None, "config_hash": None, "config": None, "log_hashes": {}}
 
 
 def _log_name(name: str) -> str:
@@ -30,6 +32,7 @@ def _model_name(name: str) -> str:
 
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 SegmentName = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\.safetensors$")]
 LogName = Annotated[str, AfterValidator(_log_name)]
 ModelName = Annotated[str, AfterValidator(_model_name)]
@@ -56,10 +59,10 @@ class Best(_Checked):
     model: ModelName
 
 
-class Manifest(_Checked):
-    """All that stands in manifest.json."""
+class FirstManifest(_Checked):
+    """All that stood in manifest.json at format 1."""
 
-    format: Literal[1]
+    format: int
     number: Natural
     files: dict[Literal["state.json", "tensors.safetensors"], FileNote]
     """Every file of the directory but this one."""
@@ -74,12 +77,27 @@ class Manifest(_Checked):
     inexact_because: list[str]
     best: Best | None
     seal: Sha256
-    """The hash of all of the above, so that no field can change unseen."""
+    """The hash of all the other fields, so that none can change unseen."""
+
+
+class Manifest(FirstManifest):
+    """All that stands in manifest.json."""
+
+    run_id: RunId | None
+    """The run it belongs to, as run.json names it."""
+    config_hash: Sha256 | None
+    config: dict[str, Any] | None
+    """What the run was trained with up to here: all keys but its name and its settings."""
+    log_hashes: dict[LogName, Sha256]
+    """The hash of each growing file up to its offset."""
+
+
+_FORMATS: dict[int, type[FirstManifest]] = {1: FirstManifest, FORMAT: Manifest}
 
 
 def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields with their seal; raise CheckpointError unless they make a whole manifest."""
-    manifest = {"format": FORMAT, **fields}
+    manifest = {"format": FORMAT, **_UNSAID, **fields}
     return check_manifest({**manifest, "seal": _seal(manifest)}, source="the manifest")
 
 
@@ -88,14 +106,14 @@ def _seal(fields: Mapping[str, Any]) -> str:
 
 
 def check_manifest(data: Any, *, source: str) -> dict[str, Any]:
-    """Return the manifest as it was given; raise CheckpointError unless it is a whole and plain one."""
-    if isinstance(data, dict) and data.get("format") != FORMAT:
+    """Return the manifest, of any format, with every field; raise CheckpointError for anything else."""
+    given = data.get("format") if isinstance(data, dict) else FORMAT
+    if type(given) is not int or given not in _FORMATS:
         raise CheckpointError(
-            f"{source} has format {str(data.get('format'))[:40]!r}, this ludus reads {FORMAT};"
-            " update ludus"
+            f"{source} has format {str(given)[:40]!r}, this ludus reads {FORMAT}; update ludus"
         )
     try:
-        Manifest.model_validate(data)
+        _FORMATS[given].model_validate(data)
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(str(part) for part in problem["loc"])[:80] or "it"
@@ -103,7 +121,8 @@ def check_manifest(data: Any, *, source: str) -> dict[str, Any]:
     assert isinstance(data, dict)
     if data["seal"] != _seal({name: value for name, value in data.items() if name != "seal"}):
         raise CheckpointError(f"{source} has changed since it was written")
-    return data
+    # What is there keeps its order, which the seal is of.
+    return {**data, **{name: value for name, value in _UNSAID.items() if name not in data}}
 
 
 def read_manifest(storage: Storage, number: int) -> dict[str, Any]:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 
-from ludus import strict_yaml
-from ludus.config import TrainerConfig, from_data
-from ludus.core.errors import CheckpointError, ConfigError, RunError
+from ludus import registry
+from ludus.config import TrainerConfig
+from ludus.core.errors import ConfigError, RunError
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.surroundings import Request, Result, ending
 from ludus.core.trainer import Trainer, check_same_parts
 from ludus.registry import find
-from ludus.run import checkpoint, directory, models
+from ludus.run import checkpoint, directory, resumption
 from ludus.run.device import Compute
 from ludus.run.display import Display, make_display
-from ludus.run.fingerprint import differences, fingerprint, git_state, host, machine, versions
+from ludus.run.fingerprint import code_of, fingerprint, git_state, host, machine, versions
 from ludus.run.lock import RunLock
 from ludus.run.logger import Logger, Record
 from ludus.run.saver import Saver
@@ -75,6 +76,7 @@ class Session:
         self._stack.callback(storage.close)
         self._parts = {**parts, "logger": self._logger, "random": self._random}
         self._is_resumed = storage.exists("run.json")
+        self._code = code_of(trainer.config, registry.loaded_plugins)
         saved = self._load() if self._is_resumed else None
         offsets = saved.manifest["offsets"] if saved else {}
         offsets = directory.log_offsets(storage, offsets, tell=self.tell)
@@ -83,6 +85,7 @@ class Session:
             self._note_resume(saved)
         else:
             self._write_first_files()
+        self._run_id = directory.run_id(storage)
         self._saver = Saver(
             storage,
             trainer.config.settings.checkpoint,
@@ -121,55 +124,27 @@ class Session:
                 self._random.load_state_dict(self._random_state)
 
     def _load(self) -> checkpoint.Saved | None:
-        saved = checkpoint.read_newest(self._storage, damaged=self._tell_damaged)
-        if saved is None and directory.had_checkpoints(self._storage):
-            raise CheckpointError(
-                f"the checkpoints of {self._storage.root} are gone; restore them from a backup, or"
-                " start a new run under another name"
-            )
-        text = self._storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
-        old = from_data(
-            strict_yaml.parse(text, source="config.yaml"), source="the run's config.yaml"
-        )
-        new = self._trainer.config
-        lengths, others = directory.changed_keys(old, new)
-        if others:
-            raise RunError(
-                f"{self._storage.root} was started with other values of {', '.join(others)}; only the"
-                " length of a run and its settings may change on resume: start a new run"
-            )
+        storage, new = self._storage, self._trainer.config
+        saved = resumption.newest(storage, tell=self.tell)
+        lengths = resumption.changed_lengths(storage, saved, new)
         if saved is not None:
-            changed = differences(saved.manifest["fingerprint"], fingerprint(self._device))
-            if changed and self._request.resume != "approximate":
-                raise CheckpointError(
-                    f"this machine or its packages differ from those of {self._storage.root}"
-                    f" ({'; '.join(changed)}), so it cannot go on exactly; restore them, or go on"
-                    " all the same with --approximate (fit(resume='approximate'))"
-                )
+            changed = resumption.changed_facts(
+                storage,
+                saved,
+                self._fingerprint(),
+                is_approximate=self._request.resume == "approximate",
+            )
+            check_same_parts(self._parts, saved.state)
             self._inexact = list(saved.manifest["inexact_because"])
             self._inexact += [f"resumed elsewhere at boundary {saved.number}: {c}" for c in changed]
-            check_same_parts(self._parts, saved.state)
-            checkpoint.set_newer_aside(self._storage, saved.number)
-            self._restore_models(saved)
-            # A kill just after a save may have left what that save made superfluous.
-            checkpoint.collect(self._storage, keep_last=new.settings.checkpoint.keep_last)
-        if lengths:
-            self.tell("length_changed", keys=lengths)
-            if saved is not None:
+            if lengths:
                 keys = ", ".join(lengths)
                 self._inexact.append(f"its length ({keys}) was changed at boundary {saved.number}")
-        self._storage.write("config.yaml", new.to_yaml().encode())
+            resumption.put_back(storage, saved, keep_last=new.settings.checkpoint.keep_last)
+        if lengths:
+            self.tell("length_changed", keys=lengths)
+        storage.write("config.yaml", new.to_yaml().encode())
         return saved
-
-    def _restore_models(self, saved: checkpoint.Saved) -> None:
-        """Forget the best models since the checkpoint, and publish the one it names."""
-        for name in self._storage.names("models"):
-            if name.startswith("best-") and name > f"best-{saved.number:010d}":
-                self._storage.remove(f"models/{name}")
-        if saved.manifest["best"]:
-            models.publish(self._storage, saved.manifest["best"]["model"], "models/best")
-        elif self._storage.exists("models/best"):
-            self._storage.remove("models/best")
 
     def _note_resume(self, saved: checkpoint.Saved | None) -> None:
         number, cursor = (saved.number, saved.state["run"].get("cursor")) if saved else (0, [])
@@ -183,6 +158,7 @@ class Session:
             "host": host(),
             "machine": machine(self._device),
             "git": git_state(),
+            "plugins": list(registry.loaded_plugins),
         }
         directory.write_first_files(self._storage, self._trainer.config, about)
         self.tell("started")
@@ -191,12 +167,18 @@ class Session:
         best = self._trainer.best()
         reasons = self._reasons()
         return {
-            "fingerprint": fingerprint(self._device),
+            "run_id": self._run_id,
+            "config_hash": self._trainer.config.digest(),
+            "config": directory.deciding(self._trainer.config),
+            "fingerprint": self._fingerprint(),
             "exact": not reasons,
             "inexact_because": reasons,
             "best": dict(best) if best else None,
             "models": [best["model"]] if best else [],
         }
+
+    def _fingerprint(self) -> dict[str, str]:
+        return {**fingerprint(self._device), **self._code}
 
     def _reasons(self) -> list[str]:
         return list(dict.fromkeys([*self._inexact, *self._trainer.inexact_because()]))
@@ -211,9 +193,6 @@ class Session:
             "exact": "no: " + "; ".join(reasons) if reasons else "yes",
             "device": f"{self._device}, torch threads: {machine(self._device)['threads']}",
         }
-
-    def _tell_damaged(self, text: str) -> None:
-        self.tell("checkpoint_damaged", reason=text)
 
     def tell(self, event: str, **details: Any) -> None:
         """Write to the journal and, if it is trouble, to the screen."""
@@ -272,7 +251,9 @@ class Session:
     def way_to_resume(self) -> str:
         """Return the sentence that tells how to go on."""
         if self._is_rebuildable():
-            return f"to go on: ludus resume {self._storage.root}"
+            words = ["ludus", "resume", str(self._storage.root)]
+            words += [word for name in registry.loaded_plugins for word in ("--plugin", name)]
+            return f"to go on: {shlex.join(words)}"
         return "to go on: run the same script with fit(resume=True)"
 
     def result(self, run: Run) -> Result:

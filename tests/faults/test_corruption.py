@@ -114,7 +114,7 @@ DAMAGES: dict[str, Damage] = {
     "manifest of another": take_manifest_of_another,
     "copied from another": take_another_for_the_newest,
     "a number that is not its own": lambda c: change_manifest(c, number=7),
-    "a format of the future": lambda c: change_manifest(c, format=2, files="elsewhere"),
+    "a format of the future": lambda c: change_manifest(c, format=3, files="elsewhere"),
     "an empty directory": lambda c: replace_by(c, Path.mkdir),
     "a file where a directory was": lambda c: replace_by(c, Path.touch),
     "a bit of the best model flipped": lambda c: flip_bit(best_model(c) / "weights.safetensors"),

@@ -15,6 +15,9 @@ from ludus.core.errors import ConfigError, nearest
 from ludus.registry import register
 from ludus.rl.env_config import WrapperSection
 
+# The packages that compute the physics of gymnasium's own envs.
+_ENGINES = {"mujoco": "mujoco", "box2d": "Box2D"}
+
 Scalar = str | bool | int | float | None
 
 
@@ -40,6 +43,17 @@ class GymnasiumEnv:
             """Yield why this id cannot be made."""
             if self.id not in gymnasium.registry:
                 yield _unknown(self.id)
+
+    @staticmethod
+    def code_modules(config: Config) -> list[str]:
+        """Return the modules that this env's results depend on, besides ludus."""
+        spec = gymnasium.registry.get(config.id)
+        entry = spec.entry_point if spec is not None else None
+        module = (
+            entry.partition(":")[0] if isinstance(entry, str) else entry.__module__ if entry else ""
+        )
+        engines = [name for part, name in _ENGINES.items() if part in module.split(".")]
+        return ["gymnasium", *engines, *([module] if module else [])]
 
     @staticmethod
     def make(config: Config) -> gymnasium.Env[Any, Any]:

@@ -1,0 +1,102 @@
+"""Whether a run may be taken up again: its checkpoints, its config, its machine, its models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus import strict_yaml
+from ludus.config import TrainerConfig, from_data
+from ludus.core.errors import CheckpointError, RunError
+from ludus.run import checkpoint, directory, models
+from ludus.run.checkpoint import Saved
+from ludus.run.fingerprint import differences
+from ludus.run.storage import Storage
+
+Tell = Callable[..., None]
+
+
+def newest(storage: Storage, *, tell: Tell) -> Saved | None:
+    """Return the newest checkpoint that can be trusted; raise CheckpointError where all were lost."""
+    saved = checkpoint.read_newest(
+        storage, damaged=lambda text: tell("checkpoint_damaged", reason=text)
+    )
+    if saved is None and directory.had_checkpoints(storage):
+        raise CheckpointError(
+            f"the checkpoints of {storage.root} are gone; restore them from a backup, or start a new"
+            " run under another name"
+        )
+    return saved
+
+
+def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -> list[str]:
+    """Return the lengths that this config changes; raise RunError if it changes anything else.
+
+    What counts is what the run was trained with, as its checkpoint says, or, before the first one, what
+    it was begun with: config.yaml is a file that anyone can edit.
+    """
+    lengths, others = directory.changed_keys(_trained_with(storage, saved, new), new)
+    if others:
+        raise RunError(
+            f"{storage.root} was started with other values of {', '.join(others)}; only the length of a"
+            " run and its settings may change on resume: put the old values back (into config.yaml, if"
+            " they were changed there), or start a new run"
+        )
+    return lengths
+
+
+def _trained_with(storage: Storage, saved: Saved | None, new: TrainerConfig) -> TrainerConfig:
+    note = directory.read_note(storage)
+    data: Any = saved.manifest["config"] if saved is not None else note.get("config")
+    if data is None:
+        # A run of a ludus that kept its config nowhere else.
+        text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
+        data = strict_yaml.parse(text, source="config.yaml")
+    elif not isinstance(data, Mapping):
+        raise RunError(f"{storage.root}/run.json does not say what the run was begun with")
+    if isinstance(data, Mapping):
+        # Neither is compared.
+        data = {**data, **new.model_dump(include={"name", "settings"})}
+    return from_data(data, source=f"the config that {storage.root} was trained with")
+
+
+def changed_facts(
+    storage: Storage, saved: Saved, now: Mapping[str, str], *, is_approximate: bool
+) -> list[str]:
+    """Return what is other than when the run was saved; raise CheckpointError unless that is allowed."""
+    before: Mapping[str, str] = saved.manifest["fingerprint"]
+    if saved.manifest["format"] == 1:
+        # It knew fewer facts, and what it did not know cannot have changed.
+        now = {name: value for name, value in now.items() if name in before}
+    changed = differences(before, now)
+    if changed and not is_approximate:
+        raise CheckpointError(
+            f"this machine, its packages or the run's own code differ from those of {storage.root}"
+            f" ({'; '.join(changed)}), so it cannot go on exactly; restore them{_plugins(storage)}, or"
+            " go on all the same with --approximate (fit(resume='approximate'))"
+        )
+    return changed
+
+
+def _plugins(storage: Storage) -> str:
+    words = directory.missing_plugins(directory.read_note(storage))
+    return f" (this run had {words})" if words else ""
+
+
+def put_back(storage: Storage, saved: Saved, *, keep_last: int) -> None:
+    """Leave in the directory what the checkpoint knew, and nothing that came after it."""
+    checkpoint.set_newer_aside(storage, saved.number)
+    _restore_models(storage, saved)
+    # A kill just after a save may have left what that save made superfluous.
+    checkpoint.collect(storage, keep_last=keep_last)
+
+
+def _restore_models(storage: Storage, saved: Saved) -> None:
+    """Forget the best models since the checkpoint, and publish the one it names."""
+    for name in storage.names("models"):
+        if name.startswith("best-") and name > f"best-{saved.number:010d}":
+            storage.remove(f"models/{name}")
+    if saved.manifest["best"]:
+        models.publish(storage, saved.manifest["best"]["model"], "models/best")
+    elif storage.exists("models/best"):
+        storage.remove("models/best")
