@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ludus.core.errors import HookError, nearest
@@ -15,6 +15,8 @@ _HOOK = re.compile(r"(before|after)_[a-z0-9_]+")
 F = TypeVar("F", bound=Callable[..., Any])
 
 Hooks = dict[str, tuple[Callable[[], None], ...]]
+Offers = Mapping[str, Mapping[str, Callable[[Run], Any]]]
+"""By the name of a hook: what it is given for a parameter of this name, instead of the Run."""
 
 
 def empty_hook(method: F) -> F:
@@ -23,12 +25,20 @@ def empty_hook(method: F) -> F:
     return method
 
 
-def bind_hooks(plan: Repeat, run: Run, owners: Sequence[object], *, base: type) -> Hooks:
+def bind_hooks(
+    plan: Repeat, run: Run, owners: Sequence[object], *, base: type, offers: Offers | None = None
+) -> Hooks:
     """Return the calls to make for every hook name of the plan, in the order of the owners.
 
-    Hooks that `base` itself defines are not checked against the plan, so `super()` always works.
+    A hook takes nothing, or the Run, or what is offered to it, by the name of its parameter: an
+    `info` of the round that ended where the node has one. Hooks that `base` itself defines are not
+    checked against the plan, so `super()` always works.
     """
     known = {name for node in walk_nodes(plan) for name in hook_names(node)}
+    offered = {name: dict(values) for name, values in (offers or {}).items()}
+    for node in walk_nodes(plan):
+        if isinstance(node, Repeat) and node.info is not None:
+            offered.setdefault(hook_names(node)[1], {})["info"] = node.info
     bound: dict[str, list[Callable[[], None]]] = {}
     for owner in owners:
         for name in _hooks_of(owner, base):
@@ -40,7 +50,9 @@ def bind_hooks(plan: Repeat, run: Run, owners: Sequence[object], *, base: type) 
         for name in sorted(known):
             method = getattr(owner, name, None)
             if callable(method) and not getattr(method, "is_empty_hook", False):
-                bound.setdefault(name, []).append(_call(owner, name, method, run))
+                bound.setdefault(name, []).append(
+                    _call(owner, name, method, run, offered.get(name, {}))
+                )
                 is_called = True
         if not is_called:
             raise HookError(
@@ -61,19 +73,40 @@ def _hooks_of(owner: object, base: type) -> Iterable[str]:
             yield name
 
 
-def _call(owner: object, name: str, method: Callable[..., None], run: Run) -> Callable[[], None]:
+def _call(
+    owner: object,
+    name: str,
+    method: Callable[..., None],
+    run: Run,
+    offered: Mapping[str, Callable[[Run], Any]],
+) -> Callable[[], None]:
     parameters = [
         parameter
         for parameter in inspect.signature(method).parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and (parameter.default is parameter.empty or parameter.name in offered)
     ]
     if not parameters:
         return method
-    if len(parameters) == 1 and parameters[0].kind != parameters[0].KEYWORD_ONLY:
+    names = [parameter.name for parameter in parameters]
+    runs = [name for name in names if name not in offered]
+    # One that takes the Run alone gets it by its place, all others by the names of their parameters.
+    wrong = parameters[0].KEYWORD_ONLY if names == runs else parameters[0].POSITIONAL_ONLY
+    if len(runs) > 1 or "info" in runs or any(one.kind == wrong for one in parameters):
+        choices = ["nothing", "the Run", *(f"a parameter named {name}" for name in sorted(offered))]
+        raise HookError(
+            f"{type(owner).__name__}.{name}({', '.join(names)}) takes"
+            f" {_count(len(names))}; this hook takes {' or '.join(choices)}"
+        )
+    if names == runs:
         return lambda: method(run)
-    wanted = ", ".join(parameter.name for parameter in parameters)
-    raise HookError(
-        f"{type(owner).__name__}.{name}({wanted}) takes {len(parameters)} arguments;"
-        " a hook takes nothing or the Run"
-    )
+    given = {name: offered.get(name, _the_run) for name in names}
+    return lambda: method(**{name: value(run) for name, value in given.items()})
+
+
+def _the_run(run: Run) -> Run:
+    return run
+
+
+def _count(number: int) -> str:
+    return "1 argument" if number == 1 else f"{number} arguments"

@@ -53,6 +53,8 @@ class Repeat:
     """The counter this loop owns: one more after each round."""
     before: str | None = None
     after: str | None = None
+    info: Callable[[Run], Mapping[str, Any]] | None = None
+    """What came of a round; asked only by an `after` hook that has a parameter named `info`."""
     note: str = ""
 
 

@@ -52,6 +52,12 @@ class Surroundings(Protocol):
     def ready(self, run: Run) -> None:
         """Do what comes after the parts were loaded: the generators last of all."""
 
+    def show(self) -> None:
+        """Begin to show the run: after the first hook, or at once where a run is taken up."""
+
+    def hide(self) -> None:
+        """Leave the screen to the last hook."""
+
     def observers(self) -> Sequence[Observer]: ...
     def checkpoint(self, run: Run, /) -> None: ...
     def close(self, run: Run, error: BaseException | None) -> None: ...
@@ -68,6 +74,8 @@ class Bare:
         return None
 
     def ready(self, run: Run) -> None: ...
+    def show(self) -> None: ...
+    def hide(self) -> None: ...
 
     def observers(self) -> Sequence[Observer]:
         return self._trainer.observers()

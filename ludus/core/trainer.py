@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from ludus.core.cursor import from_json, last_loop
 from ludus.core.errors import CheckpointError, ConfigError, Interrupted, LudusError
-from ludus.core.hooks import bind_hooks, empty_hook
+from ludus.core.hooks import Hooks, bind_hooks, empty_hook
 from ludus.core.loop import walk
-from ludus.core.plan import Repeat, check_plan
+from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.surroundings import Bare, Request, Result, Resume, Surroundings
 
@@ -200,7 +200,7 @@ class Trainer:
             is_prepared = True
             plan = self.plan()
             check_plan(plan)
-            hooks = bind_hooks(plan, self.run, [self, *self.callbacks.values()], base=Trainer)
+            hooks = self._bind_hooks(plan, around, trainer_state)
             saved = around.open(self.run, self.all_parts()) or trainer_state
             if saved is not None:
                 self.load_state_dict(saved)
@@ -210,6 +210,8 @@ class Trainer:
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
                 self.open()
+                if self.run.cursor:
+                    around.show()
                 try:
                     walk(plan, self.run, hooks, around.observers(), around.checkpoint)
                 except Interrupted:
@@ -227,6 +229,16 @@ class Trainer:
             finally:
                 around.close(self.run, error)
         return around.result(self.run)
+
+    def _bind_hooks(self, plan: Repeat, around: Surroundings, state: Any) -> Hooks:
+        """Return all hooks, with the display opened after the root's first and closed before its last."""
+        first, last = hook_names(plan)
+        offers = {first: {"trainer_state": lambda run: state}}
+        owners = [self, *self.callbacks.values()]
+        hooks = bind_hooks(plan, self.run, owners, base=Trainer, offers=offers)
+        hooks[first] = (*hooks.get(first, ()), around.show)
+        hooks[last] = (around.hide, *hooks.get(last, ()))
+        return hooks
 
     def _take_up_again(self, plan: Repeat) -> bool:
         """Return whether a finished run was made longer; the loop that ran out is then asked again."""

@@ -66,6 +66,11 @@ class Display(ABC):
         self._odometer = Odometer(plan)
         self._phase: tuple[str, int, int] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the run is being shown."""
+        return True
+
     @abstractmethod
     def open(self) -> None:
         """Begin to show; a second call does nothing."""
@@ -133,6 +138,10 @@ class PlainDisplay(Display):
         self._wrote = -math.inf
         self._held_back: tuple[dict[str, Value], dict[str, int]] = ({}, {})
 
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
     def open(self) -> None:
         if self._is_open:
             return
@@ -197,6 +206,10 @@ class LiveDisplay(Display):
         self._scores: dict[str, Score] = {}
         self._counters: dict[str, int] = {}
         self._live: SteadyLive | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._live is not None
 
     def open(self) -> None:
         if self._live is not None:

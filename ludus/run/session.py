@@ -21,8 +21,9 @@ from ludus.run.device import Compute
 from ludus.run.display import Display, make_display
 from ludus.run.fingerprint import code_of, fingerprint, git_state, host, machine, versions
 from ludus.run.lock import RunLock
-from ludus.run.logger import Logger, Record
+from ludus.run.logger import Logger
 from ludus.run.saver import Saver
+from ludus.run.screen import Screen
 from ludus.run.seeds import GlobalRandom, derive, seed_everything
 from ludus.run.signals import Signals
 from ludus.run.storage import Storage
@@ -50,7 +51,8 @@ class Session:
         self._stack = contextlib.ExitStack()
         self._random = GlobalRandom()
         self._display: Display | None = None
-        self._unsaid: list[str] = []
+        self._screen = Screen()
+        self.show, self.hide = self._screen.show, self._screen.hide
         self._inexact = ["it began with the state of another run"] if request.is_transplant else []
         if trainer.logger is None:
             trainer.logger = Logger(Logger.Config(backends=config.settings.loggers))
@@ -106,17 +108,17 @@ class Session:
         return self._saved_state
 
     def ready(self, run: Run) -> None:
-        """Show the run, listen for signals, and put the generators back last."""
+        """Make the display, listen for signals, and put the generators back last."""
         settings = self._trainer.config.settings
         self._logger.open(self._storage)
         self._stack.callback(self._logger.close)
         console = Console(stderr=self._request.show_on == "stderr")
         plan = self._trainer.plan()
         display = make_display(settings.display, self._facts(), plan, console=console)
-        self._display = self._trainer.display = self._stack.enter_context(display)
-        self._logger.attach(_Shown(display))
-        for text in self._unsaid:
-            display.message(text)
+        self._display = self._trainer.display = display
+        self._screen.set(display)
+        self._stack.callback(self._screen.hide)
+        self._logger.attach(self._screen)
         display(run)
         self._stack.enter_context(Signals(run))
         if self._saved_state is not None:
@@ -198,13 +200,7 @@ class Session:
         """Write to the journal and, if it is trouble, to the screen."""
         directory.tell_event(self._storage, event, **details)
         if details.get("reason"):
-            self._say(f"{event.replace('_', ' ')}: {details['reason']}")
-
-    def _say(self, text: str) -> None:
-        if self._display is None:
-            self._unsaid.append(text)
-        else:
-            self._display.message(text)
+            self._screen.say(f"{event.replace('_', ' ')}: {details['reason']}")
 
     def observers(self) -> Sequence[Observer]:
         """Return the trainer's observers, then the display."""
@@ -228,7 +224,7 @@ class Session:
                 )
             directory.tell_event(self._storage, event, reason=reason, **self._ending(run))
             if run.interrupted and not run.is_finished:
-                self._say(self.way_to_resume())
+                self._screen.say(self.way_to_resume())
 
     def _ending(self, run: Run) -> dict[str, Any]:
         best, reasons = self._trainer.best(), self._reasons()
@@ -266,16 +262,3 @@ class Session:
             exact=not reasons,
             inexact_because=reasons,
         )
-
-
-class _Shown:
-    """Passes what the log writes to the display."""
-
-    def __init__(self, display: Display) -> None:
-        self._display = display
-
-    def write(self, record: Record) -> None:
-        self._display.show(record.scalars, record.counters)
-
-    def close(self) -> None:
-        """The session closes the display itself."""

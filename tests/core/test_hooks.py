@@ -137,6 +137,73 @@ def test_open_and_close_come_once_around_the_walk_even_if_it_fails() -> None:
 
 @pytest.mark.covers("000-M3")
 def test_the_two_names_of_the_length_must_agree() -> None:
-    """Max_steps is another name of num_train_steps."""
+    """The length: max_steps is another name of num_train_steps."""
     with pytest.raises(LudusError, match="they mean the same"):
         Trainer(None).fit(max_steps=3, num_train_steps=4)
+
+
+def informed(self: Tiny) -> Repeat:
+    inner = Repeat(
+        name="round",
+        times=2,
+        info=lambda run: {"round": run.cursor[-1].index},
+        body=(self.say("train_step"),),
+    )
+    return Repeat(name="train", times=1, body=(inner,))
+
+
+@pytest.mark.covers("000-M8")
+def test_a_hook_with_a_parameter_named_info_is_told_what_came_of_the_round() -> None:
+    class Informed(Tiny):
+        def after_round(self, info: dict[str, int]) -> None:
+            self.events.append(f"info {info['round']}")
+
+    class Both:
+        def __init__(self, events: list[str]) -> None:
+            self.events = events
+
+        def after_round(self, run: Run, more: int = 3, info: dict[str, int] | None = None) -> None:
+            assert info is not None
+            self.events.append(f"both {run.cursor[-1].index} {info['round']} {more}")
+
+    trainer = Informed(informed)
+    trainer.add(Both(trainer.events))
+    trainer.fit()
+    expected = ["train_step", "info 0", "both 0 0 3", "train_step", "info 1", "both 1 1 3"]
+    assert trainer.events == expected
+
+
+def test_what_came_of_a_round_is_asked_for_only_by_those_who_take_it() -> None:
+    def plan(self: Tiny) -> Repeat:
+        def asked(run: Run) -> dict[str, int]:
+            raise AssertionError("nobody takes it")
+
+        inner = Repeat(name="round", times=2, info=asked, body=(self.say("train_step"),))
+        return Repeat(name="train", times=1, body=(inner,))
+
+    class Plain(Tiny):
+        def after_round(self, run: Run) -> None:
+            self.events.append("run")
+
+    assert Plain(plan).fit().status == "finished"
+
+
+def test_info_where_there_is_none_is_refused_before_any_work() -> None:
+    class Early(Tiny):
+        def before_round(self, info: dict[str, int]) -> None: ...
+
+    trainer = Early(informed)
+    with pytest.raises(HookError, match=r"before_round\(info\) takes 1 argument; .* the Run$"):
+        trainer.fit()
+    assert trainer.events == []
+
+
+@pytest.mark.covers("000-M5")
+def test_before_train_may_take_the_state_that_fit_was_given() -> None:
+    class Asking(Tiny):
+        def before_train(self, trainer_state: object) -> None:
+            self.events.append(f"state {trainer_state}")
+
+    trainer = Asking(plan)
+    trainer.fit()
+    assert trainer.events[0] == "state None"

@@ -68,7 +68,7 @@ def test_an_episode_that_ends_shows_its_last_observation_and_begins_the_next() -
 
 @pytest.mark.covers("004-S2")
 def test_truncation_is_not_termination() -> None:
-    # Is_terminated and is_truncated are separate.
+    # That is, is_terminated and is_truncated are separate.
     vector = make_vector_env(gym_config("Pendulum-v1", max_episode_steps=4), 2, seed=0)
     vector.reset()
     for _ in range(4):
@@ -155,7 +155,7 @@ def test_seed_0_is_a_seed() -> None:
 
 @pytest.mark.covers("004-S2")
 def test_an_episode_can_be_begun_by_its_number() -> None:
-    # Reset_with_index.
+    # An episode can be begun by its number.
     vector = walks(2, length=1)
     vector.reset(3)
     third = vector.obs.copy()

@@ -330,3 +330,61 @@ def test_a_logger_of_ones_own_gets_every_record(tiny: Tiny, tmp_path: Path) -> N
     result = trainer.fit(root=str(tmp_path))
     assert (Path(str(result.run_dir)) / "metrics.csv").exists()
     assert len(lines(result.run_dir)) == 3
+
+
+@pytest.mark.parametrize("display", ["rich", "plain"])
+@pytest.mark.covers("000-M5")
+def test_the_display_is_open_between_the_first_hook_and_the_last(
+    tiny: Tiny, tmp_path: Path, capfd: pytest.CaptureFixture[str], display: str
+) -> None:
+    """And what is logged after it closed, such as the final test, is still printed."""
+
+    class Watching(Trainer):
+        seen: list[tuple[str, bool]]
+
+        def note(self, name: str) -> None:
+            self.seen.append((name, self.terminal_display.is_open))
+
+        def before_train(self) -> None:
+            self.seen = []
+            self.note("before_train")
+
+        def before_epoch(self) -> None:
+            self.note("before_epoch")
+
+        def after_epoch(self) -> None:
+            self.note("after_epoch")
+
+        def after_train(self) -> None:
+            self.note("after_train")
+            print("the screen is mine")
+
+    trainer = Watching(tiny(max_epochs=1, **{"settings.display": display}))
+    trainer.fit(root=str(tmp_path))
+    assert trainer.seen == [
+        ("before_train", False),
+        ("before_epoch", True),
+        ("after_epoch", True),
+        ("after_train", False),
+    ]
+    before, after = capfd.readouterr().out.split("the screen is mine")
+    assert "validation/epoch_loss" in before
+    assert "test/accuracy" in after
+
+
+@pytest.mark.covers("000-M5")
+def test_a_run_that_is_taken_up_is_shown_at_once(tiny: Tiny, tmp_path: Path) -> None:
+    class Pausing(Trainer):
+        is_shown: bool | None = None
+        pause_at = 1
+
+        def after_step(self, run: ludus.Run) -> None:
+            run.interrupted = run.counters["opt_steps"] == self.pause_at
+            self.is_shown = self.terminal_display.is_open
+
+    config = tiny(max_epochs=1, **{"settings.display": "plain"})
+    assert Pausing(config).fit(root=str(tmp_path)).status == "interrupted"
+    resumed = Pausing(config)
+    resumed.pause_at = -1
+    assert resumed.fit(root=str(tmp_path), resume=True).status == "finished"
+    assert resumed.is_shown
