@@ -54,21 +54,25 @@ class PrioritisedReplay(ReplayBuffer):
         seed: int,
         name: str = "replay",
         device: torch.device = torch.device("cpu"),  # noqa: B008 - a device is immutable
+        batch_size: int | None = None,
     ) -> None:
-        super().__init__(layout, capacity, seed=seed, name=name, device=device)
+        super().__init__(
+            layout, capacity, seed=seed, name=name, device=device, batch_size=batch_size
+        )
         self.config = config
         self._tree = SumTree(capacity)
         self._largest = 1.0
         self._num_known = 0
         """How many of all transitions pushed are in the tree; pushing itself leaves it alone."""
 
-    def sample(self, batch_size: int, beta: float | None = None) -> Batch:
+    def sample(self, batch_size: int | None = None, beta: float | None = None) -> Batch:
         """Return transitions drawn by priority, one from each of B equal parts of the sum, with weights.
 
         `beta` is today's value of its schedule; without it, the config's. The weight is (N P(i)) **
         -beta, divided by the largest. Rows are in memory that the next draw overwrites.
         """
-        out = self._outs.get(batch_size) or self._out(batch_size)
+        out = self._outs.get(batch_size) or self._out(batch_size)  # type: ignore[arg-type]
+        batch_size = len(out.indices)
         if not self.size:
             raise self._nothing_to_draw()
         self._learn_of_new()

@@ -50,6 +50,7 @@ class ReplayBuffer:
         seed: int,
         name: str = "replay",
         device: torch.device = torch.device("cpu"),  # noqa: B008 - a device is immutable
+        batch_size: int | None = None,
     ) -> None:
         if capacity < 1:
             raise ConfigError(f"the capacity of '{name}' is {capacity}; use 1 or more")
@@ -57,6 +58,8 @@ class ReplayBuffer:
         self.capacity = capacity
         self.name = name
         self.device = device
+        self.batch_size = batch_size
+        """How many transitions `sample` returns, unless it is told."""
         self.total = 0
         """How many transitions were ever pushed; the next one goes to place `total % capacity`."""
         self._generator = np.random.Generator(np.random.PCG64(derive(seed, name)))
@@ -157,12 +160,12 @@ class ReplayBuffer:
             ring[: self._at - fitting].copy_(staged[fitting : self._at])
         self._at = 0
 
-    def sample(self, batch_size: int) -> Batch:
-        """Return transitions drawn uniformly, with replacement.
+    def sample(self, batch_size: int | None = None) -> Batch:
+        """Return transitions drawn uniformly, with replacement; `batch_size` of the buffer if not told.
 
         The batch is in memory that the next draw of the same size overwrites: copy what must stay.
         """
-        out = self._outs.get(batch_size) or self._out(batch_size)
+        out = self._outs.get(batch_size) or self._out(batch_size)  # type: ignore[arg-type]
         size = self.size
         if not size:
             raise self._nothing_to_draw()
@@ -191,7 +194,13 @@ class ReplayBuffer:
         if out.image_ring is not None:
             out.image_ring.take(indices, 0, out.images, "clip")
 
-    def _out(self, batch_size: int) -> _Out:
+    def _out(self, batch_size: int | None) -> _Out:
+        if batch_size is None:
+            if self.batch_size is None:
+                raise LudusError(
+                    f"'{self.name}' was made without a batch_size; give one to sample(batch_size)"
+                )
+            return self._outs.get(self.batch_size) or self._out(self.batch_size)
         if batch_size < 1:
             raise ConfigError(f"a batch of {batch_size} was asked of '{self.name}'; use 1 or more")
         self._outs[batch_size] = _Out(batch_size, self._rows, self._images)

@@ -51,6 +51,7 @@ class RolloutBuffer:
         seed: int,
         name: str = "rollout",
         device: torch.device = torch.device("cpu"),  # noqa: B008 - a device is immutable
+        batch_size: int | None = None,
     ) -> None:
         if num_steps < 1:
             raise ConfigError(f"the number of steps of '{name}' is {num_steps}; use 1 or more")
@@ -59,6 +60,8 @@ class RolloutBuffer:
         self.name = name
         self.device = device
         """Where the packed rows are kept."""
+        self.batch_size = batch_size
+        """How many rows `sample` returns, unless it is told."""
         shape = (num_steps, num_envs)
         kind = torch.uint8 if layout.has_images else torch.float32
         self.obs = torch.zeros(*shape, *layout.obs_shape, dtype=kind)
@@ -167,6 +170,17 @@ class RolloutBuffer:
             images = self.obs.flatten(0, 1).index_select(0, indices).to(self.device)
         places = indices.to(self.device)
         return Minibatch(self._rows.index_select(0, places), places, images)
+
+    def sample(self, batch_size: int | None = None) -> Minibatch:
+        """Return the next rows of this epoch; where it has ended, those of another, newly shuffled."""
+        size = self.batch_size if batch_size is None else batch_size
+        if size is None:
+            raise LudusError(
+                f"'{self.name}' was made without a batch_size; give one to sample(batch_size)"
+            )
+        if not self.has_next:
+            self.shuffle()
+        return self.next(size)
 
     def minibatches(self, batch_size: int) -> Iterator[Minibatch]:
         """Yield all rows once, in a new order."""

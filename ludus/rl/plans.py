@@ -26,7 +26,12 @@ class Works:
 
 
 def in_epochs(
-    epochs: EpochsConfig, works: Works, *, num_updates: Callable[[Run], int], note: str
+    epochs: EpochsConfig,
+    works: Works,
+    *,
+    num_updates: Callable[[Run], int],
+    note: str,
+    info: Callable[[Run], Mapping[str, Any]],
 ) -> Repeat:
     """Return epochs of collecting and updating; `num_updates` is asked after each collecting."""
     step = Repeat(
@@ -52,6 +57,7 @@ def in_epochs(
         until=lambda run: run.counters["env_steps"] >= epochs.max_env_steps,
         goal=("env_steps", epochs.max_env_steps),
         counter="epoch",
+        info=info,
         body=(
             Stage(name="collect", work=works.collect),
             learn,

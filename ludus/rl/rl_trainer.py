@@ -6,8 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ludus.core import Repeat, Run, Stateful, Trainer
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent, diverged, refuse_divergence
 from ludus.rl.cadence import unreached_epochs
@@ -16,13 +18,15 @@ from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.export import export_policy
 from ludus.rl.judge import Judge
+from ludus.rl.last_step import RolloutData
 from ludus.rl.plans import Work, Works, in_epochs
 from ludus.rl.sampler import Episodes, SyncSampler
+from ludus.rl.standing import Standing
 from ludus.rl.worker_env import make_envs
 from ludus.run.device import resolve_device
 
 
-class RLTrainer(Trainer):
+class RLTrainer(Standing, Trainer):
     """Learns by acting.
 
     train
@@ -86,7 +90,8 @@ class RLTrainer(Trainer):
             given=self.evaluator,
         )
         self._timer, self._timed_opts = time.monotonic(), 0
-        self.rollout_data: dict[str, Any] = {}
+        self.rollout_data: Mapping[str, Any] = {}
+        """What came of the last collecting; empty before the first."""
         self._prepare_data(Episodes(config.num_envs, config.return_window))
 
     def set_model(self, model: Any) -> None:
@@ -113,6 +118,7 @@ class RLTrainer(Trainer):
             self._works(self._collect),
             num_updates=lambda run: self.get_num_updates(),
             note=self.updates_note(),
+            info=self._epoch_info,
         )
 
     def _works(self, collect: Work) -> Works:
@@ -125,12 +131,32 @@ class RLTrainer(Trainer):
             finish=self._finish,
         )
 
+    def _epoch_info(self, run: Run) -> Mapping[str, Any]:
+        """Return what `after_epoch(info)` is given."""
+        updates = self.sampler.num_rollout_updates(run.counters["opt_steps"])
+        return {"rollout": self.rollout_data, "num_model_updates": updates}
+
     def _collect(self, run: Run) -> None:
-        self.rollout_data = self.collect_rollouts()
+        self.sampler.begin_rollout(run.counters["opt_steps"])
+        self.rollout_data = self.collect_rollouts(self.obs, add_to_buffer=True)
         run.counters["env_steps"] = self.sampler.num_env_steps
 
-    def collect_rollouts(self) -> dict[str, Any]:
-        """Take the env steps of one epoch into the buffer; return what came of them."""
+    def collect_rollouts(self, obs: Any = None, add_to_buffer: bool = True) -> Mapping[str, Any]:
+        """Take the env steps of one epoch, beginning at `obs`; return what came of them.
+
+        `obs` can only be what the envs show now. Without `add_to_buffer` the steps are taken and
+        forgotten.
+        """
+        if obs is not None and obs is not self.obs and not np.array_equal(obs, self.obs):
+            raise LudusError(
+                "collect_rollouts was given observations that the envs do not show now; give it"
+                " trainer.obs, or nothing"
+            )
+        self._take_steps(add_to_buffer)
+        return RolloutData(self.sampler, self.agent.to_env)
+
+    def _take_steps(self, add_to_buffer: bool) -> None:
+        """Take the env steps of one epoch into the buffer, or into none."""
         raise NotImplementedError
 
     def updates_note(self) -> str:
@@ -215,6 +241,9 @@ class RLTrainer(Trainer):
 
     def open(self) -> None:
         """Say what will take a while."""
+        if self.sampler.num_env_steps:
+            # Taken up in the middle of an epoch, whose last hook may still ask for it.
+            self.rollout_data = RolloutData(self.sampler, self.agent.to_env)
         self.evaluations.open()
         if self.config.compile:
             self.tell("compiling the update: some seconds, fewer once it is cached")
@@ -258,23 +287,3 @@ class RLTrainer(Trainer):
         """Write a kept policy so that NumPy alone can act by it."""
         self.agent.load_weights(weights)
         export_policy(self.agent, path)
-
-    @property
-    def async_eval(self) -> bool:
-        """Whether evaluations run in a process of their own."""
-        return self.evaluations.beside is not None
-
-    @property
-    def obs(self) -> Any:
-        """What the envs show now, one row an env."""
-        return self.env.obs
-
-    @property
-    def epoch(self) -> int:
-        """How many epochs have ended."""
-        return self.run.counters["epoch"]
-
-    @property
-    def train_end(self) -> bool:
-        """Whether training is over."""
-        return self.run.is_finished or self.run.stop_reason is not None

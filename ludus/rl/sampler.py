@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ludus.rl.agent import Agent
+from ludus.rl.last_step import LastStep
 from ludus.rl.normalise import Normaliser
 
 
@@ -49,6 +50,16 @@ class Episodes:
     def forget(self, cut_N: Any) -> None:
         """Drop the episodes that a restore had to cut: their returns would not be whole."""
         self._returns_N[cut_N] = self._steps_N[cut_N] = 0
+
+    @property
+    def returns_so_far(self) -> Any:
+        """What each env's episode under way has brought."""
+        return self._returns_N.copy()
+
+    @property
+    def latest_returns(self) -> list[float]:
+        """The returns of the latest episodes that ended, oldest first."""
+        return [one[0] for one in self._latest]
 
     def metrics(self) -> dict[str, float]:
         """Return the means over the latest episodes; nothing before the first has ended."""
@@ -98,6 +109,10 @@ class SyncSampler:
         self.episodes = episodes
         self.num_env_steps = 0
         """How many env steps were taken, over all envs and the whole run."""
+        self.actions: Any = None
+        """The last action of each env, as the agent remembers it."""
+        self._rollout_start = (0, 0)
+        self._last = LastStep(env)
         self._normaliser = normaliser
         self._observes = observes
         self.reset()
@@ -110,7 +125,7 @@ class SyncSampler:
     def sample_and_push(self, agent: Agent, buffer: Any) -> None:
         """Take one step in every env, and push the transitions it completes."""
         env = self.env
-        actions = agent.act(env.obs, env.masks, self.num_env_steps)
+        self.actions = actions = agent.act(env.obs, env.masks, self.num_env_steps)
         env.step(agent.to_env(actions))
         if actions.ndim == 1:
             actions = actions[:, None]
@@ -121,6 +136,23 @@ class SyncSampler:
             self._normaliser.gather_rewards(env.rewards, env.terminated | env.truncated)
             if self._observes:
                 self._normaliser.gather_observations(env.obs)
+
+    def begin_rollout(self, num_opts: int) -> None:
+        """Note where a collecting begins, after this many optimisation steps."""
+        self._rollout_start = (self.num_env_steps, num_opts)
+
+    @property
+    def num_rollout_steps(self) -> int:
+        """How many env steps were taken since the last collecting began."""
+        return self.num_env_steps - self._rollout_start[0]
+
+    def num_rollout_updates(self, num_opts: int) -> int:
+        """Return how many of this many optimisation steps came since the last collecting began."""
+        return num_opts - self._rollout_start[1]
+
+    def last_step(self) -> dict[str, Any]:
+        """Return what came of the last step of every env, copied."""
+        return self._last.read(self.actions, self.num_env_steps)
 
     def fps(self) -> float:
         """Return how many env steps were taken per second since the last reset."""
@@ -152,10 +184,16 @@ class SyncSampler:
             "num_env_steps": self.num_env_steps,
             "processor": dict(self.processor.state_dict()),
             "episodes": self.episodes.state_dict(),
+            "rollout_start": list(self._rollout_start),
+            "last_step": self.last_step(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.num_env_steps = state["num_env_steps"]
+        # Runs of the first version kept neither.
+        env_steps, opts = state.get("rollout_start", (0, 0))
+        self._rollout_start = (int(env_steps), int(opts))
+        self._last.load(state.get("last_step", {}), self.num_env_steps)
         self.processor.load_state_dict(state["processor"])
         self.episodes.load_state_dict(state["episodes"])
         self.drop_cut_episodes()

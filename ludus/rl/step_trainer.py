@@ -20,6 +20,13 @@ from ludus.rl.step_processor import NStep, OneStep
 _WARM_UP_STEPS = 256
 
 
+class Nowhere:
+    """A buffer that keeps nothing."""
+
+    def push(self, *columns: Any) -> None:
+        """Forget the steps."""
+
+
 class StepRLTrainer(RLTrainer):
     """Takes an optimisation step every few env steps; with `schedule: epochs` it is an RLTrainer.
 
@@ -39,7 +46,8 @@ class StepRLTrainer(RLTrainer):
     def _prepare_data(self, episodes: Episodes) -> None:
         config, agent = self.config, self.agent
         device = self.device if config.replay.on_device else None
-        options: dict[str, Any] = {"seed": config.seed} | ({"device": device} if device else {})
+        options: dict[str, Any] = {"seed": config.seed, "batch_size": config.batch_size}
+        options |= {"device": device} if device else {}
         per = config.replay.prioritised
         if per is None:
             self.replay_buffer = ReplayBuffer(agent.layout, config.replay.capacity, **options)
@@ -88,12 +96,13 @@ class StepRLTrainer(RLTrainer):
             return 0
         return int(taken // interval - (taken - self.config.num_envs) // interval)
 
-    def collect_rollouts(self) -> dict[str, Any]:
-        """Take the steps of one epoch."""
-        count = self.config.epochs.steps_per_epoch
-        for _ in range(count):
-            self.sampler.sample_and_push(self.agent, self.replay_buffer)
-        return {"num_steps": count * self.config.num_envs}
+    def _take_steps(self, add_to_buffer: bool) -> None:
+        buffer = self.replay_buffer if add_to_buffer else Nowhere()
+        for _ in range(self.config.epochs.steps_per_epoch):
+            self.sampler.sample_and_push(self.agent, buffer)
+        if not add_to_buffer:
+            # What n-step returns have pending of these steps is forgotten with them.
+            self.sampler.processor.begin(self.env.obs, self.env.masks)
 
     def updates_note(self) -> str:
         """Return a few words on how many updates an epoch has."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ludus.core import Run
+from ludus.core.errors import LudusError
 from ludus.data.rollout import RolloutBuffer
 from ludus.registry import register_trainer
 from ludus.rl.agents.ppo import Ppo, PpoConfig
@@ -62,15 +63,24 @@ class PpoTrainer(RLTrainer):
     def _prepare_data(self, episodes: Episodes) -> None:
         config, layout, spec = self.config, self.agent.layout, self.env.spec
         self.replay_buffer = RolloutBuffer(
-            config.rollout_steps, config.num_envs, layout, seed=config.seed, device=self.device
+            config.rollout_steps,
+            config.num_envs,
+            layout,
+            seed=config.seed,
+            device=self.device,
+            batch_size=config.batch_size,
         )
         processor = RolloutStep(config.num_envs, spec.obs_shape, spec.obs_dtype, layout.mask_width)
         normaliser = self.agent.normaliser
         self.sampler = SyncSampler(self.env, processor, episodes, normaliser, observes=False)
         self.sampler.begin()
 
-    def collect_rollouts(self) -> dict[str, Any]:
-        """Take the steps of one rollout with the policy as it is, and estimate their advantages."""
+    def _take_steps(self, add_to_buffer: bool) -> None:
+        if not add_to_buffer:
+            raise LudusError(
+                "PPO learns from the rollout just collected, so it has to be added to the buffer;"
+                " leave add_to_buffer true"
+            )
         rollout, agent, normaliser = self.replay_buffer, self.agent, self.agent.normaliser
         if normaliser is not None and rollout.is_full:
             # Not earlier: while a rollout is learned from, it must look as it did when it was made.
@@ -79,7 +89,6 @@ class PpoTrainer(RLTrainer):
         for _ in range(self.config.rollout_steps):
             self.sampler.sample_and_push(agent, rollout)
         rollout.pack(agent.estimate(rollout))
-        return {"num_steps": self.config.rollout_steps * self.config.num_envs}
 
     def updates_note(self) -> str:
         """Return a few words on how many updates an epoch has."""
@@ -90,8 +99,5 @@ class PpoTrainer(RLTrainer):
         return int(self.config.passes * self.config.minibatches)
 
     def _train_step(self, run: Run) -> None:
-        rollout = self.replay_buffer
-        if not rollout.has_next:
-            rollout.shuffle()
-        self.train_step(rollout.next(self.config.batch_size), run.cursor[-2].index)
+        self.train_step(self.replay_buffer.sample(), run.cursor[-2].index)
         run.counters["opt_steps"] += 1

@@ -1,0 +1,80 @@
+"""What came of the last step of every env, read where it lies: nothing is copied until it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ludus.core.errors import CheckpointError
+
+
+class LastStep:
+    """The last actions and what they led to, one row an env; a part of the sampler.
+
+    It is kept because a hook may look at it after a resume, when the envs no longer hold it.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._loaded: dict[str, Any] | None = None
+        self._loaded_at = -1
+
+    def read(self, actions: Any, num_env_steps: int) -> dict[str, Any]:
+        """Return copies of everything; empty before the first step."""
+        if self._loaded is not None and self._loaded_at == num_env_steps:
+            return {name: np.copy(value) for name, value in self._loaded.items()}
+        if actions is None:
+            return {}
+        env = self._env
+        found = {
+            "action": actions,
+            "next_obs": env.next_obs,
+            "reward": env.rewards,
+            "terminated": env.terminated,
+            "truncated": env.truncated,
+            "success": env.successes,
+        }
+        return {name: np.copy(value) for name, value in found.items()}
+
+    def load(self, state: Mapping[str, Any], num_env_steps: int) -> None:
+        """Take up what was read when it was saved."""
+        env = self._env
+        like = {"next_obs": env.next_obs, "reward": env.rewards, "terminated": env.terminated}
+        for name, array in like.items() if state else ():
+            if state[name].shape != array.shape:
+                raise CheckpointError(
+                    f"the last step was saved with {name} of {state[name].shape}, here it is {array.shape}"
+                )
+        self._loaded, self._loaded_at = dict(state) or None, num_env_steps
+
+
+class RolloutData(Mapping[str, Any]):
+    """What came of one collecting: `num_steps`, and the last step of every env.
+
+    `action`, `next_obs`, `reward`, `terminated` and `truncated` have one row an env; `info` holds
+    `is_success`, 1 or 0 where an episode that ended said so. Read it before the next collecting.
+    """
+
+    NAMES = ("action", "next_obs", "reward", "terminated", "truncated", "info", "num_steps")
+
+    def __init__(self, sampler: Any, to_env: Any) -> None:
+        self._sampler = sampler
+        self._to_env = to_env
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.NAMES:
+            raise KeyError(name)
+        if name == "num_steps":
+            return self._sampler.num_rollout_steps
+        step = self._sampler.last_step()
+        if name == "info":
+            return {"is_success": step["success"]}
+        return self._to_env(step[name]) if name == "action" else step[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.NAMES)
+
+    def __len__(self) -> int:
+        return len(self.NAMES)

@@ -1,0 +1,74 @@
+"""Where an RL run stands, read by the names that scripts know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.core import Run
+from ludus.rl.evaluations import Evaluations
+from ludus.rl.sampler import SyncSampler
+
+
+class Standing:
+    """What can be read of an RL trainer while it runs and after; none of it is kept twice."""
+
+    run: Run
+    env: Any
+    sampler: SyncSampler
+    evaluations: Evaluations
+
+    @property
+    def async_eval(self) -> bool:
+        """Whether evaluations run in a process of their own."""
+        return self.evaluations.beside is not None
+
+    @property
+    def obs(self) -> Any:
+        """What the envs show now, one row an env."""
+        return self.env.obs
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs have ended."""
+        return self.run.counters["epoch"]
+
+    @property
+    def train_end(self) -> bool:
+        """Whether training is over."""
+        return self.run.is_finished or self.run.stop_reason is not None
+
+    @property
+    def step(self) -> int:
+        """How many env steps were taken, over all envs."""
+        return self.sampler.num_env_steps
+
+    @property
+    def num_model_updates(self) -> int:
+        """How many optimisation steps were made."""
+        return self.run.counters["opt_steps"]
+
+    @property
+    def reward(self) -> Any:
+        """The reward of each env's last step."""
+        return self.sampler.last_step()["reward"]
+
+    @property
+    def done(self) -> Any:
+        """Whether each env's last step ended its episode, however it ended."""
+        step = self.sampler.last_step()
+        return step["terminated"] | step["truncated"]
+
+    @property
+    def num_episodes(self) -> int:
+        """How many training episodes have ended."""
+        return self.sampler.episodes.num_ended
+
+    @property
+    def current_episode_reward(self) -> Any:
+        """What each env's episode under way has brought so far."""
+        return self.sampler.episodes.returns_so_far
+
+    @property
+    def episode_reward_list(self) -> list[float]:
+        """The returns of the latest training episodes, as many as `return_window` says."""
+        return self.sampler.episodes.latest_returns
