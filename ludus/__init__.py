@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ludus.supervised.trainers.supervised import Trainer
 
 _WHERE = {
-    "AsyncEvaluator": "ludus.rl.async_evaluator",
+    "AsyncEvaluator": "ludus.run.async_evaluator",
     "BaseTrainer": "ludus.supervised.base",
     "Evaluator": "ludus.run.evaluator",
     "IterationContext": "ludus.run.progress",

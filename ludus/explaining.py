@@ -69,13 +69,20 @@ def describe(config: StrictConfig, prefix: str = "") -> Iterator[tuple[str, Any,
         if isinstance(value, StrictConfig):
             yield path, _SECTION, meaning
             yield from describe(value, f"{path}.")
-        elif isinstance(value, list) and value and isinstance(value[0], StrictConfig):
+        elif sections := _sections_in(value):
             yield path, _SECTION, meaning
-            for index, item in enumerate(value):
-                yield from describe(item, f"{path}.{index}.")
+            for key, item in sections.items():
+                yield from describe(item, f"{path}.{key}.")
         else:
             yield path, value, meaning
             yield from _unused(annotation_of(field), value, path)
+
+
+def _sections_in(value: Any) -> dict[str, StrictConfig]:
+    """Return the sections of a list by their numbers, or of a mapping by their names."""
+    rows = enumerate(value) if isinstance(value, list) else ()
+    named = value.items() if isinstance(value, dict) else rows
+    return {str(key): item for key, item in named if isinstance(item, StrictConfig)}
 
 
 def _unused(annotation: Any, value: Any, path: str) -> Iterator[tuple[str, Any, str]]:

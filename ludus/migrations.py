@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,14 @@ VERSION = 2
 
 def _to_2(data: dict[str, Any]) -> dict[str, Any]:
     """Give each key that version 2 added the value that version 1 behaved by."""
+    if isinstance(evaluation := data.get("evaluation"), dict):
+        env = data.get("env")
+        # Agents were judged with every wrapper of the training env around theirs.
+        is_wrapped = isinstance(env, dict) and env.get("wrappers")
+        evaluation.setdefault("env", copy.deepcopy(env) if is_wrapped else None)
+        evaluation.setdefault("more_envs", {})
+        evaluation.setdefault("actions", "greedy")
+        evaluation.setdefault("max_episode_length", 1_000_000)
     return data
 
 

@@ -113,6 +113,8 @@ def _all_problems(value: Any, path: str = "") -> Iterator[str]:
         children = [(name, getattr(value, name)) for name in type(value).model_fields]
     elif isinstance(value, list | tuple):
         children = [(str(index), item) for index, item in enumerate(value)]
+    elif isinstance(value, dict):
+        children = list(value.items())
     else:
         return
     for name, child in children:

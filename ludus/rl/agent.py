@@ -22,6 +22,8 @@ from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec
 from ludus.run.seeds import derive
 
 Action = NDArray[Any]
+# A number of env steps at which every schedule has come to its end.
+_LONG_AFTER = 10**12
 
 
 class Agent:
@@ -77,6 +79,15 @@ class Agent:
     def act_greedy(self, obs_ND: Action, masks: Any) -> Action:
         """Return the best action for each env, in the env's own units."""
         raise NotImplementedError
+
+    def act_sampled(self, obs_ND: Action, masks: Any, generator: np.random.Generator) -> Action:
+        """Return a drawn action for each env, in the env's own units, as at the end of training."""
+        own, was_training = self.generator, self.is_training
+        self.generator, self.is_training = generator, True
+        try:
+            return self.to_env(self.act(obs_ND, masks, _LONG_AFTER))
+        finally:
+            self.generator, self.is_training = own, was_training
 
     def to_env(self, actions: Action) -> Action:
         """Return remembered actions in the env's own units."""

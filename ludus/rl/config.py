@@ -39,10 +39,18 @@ class Scheduled(StrictConfig):
 class EvaluationConfig(StrictConfig):
     """How the agent is judged, and what follows from it."""
 
+    env: EnvSection | None
+    """The env it is judged in; null is the training env without the wrappers that change rewards."""
+    more_envs: dict[str, EnvSection]
+    """Envs it is judged in besides, by name: logged as eval/<name>/return_mean, they decide nothing."""
     episodes: Positive
     """How many episodes an evaluation has; episode i begins in the same way every time."""
     envs: Positive
     """How many envs play them side by side."""
+    actions: Literal["greedy", "sampled"]
+    """Judge it by its best actions, or by actions drawn as at the end of training."""
+    max_episode_length: Positive
+    """Cut an episode after this many steps, for envs without a time limit of their own."""
     asynchronous: bool
     """Evaluate in a process of its own while training goes on; the result is taken at the next one."""
     patience: Positive | None
@@ -53,6 +61,12 @@ class EvaluationConfig(StrictConfig):
     """How long an evaluation beside training may take before its process counts as hung."""
     target_return: float | None
     """Stop as soon as an evaluation's mean return reaches this; null goes on to the end."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield the names that cannot stand in a metric's."""
+        for name in self.more_envs:
+            if not name.isidentifier():
+                yield f"'more_envs' has the name '{name}'; use letters, digits and underscores"
 
 
 class NormaliseConfig(StrictConfig):

@@ -12,7 +12,8 @@ An env of your own is one small file, found with `--plugin my_module`:
 A kind may have `make(config)` (a static or class method) instead, where the env is another's class.
 If its Config has a key `wrappers: list[WrapperSection]`, they are put around it, the first innermost.
 A wrapper's class is registered as "wrapper" and is made from the env and its own Config likewise:
-`__init__(env, config)` or `make(env, config)`.
+`__init__(env, config)` or `make(env, config)`. One that changes rewards has `changes_rewards = True`, as
+every gymnasium.RewardWrapper does unless it says otherwise: evaluation leaves it out.
 """
 
 from __future__ import annotations
@@ -35,6 +36,20 @@ WrapperSection = Annotated[SerializeAsAny[StrictConfig], registered("wrapper")]
 def env_name(section: StrictConfig) -> str:
     """Return what to call this env in messages: its id where it has one, else its kind."""
     return str(getattr(section, "id", None) or getattr(section, "kind", type(section).__name__))
+
+
+def changes_rewards(wrapper: StrictConfig) -> bool:
+    """Return whether the wrapper of this section gives other rewards than the env inside it."""
+    found = find("wrapper", _kind(wrapper))
+    is_reward_wrapper = issubclass(found, gymnasium.RewardWrapper)
+    return bool(getattr(found, "changes_rewards", is_reward_wrapper))
+
+
+def with_own_rewards(section: StrictConfig) -> StrictConfig:
+    """Return the section of the same env, without the wrappers that change its rewards."""
+    wrappers = getattr(section, "wrappers", [])
+    kept = [wrapper for wrapper in wrappers if not changes_rewards(wrapper)]
+    return section if kept == wrappers else section.model_copy(update={"wrappers": kept})
 
 
 def make_env(section: StrictConfig) -> AnyEnv:

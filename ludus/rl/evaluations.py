@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import gymnasium
 from torch import Tensor
 
 from ludus.core.errors import ConfigError
 from ludus.core.run import Run
 from ludus.registry import find
-from ludus.rl.async_evaluator import AsyncEvaluator
 from ludus.rl.config import RLConfig
-from ludus.rl.evaluator import Evaluator
-from ludus.rl.judge import Judge, Keep
+from ludus.rl.evaluation_env import check_same_spaces
+from ludus.rl.evaluation_worker import EpisodeJob
+from ludus.rl.evaluator import HELD_OUT, EpisodeEvaluator, EvaluationTask, standard_error, summary
+from ludus.rl.judge import METRIC, Judge, Keep
+from ludus.rl.spaces import EnvSpec
+from ludus.run.async_evaluator import AsyncEvaluator
+from ludus.run.evaluator import as_outcome
+from ludus.strict_config import StrictConfig
 
 
 class Evaluations:
@@ -31,34 +38,61 @@ class Evaluations:
         *,
         is_interrupted: Callable[[], bool],
         tell: Callable[[str], None],
+        note: Callable[[str], None],
         given: Any,
     ) -> None:
+        """Take an evaluator of the script's own as `given`; `note` is told when a worker fails."""
         self._judge = judge
         self._tell = tell
-        self.own = Evaluator(
-            config.env,
-            num_episodes=config.evaluation.episodes,
-            seed=config.seed,
-            num_envs=config.evaluation.envs,
-            is_interrupted=is_interrupted,
-        )
+        self._is_interrupted = is_interrupted
+        self.own = EpisodeEvaluator(EvaluationTask.of(config), is_interrupted=is_interrupted)
         """Plays the episodes that the config describes."""
         self.evaluator = self.own if given is None else given
         self.beside: AsyncEvaluator | None = None
-        """Does the same in a process of its own, where the config asks for it."""
-        if config.evaluation.asynchronous and given is None:
+        """Does the same in a process of its own, where the config or the script asks for it."""
+        if isinstance(given, AsyncEvaluator):
+            self.beside = given
+            given.is_interrupted, given.on_event = is_interrupted, note
+        elif config.evaluation.asynchronous and given is None:
+            timeout = config.evaluation.timeout_seconds
             self.beside = AsyncEvaluator(
-                self.own,
-                config.model_dump(mode="json"),
-                timeout=config.evaluation.timeout_seconds,
-                on_event=tell,
+                job_of(config), timeout=timeout, is_interrupted=is_interrupted, on_event=note
             )
+
+    def check(self, config: RLConfig, trained: EnvSpec) -> None:
+        """Raise ConfigError where what the config asks for cannot be evaluated, before work begins."""
+        task = self.own.task
+        if task.section != config.env:
+            check_same_spaces(task.section, trained, key="evaluation.env")
+        for name, section in task.more_sections.items():
+            check_same_spaces(section, trained, key=f"evaluation.more_envs.{name}")
+        # Kinds of ludus and envs of gymnasium are known in every process; of others it is asked.
+        if self.beside is not None and not _is_built_in(config):
+            self.beside.check()
+
+    def held_out(self, agent: Any, *, episodes: int | None, seed: int | None) -> dict[str, float]:
+        """Return the metrics of an agent over episodes by which it was neither trained nor chosen."""
+        task = self.own.task
+        task = dataclasses.replace(
+            task,
+            stream=HELD_OUT,
+            num_episodes=task.num_episodes if episodes is None else episodes,
+            seed=task.seed if seed is None else seed,
+        )
+        evaluator = EpisodeEvaluator(task, is_interrupted=self._is_interrupted)
+        record: dict[str, float] = {}
+        for prefix, section in (("eval", task.section), *_named(task)):
+            played = evaluator.play(agent, section)
+            record |= summary(played, prefix=prefix)
+            if len(played) > 1:
+                record[f"{prefix}/return_se"] = standard_error(played)
+        return {**record, "eval/episodes": float(task.num_episodes)}
 
     def evaluate(self, run: Run, agent: Any, keep: Keep) -> Mapping[str, Any]:
         """Judge the agent as it is now; return the record."""
-        score, record = self.evaluator.evaluate(agent)
+        score, record = as_outcome(self.evaluator.evaluate(agent), metric=METRIC)
         self._hear(run, score, agent.weights, run.counters, keep)
-        return dict(record)
+        return record
 
     def launch(self, run: Run, agent: Any, keep: Keep, logger: Any) -> None:
         """Hear the evaluation under way and begin another."""
@@ -112,6 +146,8 @@ def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any) -> 
     if not config.evaluation.asynchronous:
         return
     remedy = "set evaluation.asynchronous to false"
+    if isinstance(evaluator, AsyncEvaluator):
+        return
     if evaluator is not None:
         raise ConfigError(
             f"'evaluation.asynchronous' is true, but an evaluator of your own runs here; {remedy}"
@@ -122,3 +158,33 @@ def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any) -> 
             f" '{config.kind}' can be rebuilt in another process, not {trainer.__name__}; register it"
             f" under a kind of its own, or {remedy}"
         )
+
+
+def evaluator_of(config: RLConfig) -> EpisodeEvaluator:
+    """Return what evaluates agents as runs of this config do."""
+    return EpisodeEvaluator(EvaluationTask.of(config))
+
+
+def job_of(config: RLConfig) -> EpisodeJob:
+    """Return what a process beside training is told of the evaluations of this config."""
+    return EpisodeJob(EvaluationTask.of(config), config.model_dump(mode="json"))
+
+
+def _named(task: EvaluationTask) -> Iterator[tuple[str, StrictConfig]]:
+    yield from ((f"eval/{name}", section) for name, section in task.more_sections.items())
+
+
+def _is_built_in(config: RLConfig) -> bool:
+    """Return whether all that this config names is part of ludus or of gymnasium."""
+    task = EvaluationTask.of(config)
+    sections = [config.env, task.section, *task.more_sections.values()]
+    named = [("trainer", config.kind), ("env", config.env.kind)]  # type: ignore[attr-defined]
+    for section in sections:
+        named.append(("env", section.kind))  # type: ignore[attr-defined]
+        named += [("wrapper", wrapper.kind) for wrapper in getattr(section, "wrappers", ())]
+        spec = gymnasium.registry.get(getattr(section, "id", ""))
+        if spec is not None and not str(spec.entry_point).startswith("gymnasium."):
+            return False
+    if (network := getattr(config, "network", None)) is not None:
+        named.append(("network", network.kind))
+    return all(find(*name).__module__.startswith("ludus.") for name in named)

@@ -7,23 +7,31 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.core.errors import Interrupted
+from ludus.core.errors import Interrupted, LudusError
 from ludus.rl.camera import Camera, with_pictures
-from ludus.rl.env_config import AnyEnv, env_name, make_env
-from ludus.rl.vector_env import VectorEnv
+from ludus.rl.config import RLConfig
+from ludus.rl.env_config import AnyEnv, env_name, make_env, with_own_rewards
+from ludus.rl.evaluation_env import EvaluationEnv
 from ludus.run.seeds import derive, forked
 from ludus.strict_config import StrictConfig
 
+CHOOSING, HELD_OUT = "eval", "held_out"
+"""The seeds of the episodes by which the best policy is chosen, and of those kept for afterwards."""
+_NO_LIMIT = 1_000_000
+
 
 class Policy(Protocol):
-    """What can be judged; one that has train() and eval() is judged in eval mode and put back."""
+    """What can be judged; one that has train() and eval() is judged in eval mode and put back.
+
+    To be judged by sampled actions it has `act_sampled(obs_ND, masks_NA, generator)` too.
+    """
 
     def act_greedy(self, obs_ND: NDArray[Any], masks_NA: Any, /) -> NDArray[Any]:
         """Return the best action for each env, in the env's own units."""
@@ -38,9 +46,41 @@ class Episode:
     length: int
     success: float
     """1 or 0 where the env said whether it succeeded, else NaN."""
+    is_cut: bool = False
+    """Whether it had not ended when it reached the greatest length an evaluation allows."""
 
 
-class Evaluator:
+@dataclass(frozen=True)
+class EvaluationTask:
+    """What an evaluation plays: everything that decides its result but the policy."""
+
+    section: StrictConfig
+    """The env whose mean return is the score."""
+    num_episodes: int
+    seed: int
+    num_envs: int
+    more_sections: Mapping[str, StrictConfig] = field(default_factory=dict)
+    """Envs that are judged too, by name; they are logged as eval/<name>/... and decide nothing."""
+    actions: str = "greedy"
+    max_episode_length: int = _NO_LIMIT
+    stream: str = CHOOSING
+
+    @classmethod
+    def of(cls, config: RLConfig) -> EvaluationTask:
+        """Return what the evaluations of a run of this config play."""
+        evaluation = config.evaluation
+        return cls(
+            section=with_own_rewards(config.env) if evaluation.env is None else evaluation.env,
+            num_episodes=evaluation.episodes,
+            seed=config.seed,
+            num_envs=evaluation.envs,
+            more_sections=evaluation.more_envs,
+            actions=evaluation.actions,
+            max_episode_length=evaluation.max_episode_length,
+        )
+
+
+class EpisodeEvaluator:
     """Plays episodes 0 to num_episodes - 1, each whole and counted once, on a few envs at a time.
 
     Episode i begins with a seed of its own that no training episode has. The envs are made anew for
@@ -48,88 +88,106 @@ class Evaluator:
     """
 
     def __init__(
-        self,
-        section: StrictConfig,
-        *,
-        num_episodes: int,
-        seed: int,
-        num_envs: int,
-        is_interrupted: Callable[[], bool] = lambda: False,
+        self, task: EvaluationTask, *, is_interrupted: Callable[[], bool] = lambda: False
     ) -> None:
-        self.section = section
-        self.num_episodes = num_episodes
-        self.seed = seed
-        self.num_envs = min(num_envs, num_episodes)
+        self.task = task
+        self.num_envs = min(task.num_envs, task.num_episodes)
         self.is_interrupted = is_interrupted
         """Asked between steps: a run that is to pause must not wait for the last episode."""
 
     def evaluate(self, policy: Policy) -> tuple[float, dict[str, float]]:
         """Return the mean return and the record; Interrupted if the run is asked to pause."""
+        record = summary(self.play(policy, self.task.section))
+        score = record["eval/return_mean"]
+        for name, section in self.task.more_sections.items():
+            found = summary(self.play(policy, section), prefix=f"eval/{name}")
+            record |= found
+        return score, record
+
+    def play(self, policy: Policy, section: StrictConfig) -> list[Episode]:
+        """Return every episode of the task, played in envs of this section."""
         with self._apart(policy), contextlib.ExitStack() as stack:
-            slots = [self._slot(stack, make_env(self.section)) for _ in range(self.num_envs)]
-            episodes = list(self._play(policy, slots, range(self.num_episodes)))
-        record = summary(episodes)
-        return record["eval/return_mean"], record
+            envs = [self._env(stack, make_env(section), section) for _ in range(self.num_envs)]
+            return list(self._play(self._choosing(policy), envs, range(self.task.num_episodes)))
 
     def film(
         self, policy: Policy, index: int, fps: float, *, max_frames: int = 2000
     ) -> list[NDArray[np.uint8]]:
         """Return pictures (height, width, 3) of one episode, about `fps` for each second of the env."""
+        section = self.task.section
         with self._apart(policy), contextlib.ExitStack() as stack:
-            camera = Camera(make_env(with_pictures(self.section)), fps=fps, max_frames=max_frames)
-            slot = self._slot(stack, camera)
+            camera = Camera(make_env(with_pictures(section)), fps=fps, max_frames=max_frames)
+            env = self._env(stack, camera, section)
             camera.start()
-            list(self._play(policy, [slot], [index]))
+            list(self._play(self._choosing(policy), [env], [index]))
         return camera.frames
 
     @contextlib.contextmanager
     def _apart(self, policy: Policy) -> Iterator[None]:
         """Let nothing that is done inside show in the policy's mode or the global generators."""
-        with forked(derive(self.seed, "eval")), evaluating(policy):
+        with forked(derive(self.task.seed, self.task.stream)), evaluating(policy):
             yield
 
-    def _slot(self, stack: contextlib.ExitStack, env: AnyEnv) -> VectorEnv:
-        """Return the env as a vector of one, which knows how to begin an episode by its number."""
+    def _env(
+        self, stack: contextlib.ExitStack, env: AnyEnv, section: StrictConfig
+    ) -> EvaluationEnv:
         stack.callback(env.close)
-        return VectorEnv([env], seed=self.seed, name="eval", title=env_name(self.section))
+        task = self.task
+        return EvaluationEnv(env, seed=task.seed, stream=task.stream, title=env_name(section))
+
+    def _choosing(self, policy: Any) -> Callable[[NDArray[Any], Any], NDArray[Any]]:
+        """Return the function that chooses actions: the best ones, or drawn ones."""
+        if self.task.actions == "greedy":
+            return policy.act_greedy  # type: ignore[no-any-return]
+        if not hasattr(policy, "act_sampled"):
+            raise LudusError(
+                f"{type(policy).__name__} has no act_sampled(obs, masks, generator), which"
+                " evaluation.actions: sampled needs; write it, or set evaluation.actions to greedy"
+            )
+        # The same draws at every evaluation, and none of training's own.
+        seed = derive(self.task.seed, f"{self.task.stream}/actions")
+        generator = np.random.Generator(np.random.PCG64(seed))
+        return lambda obs_ND, masks_NA: policy.act_sampled(obs_ND, masks_NA, generator)
 
     def _play(
-        self, policy: Policy, slots: Sequence[VectorEnv], indices: Sequence[int]
+        self,
+        choose: Callable[[NDArray[Any], Any], NDArray[Any]],
+        envs: Sequence[EvaluationEnv],
+        indices: Sequence[int],
     ) -> Iterator[Episode]:
         """Yield each of these episodes when it ends; a free env takes the next that has not begun."""
         waiting = iter(indices)
-        current: list[int | None] = [None] * len(slots)
-        returns, lengths = [0.0] * len(slots), [0] * len(slots)
-        spec = slots[0].spec
-        # A policy always sees as many rows, used or not: its last bits may depend on their number.
-        obs_ND = np.zeros((self.num_envs, *spec.obs_shape), spec.obs_dtype)
-        masks_NA = None
-        if slots[0].masks is not None:
-            masks_NA = np.ones((self.num_envs, slots[0].masks.shape[1]), bool)
+        current: list[int | None] = [None] * len(envs)
 
         def begin(n: int) -> None:
-            current[n], returns[n], lengths[n] = next(waiting, None), 0.0, 0
+            current[n] = next(waiting, None)
             if (index := current[n]) is not None:
-                slots[n].reset(index)
+                envs[n].begin(index)
 
-        for n in range(len(slots)):
+        for n in range(len(envs)):
             begin(n)
+        # A policy always sees as many rows, used or not: its last bits may depend on their number.
+        spec = envs[0].spec
+        obs_ND = np.zeros((self.num_envs, *spec.obs_shape), spec.obs_dtype)
+        masks_NA = None
+        if envs[0].mask is not None:
+            masks_NA = np.ones((self.num_envs, len(envs[0].mask)), bool)
+        limit = self.task.max_episode_length
         while any(index is not None for index in current):
             if self.is_interrupted():
                 raise Interrupted
-            for n, slot in enumerate(slots):
-                obs_ND[n] = slot.obs[0]
-                if masks_NA is not None and slot.masks is not None:
-                    masks_NA[n] = slot.masks[0]
-            actions = np.asarray(policy.act_greedy(obs_ND, masks_NA))
-            for n, (slot, index) in enumerate(zip(slots, current, strict=True)):
+            for n, env in enumerate(envs):
+                if current[n] is not None:
+                    obs_ND[n] = env.obs
+                    if masks_NA is not None:
+                        masks_NA[n] = env.mask
+            actions = np.asarray(choose(obs_ND, masks_NA))
+            for n, (env, index) in enumerate(zip(envs, current, strict=True)):
                 if index is None:
                     continue
-                slot.step(actions[n : n + 1])
-                returns[n] += float(slot.rewards[0])
-                lengths[n] += 1
-                if slot.has_ended:
-                    yield Episode(index, returns[n], lengths[n], float(slot.successes[0]))
+                is_end = env.step(actions[n : n + 1])
+                if is_end or env.length >= limit:
+                    yield Episode(index, env.total_return, env.length, env.success, not is_end)
                     begin(n)
 
 
@@ -147,18 +205,28 @@ def evaluating(policy: Any) -> Iterator[None]:
         policy.train(was_training)
 
 
-def summary(episodes: Sequence[Episode]) -> dict[str, float]:
+def summary(episodes: Sequence[Episode], *, prefix: str = "eval") -> dict[str, float]:
     """Return the record of these episodes, whatever the order they ended in."""
     in_order = sorted(episodes, key=lambda episode: episode.index)
     returns = np.array([episode.total_return for episode in in_order])
     told = [episode.success for episode in in_order if not math.isnan(episode.success)]
     record = {
-        "eval/return_mean": float(returns.mean()),
-        "eval/return_std": float(returns.std()),
-        "eval/return_min": float(returns.min()),
-        "eval/return_max": float(returns.max()),
-        "eval/length_mean": float(np.mean([episode.length for episode in in_order])),
+        f"{prefix}/return_mean": float(returns.mean()),
+        f"{prefix}/return_std": float(returns.std()),
+        f"{prefix}/return_min": float(returns.min()),
+        f"{prefix}/return_max": float(returns.max()),
+        f"{prefix}/length_mean": float(np.mean([episode.length for episode in in_order])),
     }
     if told:
-        record["eval/success_rate"] = float(np.mean(told))
+        record[f"{prefix}/success_rate"] = float(np.mean(told))
+    if num_cut := sum(episode.is_cut for episode in in_order):
+        record[f"{prefix}/cut_episodes"] = float(num_cut)
     return record
+
+
+def standard_error(episodes: Sequence[Episode]) -> float:
+    """Return the standard error of the mean return; NaN for a single episode."""
+    returns = np.array([episode.total_return for episode in episodes])
+    if len(returns) < 2:
+        return math.nan
+    return float(returns.std(ddof=1) / math.sqrt(len(returns)))

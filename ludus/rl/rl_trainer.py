@@ -15,7 +15,7 @@ from ludus.rl.agent import Agent, diverged, refuse_divergence
 from ludus.rl.cadence import unreached_epochs
 from ludus.rl.config import RLConfig
 from ludus.rl.env_restore import check_repeats
-from ludus.rl.evaluations import Evaluations, check_judged_alike
+from ludus.rl.evaluations import Evaluations, check_judged_alike, evaluator_of, job_of
 from ludus.rl.export import export_policy
 from ludus.rl.judge import Judge
 from ludus.rl.last_step import RolloutData
@@ -24,6 +24,7 @@ from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.standing import Standing
 from ludus.rl.worker_env import make_envs
 from ludus.run.device import resolve_device
+from ludus.run.directory import tell_event
 
 
 class RLTrainer(Standing, Trainer):
@@ -87,12 +88,17 @@ class RLTrainer(Standing, Trainer):
             self.judge,
             is_interrupted=lambda: self.run.interrupted,
             tell=self.tell,
+            note=self._note_failure,
             given=self.evaluator,
         )
+        self.evaluations.check(config, self.env.spec)
         self._timer, self._timed_opts = time.monotonic(), 0
         self.rollout_data: Mapping[str, Any] = {}
         """What came of the last collecting; empty before the first."""
         self._prepare_data(Episodes(config.num_envs, config.return_window))
+
+    make_evaluator = staticmethod(evaluator_of)
+    evaluation_job = staticmethod(job_of)
 
     def set_model(self, model: Any) -> None:
         """Refuse it: an agent is more than one model."""
@@ -199,6 +205,12 @@ class RLTrainer(Standing, Trainer):
         if self.display is not None:
             self.display.message(text)
 
+    def _note_failure(self, text: str) -> None:
+        """Show that an evaluation process failed, and write it to the journal of events."""
+        self.tell(text)
+        if self.files is not None:
+            tell_event(self.files, "evaluation_failed", reason=text)
+
     def _record(self, run: Run) -> None:
         """Write what has been gathered, and begin to gather and to time anew."""
         metrics = {**self.sampler.episodes.metrics(), **self.agent.take_metrics()}
@@ -273,10 +285,12 @@ class RLTrainer(Standing, Trainer):
         self.agent.load_state_dict(state["agent"])
         return dict(self.agent.weights())
 
-    def evaluate_weights(self, weights: Mapping[str, Any]) -> Mapping[str, float]:
-        """Return the metrics of a kept policy over the episodes of an evaluation."""
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of a kept policy over episodes by which nothing was chosen."""
         self.agent.load_weights(weights)
-        return dict(self.evaluations.own.evaluate(self.agent)[1])
+        return self.evaluations.held_out(self.agent, episodes=episodes, seed=seed)
 
     def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
         """Return pictures of one episode of an evaluation with a kept policy."""

@@ -2,11 +2,96 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus.config import TrainerConfig
+from ludus.core.errors import ConfigError, LudusError
+from ludus.registry import find
+
+Outcome = tuple[float, dict[str, float]]
+"""A score, of which more or less is better as the trainer says, and a record of metrics."""
 
 
-class Evaluator(Protocol):
-    """Anything that scores what is being trained."""
+class Evaluator:
+    """Scores what is being trained, for trainers of any kind: `trainer.set_evaluator(evaluator)`.
 
-    def evaluate(self, agent: Any, /) -> tuple[float, dict[str, float]]:
+    Evaluator(config)            as runs of this config are evaluated
+    Evaluator(score=function)    by a function of yours: of the agent or model, to a number or to a
+                                 number and a record
+    """
+
+    def __init__(
+        self,
+        config: TrainerConfig | None = None,
+        *,
+        score: Callable[[Any], Any] | None = None,
+        metric: str = "eval/score",
+    ) -> None:
+        """Take a config or a function; `metric` is what the function's number is logged as."""
+        if (config is None) == (score is None):
+            raise ConfigError(
+                "Evaluator takes a config, or score=a function of the agent or model; give one of them"
+            )
+        self._metric = metric
+        self._score: Callable[[Any], Any]
+        if score is not None:
+            self._score = score
+        else:
+            assert config is not None
+            self._score = of_kind(config, "make_evaluator")(config).evaluate
+        self.model: Any = None
+
+    def evaluate(self, agent: Any) -> Outcome:
         """Return the score and a record of metrics; the mode of the agent is as it was, after."""
+        return as_outcome(self._score(agent), metric=self._metric)
+
+    def set_model(self, model: Any) -> None:
+        """Say what `run_eval` evaluates."""
+        self.model = model
+
+    def run_eval(self) -> Outcome:
+        """Evaluate the model that was set, with `before_eval` and `after_eval` around it."""
+        if self.model is None:
+            raise LudusError("run_eval has nothing to evaluate; call set_model(model) first")
+        self.before_eval()
+        outcome = self.evaluate(self.model)
+        self.after_eval(outcome)
+        return outcome
+
+    def before_eval(self) -> None:
+        """Called by run_eval first; yours to write."""
+
+    def after_eval(self, outcome: Outcome) -> None:
+        """Called by run_eval last, with the score and the record; yours to write."""
+
+
+def of_kind(config: Any, name: str) -> Callable[[Any], Any]:
+    """Return a class method of the trainer that this config is for."""
+    if not isinstance(config, TrainerConfig):
+        raise ConfigError(
+            f"an evaluator is made from a trainer's config, not from a {type(config).__name__};"
+            " ludus.read_config and ludus.example return one"
+        )
+    found = getattr(find("trainer", config.kind), name, None)
+    if found is None:
+        raise ConfigError(
+            f"trainers of kind '{config.kind}' have no {name}(config), so no evaluator can be made"
+            " from their config; give Evaluator(score=...) a function"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def as_outcome(result: Any, *, metric: str) -> Outcome:
+    """Return what an evaluator gave as a score and a record: a number, or both."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
+        score, record = result
+    else:
+        score, record = result, {metric: result}
+    try:
+        return float(score), dict(record)
+    except (TypeError, ValueError):
+        raise LudusError(
+            f"an evaluator returned {type(result).__name__} {str(result)[:60]}; return a number, or"
+            " a number and a record of metrics"
+        ) from None

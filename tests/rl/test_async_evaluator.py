@@ -17,8 +17,9 @@ from ludus import registry
 from ludus.core.errors import Interrupted, LudusError
 from ludus.rl import evaluation_worker
 from ludus.rl.agents import rebuild as rebuild_agent
-from ludus.rl.async_evaluator import AsyncEvaluator
-from ludus.rl.evaluator import Evaluator
+from ludus.rl.evaluation_worker import EpisodeJob
+from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
+from ludus.run.async_evaluator import AsyncEvaluator
 from ludus.run.checkpoint import digest_of
 from ludus.run.seeds import GlobalRandom
 from tests.rl.odd_envs import linear_policy, linear_weights, rebuild, walk
@@ -38,8 +39,8 @@ def make():
     made = []
 
     def make_one(trouble: str = "none", at: int = -1, once: str = "", **more) -> AsyncEvaluator:
-        sync = Evaluator(walk(trouble, at, once), num_episodes=6, seed=5, num_envs=2)
-        beside = AsyncEvaluator(sync, {"kind": "linear"}, **more)
+        task = EvaluationTask(walk(trouble, at, once), num_episodes=6, seed=5, num_envs=2)
+        beside = AsyncEvaluator(EpisodeJob(task, {"kind": "linear"}), **more)
         beside.events = []
         beside.on_event = beside.events.append
         made.append(beside)
@@ -51,7 +52,8 @@ def make():
 
 
 def expected(seed: int = 0):
-    return Evaluator(walk(), num_episodes=6, seed=5, num_envs=2).evaluate(linear_policy(seed))
+    task = EvaluationTask(walk(), num_episodes=6, seed=5, num_envs=2)
+    return EpisodeEvaluator(task).evaluate(linear_policy(seed))
 
 
 def test_the_result_is_that_of_the_evaluator_in_process(make) -> None:
@@ -153,7 +155,7 @@ def test_a_pending_evaluation_is_taken_up_after_a_resume(make) -> None:
 
 def test_a_run_that_is_to_pause_keeps_the_evaluation_pending(make) -> None:
     beside = make("hang", at=3)
-    beside.evaluator.is_interrupted = lambda: True
+    beside.is_interrupted = lambda: True
     beside.launch(COUNTERS, linear_weights())
     with pytest.raises(Interrupted):
         beside.collect()
@@ -175,9 +177,9 @@ def test_a_trained_agent_is_rebuilt_from_its_config(monkeypatch) -> None:
     monkeypatch.undo()
     config = ludus.example("dqn")
     plain = config.model_dump(mode="json")
-    sync = Evaluator(config.env, num_episodes=3, seed=5, num_envs=2)
+    task = EvaluationTask(config.env, num_episodes=3, seed=5, num_envs=2)
     agent = rebuild_agent(plain)
-    beside = AsyncEvaluator(sync, plain)
+    beside = AsyncEvaluator(EpisodeJob(task, plain))
     beside.launch(COUNTERS, agent.weights())
-    assert beside.collect()[1:3] == sync.evaluate(agent)
+    assert beside.collect()[1:3] == EpisodeEvaluator(task).evaluate(agent)
     beside.close()

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
 from ludus.core.errors import EnvError, Interrupted, LudusError
 from ludus.rl.env_config import make_env
-from ludus.rl.evaluator import Evaluator
+from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.rl.plain import read_env_section
 from ludus.run.checkpoint import digest_of
 from ludus.run.seeds import GlobalRandom, derive
 from tests.rl.odd_envs import linear_policy, walk
 
 
-def evaluator(num_episodes: int = 7, num_envs: int = 3, **more) -> Evaluator:
-    return Evaluator(walk(), num_episodes=num_episodes, seed=5, num_envs=num_envs, **more)
+def evaluator(num_episodes: int = 7, num_envs: int = 3, section=None, **more) -> EpisodeEvaluator:
+    task = EvaluationTask(section or walk(), num_episodes=num_episodes, seed=5, num_envs=num_envs)
+    interrupted = {"is_interrupted": more.pop("is_interrupted")} if "is_interrupted" in more else {}
+    return EpisodeEvaluator(dataclasses.replace(task, **more), **interrupted)
 
 
 def played_by_hand(index: int) -> tuple[float, int, bool]:
@@ -72,7 +76,7 @@ def test_no_success_rate_where_the_env_reports_none() -> None:
             assert masks is None
             return np.zeros(len(obs_ND), np.int64)
 
-    score, record = Evaluator(section, num_episodes=2, seed=0, num_envs=2).evaluate(Left())
+    score, record = evaluator(2, 2, section).evaluate(Left())
     assert "eval/success_rate" not in record
     assert score == record["eval/length_mean"]
 
@@ -91,7 +95,7 @@ def test_an_evaluation_leaves_no_trace(is_training: bool) -> None:
 
 def test_a_policy_is_put_back_even_when_the_env_breaks() -> None:
     policy = linear_policy()
-    broken = Evaluator(walk("raise", at=2), num_episodes=3, seed=5, num_envs=2)
+    broken = evaluator(3, 2, walk("raise", at=2))
     with pytest.raises(EnvError, match="no more"):
         broken.evaluate(policy)
     assert policy.is_training

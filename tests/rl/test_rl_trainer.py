@@ -14,7 +14,7 @@ import pytest
 import ludus
 from ludus import Logger
 from ludus.core.errors import ConfigError, LudusError
-from ludus.rl.evaluator import Evaluator
+from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.run.seeds import derive
 from tests.rl.known_problems import REWARDS_CA, learning, observation, problem
 from tests.rl.random_walks import RandomWalk, walk_config
@@ -251,7 +251,9 @@ def test_every_episode_is_whole_and_counted_once() -> None:
         def act_greedy(self, obs: Any, masks: Any) -> Any:
             return np.full(len(obs), -1)
 
-    evaluator = Evaluator(walk_config(length=7), num_episodes=5, seed=0, num_envs=3)
+    evaluator = EpisodeEvaluator(
+        EvaluationTask(walk_config(length=7), num_episodes=5, seed=0, num_envs=3)
+    )
     score, record = evaluator.evaluate(Policy())
     returns = []
     for index in range(5):

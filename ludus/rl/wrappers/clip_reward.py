@@ -31,6 +31,7 @@ class ClipReward(gymnasium.RewardWrapper[Any, Any]):
             if self.low >= self.high:
                 yield f"low is {self.low}, which is not below high, {self.high}"
 
+    changes_rewards = True
     is_stateless = True
 
     def __init__(self, env: AnyEnv, config: Config) -> None:

@@ -23,6 +23,7 @@ class ScaleReward(gymnasium.RewardWrapper[Any, Any]):
         scale: PositiveFloat
         """What every reward is multiplied by."""
 
+    changes_rewards = True
     is_stateless = True
 
     def __init__(self, env: AnyEnv, config: Config) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ludus
 from ludus.rl.agents import rebuild
-from ludus.rl.async_evaluator import AsyncEvaluator
-from ludus.rl.evaluator import Evaluator
+from ludus.run.async_evaluator import AsyncEvaluator
 
-CONFIG = ludus.example("dqn")
+CONFIG = ludus.example("dqn", **{"evaluation.episodes": 2, "evaluation.envs": 1})
 
 
 def make() -> AsyncEvaluator:
-    evaluator = Evaluator(CONFIG.env, num_episodes=2, seed=0, num_envs=1)
-    return AsyncEvaluator(evaluator, CONFIG.model_dump(mode="json"))
+    return AsyncEvaluator(CONFIG)
 
 
 def use(part: AsyncEvaluator) -> None:

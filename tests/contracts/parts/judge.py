@@ -7,8 +7,12 @@ from ludus.rl.config import EvaluationConfig
 from ludus.rl.judge import Judge
 
 CONFIG = EvaluationConfig(
+    env=None,
+    more_envs={},
     episodes=1,
     envs=1,
+    actions="greedy",
+    max_episode_length=100,
     asynchronous=False,
     patience=9,
     min_delta=0.5,

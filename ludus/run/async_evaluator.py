@@ -1,4 +1,4 @@
-"""Judge a policy in a process of its own while training goes on, with a result that timing cannot change.
+"""Judge a model in a process of its own while training goes on, with a result that timing cannot change.
 
 launch     a copy of the weights goes to the worker; training goes on
 collect    waits for the result of that launch, at a boundary the trainer fixes
@@ -11,22 +11,41 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from ludus.core.errors import Interrupted, LudusError
-from ludus.rl.evaluation_worker import Evaluation
-from ludus.rl.evaluator import Evaluator
+from ludus.config import TrainerConfig
+from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.run.child import Child, ChildDied, ChildFailed, ChildHung
+from ludus.run.evaluator import of_kind
 from ludus.run.trees import pack
 
 Collected = tuple[dict[str, int], float | None, dict[str, float], dict[str, Tensor]]
 _MAX_REASONS = 5
 _START_SECONDS = 120.0
-_LOST = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
+
+
+class Job(Protocol):
+    """An evaluation but for the weights: it can be made here, or told to a worker as plain data."""
+
+    @property
+    def module(self) -> str:
+        """The module of ludus whose `handlers()` the worker serves: greet, rebuild, evaluate."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names that stand in its record, whatever comes of it."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+
+    def judge(
+        self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool]
+    ) -> tuple[float, dict[str, float]]:
+        """Return the score and the record; the same in whichever process it is called."""
 
 
 @dataclass(frozen=True)
@@ -42,24 +61,29 @@ class AsyncEvaluator:
 
     A worker that dies, hangs or fails is replaced, a bounded number of times for each evaluation.
     After that the evaluation is done in this process, unless it would take it down too; if there is
-    no result in the end, the score is None and the run says that it is not exact. The worker makes
-    its policy from `policy`, the trainer's config as JSON can hold it.
+    no result in the end, the score is None and the run says that it is not exact.
+
+    AsyncEvaluator(config)    evaluates as runs of this config do: trainer.set_evaluator takes it
     """
 
     def __init__(
         self,
-        evaluator: Evaluator,
-        policy: Mapping[str, Any],
+        config: TrainerConfig | Job,
         *,
         timeout: float = 300.0,
         max_restarts: int = 2,
+        is_interrupted: Callable[[], bool] = lambda: False,
         on_event: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.evaluator = evaluator
-        """Evaluates in this process, the same episodes."""
+        self.is_interrupted = is_interrupted
+        """Asked while waiting: a run that is to pause must not wait for the result."""
         self.on_event = on_event
         """Called with a sentence whenever a worker fails or a result is missing."""
-        self._evaluation = Evaluation.of(evaluator, policy)
+        self._job: Job
+        if isinstance(config, TrainerConfig):
+            self._job = of_kind(config, "evaluation_job")(config)
+        else:
+            self._job = config
         self._timeout = timeout
         self._max_restarts = max_restarts
         self._worker: Child | None = None
@@ -87,6 +111,23 @@ class AsyncEvaluator:
             self._start()
             if self._pending is not None and self._sent_at is None:
                 self._send(self._pending)
+
+    def check(self) -> None:
+        """Raise ConfigError if the worker cannot rebuild what it is to judge; wait for its answer."""
+        self._start().send({"do": "rebuild", "evaluation": self._job.plain()})
+        try:
+            worker = self._start()
+            for _ in ("greet", "rebuild"):
+                self._answer(worker, time.monotonic(), _START_SECONDS)
+            self._is_ready = True
+        except ChildFailed as error:
+            self._stop()
+            raise ConfigError(
+                f"a process beside this one cannot rebuild what it is to evaluate: {error}; put the"
+                " classes and registrations that the config needs into a module of their own and load"
+                " it with --plugin that_module (ludus.load_plugin('that_module') in a script), or"
+                " evaluate in this process (evaluation.asynchronous: false)"
+            ) from error
 
     def launch(self, run_counters: Mapping[str, int], weights: Mapping[str, Tensor]) -> None:
         """Begin to judge a copy of these weights."""
@@ -136,7 +177,7 @@ class AsyncEvaluator:
     def _answer(self, worker: Child, since: float, seconds: float) -> dict[str, Any]:
         # A signal does not end the wait by itself, so it is looked for once a second.
         while not worker.wait(min(1.0, max(0.0, since + seconds - time.monotonic()))):
-            if self.evaluator.is_interrupted():
+            if self.is_interrupted():
                 raise Interrupted
             if time.monotonic() >= since + seconds:
                 raise worker.give_up(seconds)
@@ -149,9 +190,7 @@ class AsyncEvaluator:
         if _may_try_here(error):
             try:
                 with _one_thread():
-                    return self._evaluation.judge(
-                        launch.weights, is_interrupted=self.evaluator.is_interrupted
-                    )
+                    return self._job.judge(launch.weights, is_interrupted=self.is_interrupted)
             except Exception as here:
                 if isinstance(here, Interrupted):
                     raise
@@ -160,19 +199,19 @@ class AsyncEvaluator:
         reason = f"the evaluation launched at {when or 'the start'} gave no result: {error}"
         self._reasons = [*self._reasons, reason.splitlines()[0]][-_MAX_REASONS:]
         self.on_event(reason)
-        return None, {f"eval/{name}": math.nan for name in _LOST}
+        return None, dict.fromkeys(self._job.metrics, math.nan)
 
     def _start(self) -> Child:
         if self._worker is None or not self._worker.is_open:
             self._stop()
-            self._worker = Child("ludus.rl.evaluation_worker", name="the evaluation worker")
+            self._worker = Child(self._job.module, name="the evaluation worker")
             self._is_ready = False
             self._worker.send({"do": "greet"})
         return self._worker
 
     def _send(self, launch: Launch) -> None:
         plain, data = pack(launch.weights)
-        request = {"do": "evaluate", "evaluation": asdict(self._evaluation), "weights": plain}
+        request = {"do": "evaluate", "evaluation": self._job.plain(), "weights": plain}
         self._start().send(request, [data])
         self._sent_at = time.monotonic()
 
