@@ -15,8 +15,7 @@ from ludus.rl.agent import Agent, diverged, refuse_divergence
 from ludus.rl.cadence import unreached_epochs
 from ludus.rl.config import RLConfig
 from ludus.rl.env_restore import check_repeats
-from ludus.rl.evaluations import Evaluations, check_judged_alike, evaluator_of, job_of
-from ludus.rl.export import export_policy
+from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.judge import Judge
 from ludus.rl.last_step import RolloutData
 from ludus.rl.plans import Work, Works, in_epochs
@@ -96,9 +95,6 @@ class RLTrainer(Standing, Trainer):
         self.rollout_data: Mapping[str, Any] = {}
         """What came of the last collecting; empty before the first."""
         self._prepare_data(Episodes(config.num_envs, config.return_window))
-
-    make_evaluator = staticmethod(evaluator_of)
-    evaluation_job = staticmethod(job_of)
 
     def set_model(self, model: Any) -> None:
         """Refuse it: an agent is more than one model."""
@@ -279,25 +275,3 @@ class RLTrainer(Standing, Trainer):
             return ()
         reasons = [self._unrepeatable] if self._unrepeatable else []
         return [*reasons, *self.env.inexact_because(), *self.evaluations.inexact_because()]
-
-    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights of the policy in a saved state."""
-        self.agent.load_state_dict(state["agent"])
-        return dict(self.agent.weights())
-
-    def evaluate_weights(
-        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
-    ) -> Mapping[str, float]:
-        """Return the metrics of a kept policy over episodes by which nothing was chosen."""
-        self.agent.load_weights(weights)
-        return self.evaluations.held_out(self.agent, episodes=episodes, seed=seed)
-
-    def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
-        """Return pictures of one episode of an evaluation with a kept policy."""
-        self.agent.load_weights(weights)
-        return self.evaluations.own.film(self.agent, index, fps)
-
-    def export(self, weights: Mapping[str, Any], path: Any) -> None:
-        """Write a kept policy so that NumPy alone can act by it."""
-        self.agent.load_weights(weights)
-        export_policy(self.agent, path)

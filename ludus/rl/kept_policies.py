@@ -1,0 +1,42 @@
+"""What can be done with a policy that a run has kept: evaluate it, film it, export it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ludus.core import Trainer
+from ludus.rl.evaluations import Evaluations, evaluator_of, job_of
+from ludus.rl.export import export_policy
+
+
+class KeptPolicies(Trainer):
+    """A trainer of agents, as far as the weights that it has kept are concerned."""
+
+    agent: Any
+    evaluations: Evaluations
+
+    make_evaluator = staticmethod(evaluator_of)
+    evaluation_job = staticmethod(job_of)
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights of the policy in a saved state."""
+        self.agent.load_state_dict(state["agent"])
+        return dict(self.agent.weights())
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of a kept policy over episodes by which nothing was chosen."""
+        self.agent.load_weights(weights)
+        return self.evaluations.held_out(self.agent, episodes=episodes, seed=seed)
+
+    def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
+        """Return pictures of one episode of an evaluation with a kept policy."""
+        self.agent.load_weights(weights)
+        return self.evaluations.own.film(self.agent, index, fps)
+
+    def export(self, weights: Mapping[str, Any], path: Any) -> None:
+        """Write a kept policy so that NumPy alone can act by it."""
+        self.agent.load_weights(weights)
+        export_policy(self.agent, path)
