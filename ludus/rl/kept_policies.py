@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ludus.core import Trainer
 from ludus.rl.evaluations import Evaluations, evaluator_of, job_of
 from ludus.rl.export import export_policy
 
 
-class KeptPolicies(Trainer):
+class KeptPolicies:
     """A trainer of agents, as far as the weights that it has kept are concerned."""
 
     agent: Any

@@ -17,6 +17,7 @@ from ludus.rl.config import RLConfig
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.judge import Judge
+from ludus.rl.kept_policies import KeptPolicies
 from ludus.rl.last_step import RolloutData
 from ludus.rl.plans import Work, Works, in_epochs
 from ludus.rl.sampler import Episodes, SyncSampler
@@ -26,7 +27,7 @@ from ludus.run.device import resolve_device
 from ludus.run.directory import tell_event
 
 
-class RLTrainer(Standing, Trainer):
+class RLTrainer(Standing, KeptPolicies, Trainer):
     """Learns by acting.
 
     train
