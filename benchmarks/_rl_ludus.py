@@ -108,6 +108,7 @@ def _ppo(work: Work) -> dict[str, Any]:
             "record_freq": 2,
             "eval_freq": 0,
             "save_freq": 0,
+            "max_opts": None,
         },
         "network.widths": list(config.hidden_sizes),
         "optimizer.learning_rate": config.learning_rate,

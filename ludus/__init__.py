@@ -87,5 +87,13 @@ def _session(trainer: _core.Trainer, request: _around.Request) -> _around.Surrou
     return Session(trainer, request)
 
 
+def _read(config: Any) -> Any:
+    """Return the typed config of a dict or of a file, and anything else as it is."""
+    from ludus.config import given
+
+    return given(config)
+
+
 # The core knows no directory and no log; here, where everything meets, trainers get theirs.
 _core.Trainer.surroundings = staticmethod(_session)
+_core.Trainer.read = staticmethod(_read)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ludus import strict_yaml
-from ludus.config import TrainerConfig, change, current, typed
+from ludus.config import TrainerConfig, change, current, given, typed
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.trainer import Trainer
 from ludus.registry import find
@@ -13,9 +15,15 @@ from ludus.run.directory import found_run, missing_plugins, read_note
 from ludus.run.storage import Storage
 
 
-def build_trainer(config: TrainerConfig) -> Trainer:
-    """Return the trainer that this config names."""
-    trainer: Trainer = find("trainer", config.kind)(config)
+def build_trainer(config: TrainerConfig | Mapping[str, Any] | str | Path) -> Trainer:
+    """Return the trainer that this config, or the one in this dict or file, names."""
+    typed_config = given(config)
+    if not isinstance(typed_config, TrainerConfig):
+        raise ConfigError(
+            f"build_trainer takes a config, a dict or the path of a file, not a"
+            f" {type(config).__name__}; ludus.example(KIND) makes a config"
+        )
+    trainer: Trainer = find("trainer", typed_config.kind)(typed_config)
     return trainer
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "current",
     "example",
     "from_data",
+    "given",
     "key_paths",
     "override",
     "read_config",
@@ -171,6 +172,13 @@ def read_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainerConfi
     return typed(data, source=str(path))
 
 
+def given(config: Any) -> Any:
+    """Return the typed config of a dict, or of the file at a path; anything else as it is."""
+    if isinstance(config, str | Path):
+        return read_config(config)
+    return from_data(config, source="the config") if isinstance(config, Mapping) else config
+
+
 def read_data(path: str | Path) -> Any:
     """Return what a config file holds, unchecked; `-` reads from standard input."""
     path, limit = Path(path), strict_yaml.MAX_BYTES * 4 + 1
@@ -194,6 +202,9 @@ def read_data(path: str | Path) -> Any:
 
 
 def example(kind: str, **changes: Any) -> Any:
-    """Return the complete typed example config of a trainer kind, with some keys changed."""
+    """Return the complete typed example config of a trainer kind, with some keys changed.
+
+    The name of another file that ludus ships, such as dqn-acrobot, does as well as a kind.
+    """
     config = read_config(example_path(kind))
     return config.replace(**changes) if changes else config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ludus.core.errors import ConfigError
@@ -12,7 +12,10 @@ VERSION = 2
 
 
 def _to_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Give each key that version 2 added the value that version 1 behaved by."""
+    """Give each key that version 2 added the value that version 1 behaved by.
+
+    Version 2 refuses what nothing reads, so what version 1 did not read becomes null, 0 or false.
+    """
     if isinstance(evaluation := data.get("evaluation"), dict):
         env = data.get("env")
         # Agents were judged with every wrapper of the training env around theirs.
@@ -21,7 +24,55 @@ def _to_2(data: dict[str, Any]) -> dict[str, Any]:
         evaluation.setdefault("more_envs", {})
         evaluation.setdefault("actions", "greedy")
         evaluation.setdefault("max_episode_length", 1_000_000)
+    for section in _sections(data):
+        _silence(section)
+    schedule = data.get("schedule")
+    if schedule in ("steps", "epochs"):
+        other = "epochs" if schedule == "steps" else "steps"
+        if other in data:
+            data[other] = None
+    epochs = data.get("epochs")
+    if isinstance(epochs, dict) and "max_env_steps" in epochs:
+        epochs.setdefault("max_opts", None)
+    if schedule == "steps":
+        data["settings"]["checkpoint"]["every_epochs"] = 0
+    _silence_evaluation(data)
     return data
+
+
+def _sections(data: Any) -> Iterator[dict[str, Any]]:
+    """Yield every section of the data, the outermost first."""
+    if isinstance(data, dict):
+        yield data
+    for child in (
+        data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    ):
+        yield from _sections(child)
+
+
+def _silence(section: dict[str, Any]) -> None:
+    """Take out of one section what its other keys keep from being read."""
+    if section.get("kind") == "sgd" and section.get("momentum") == 0:
+        section["nesterov"] = False
+    if section.get("learned") is False and "target_entropy" in section:
+        section["target_entropy"] = None
+    normalise = section.get("normalise")
+    if isinstance(normalise, dict) and not (normalise["observations"] or normalise["rewards"]):
+        section["normalise"] = None
+
+
+def _silence_evaluation(data: dict[str, Any]) -> None:
+    """Take out of `evaluation` what its other keys, or the want of evaluations, keep from being read."""
+    evaluation = data.get("evaluation")
+    if not isinstance(evaluation, dict) or "asynchronous" not in evaluation:
+        return
+    if not evaluation["asynchronous"]:
+        evaluation["timeout_seconds"] = None
+    plan = data.get("steps") or data.get("epochs") or {}
+    if not plan.get("eval_interval", plan.get("eval_freq", 1)):
+        evaluation |= {"patience": None, "target_return": None}
+    if evaluation["patience"] is None:
+        evaluation["min_delta"] = 0.0
 
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_2}

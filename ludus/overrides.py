@@ -10,6 +10,20 @@ from ludus.core.errors import ConfigError, nearest
 
 # What people know these keys as from elsewhere, and what they may be here.
 _ELSEWHERE = {
+    # The keys of the schedule that a file does not follow, and those of the one it does.
+    "max_env_steps": ("steps.max_opts",),
+    "max_opts": ("epochs.max_env_steps",),
+    "record_freq": ("steps.record_interval",),
+    "eval_freq": ("steps.eval_interval",),
+    "save_freq": ("steps.save_interval",),
+    "updates_per_env_step": ("steps.opt_interval",),
+    "steps_per_epoch": ("steps.opt_interval",),
+    "record_interval": ("epochs.record_freq",),
+    "eval_interval": ("epochs.eval_freq",),
+    "save_interval": ("epochs.save_freq",),
+    "opt_interval": ("epochs.updates_per_env_step",),
+    "max_steps": ("steps.max_opts", "epochs.max_opts"),
+    "num_train_steps": ("max_steps", "steps.max_opts", "epochs.max_opts"),
     "total_timesteps": ("max_env_steps", "max_opts"),
     "num_timesteps": ("max_env_steps", "max_opts"),
     "timesteps": ("max_env_steps", "max_opts"),
@@ -49,7 +63,8 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> list[str]
 def override(data: dict[str, Any], key: str, value: Any) -> str:
     """Set one key of a nested mapping in place and return its path.
 
-    The key is a dotted path, or a bare name that stands in just one section.
+    The key is a dotted path, or a bare name that stands in just one section. A number for the
+    section `learning_rate`, which says how the rate changes, is the rate that it starts from.
     """
     path = key.replace("__", ".").split(".")
     if len(path) == 1 and key not in data:
@@ -62,8 +77,9 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
         above = ".".join(path[:depth])
         if not isinstance(section, dict):
             what = "null" if section is None else "not a section"
+            hint = _known_elsewhere(key, data)
             raise ConfigError(
-                f"'{above}' is {what}, so '{key}' cannot be set; set all of '{above}'"
+                f"'{above}' is {what}, so '{key}' cannot be set; set all of '{above}'.{hint}"
             )
         # What an env takes is its own affair: the names under kwargs are free.
         if part not in section and path[depth - 1 : depth] != ["kwargs"]:
@@ -76,7 +92,10 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
         if depth < len(path) - 1:
             section = section[part]
     place, present = ".".join(path), section.get(path[-1])
-    if isinstance(present, dict) and isinstance(value, int | float):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(present, dict) and is_number:
+        if place == "learning_rate" and isinstance(data.get("optimizer"), dict):
+            return override(data, "optimizer.learning_rate", value)
         others = [p for p in key_paths(data) if p.split(".")[-1] == path[-1] and p != place]
         meant = [f"{place}.initial"] if "initial" in present else others
         if meant:
@@ -86,11 +105,8 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
 
 
 def _known_elsewhere(key: str, data: Mapping[str, Any]) -> str:
-    """Return the key that is meant by a name which other libraries use; nothing if there is none."""
-    # Of two plans in one file only one is followed.
-    schedule = data.get("schedule")
-    ignored = {"steps", "epochs"} - {schedule} if isinstance(schedule, str) else set()
-    paths = [path for path in key_paths(data) if path.split(".")[0] not in ignored]
+    """Return the key that is meant by a name of another library or schedule; nothing if there is none."""
+    paths = key_paths(data)
     for name in _ELSEWHERE.get(key.split(".")[-1], ()):
         for path in paths:
             if path == name or path.endswith(f".{name}"):

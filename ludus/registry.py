@@ -99,18 +99,28 @@ def kinds(category: str) -> list[str]:
     return sorted({*_built_in(category), *_REGISTERED[category]})
 
 
-def example_path(kind: str) -> Path:
-    """Return the complete example file of a trainer kind."""
-    find("trainer", kind)
-    candidates = [_HERE / "configs" / f"{kind}.yaml", _HERE.parent / "configs" / f"{kind}.yaml"]
-    if kind in _EXAMPLES:
-        candidates.insert(0, _EXAMPLES[kind])
-    for path in candidates:
-        if path.is_file():
-            return path
+def example_path(name: str) -> Path:
+    """Return a complete file: the example of a trainer kind, or another that ludus ships."""
+    shipped = _shipped()
+    if name not in {*shipped, *_EXAMPLES}:
+        _load_entry_points()
+    path = _EXAMPLES.get(name)
+    if path is not None and path.is_file():
+        return path
+    if name in shipped:
+        return shipped[name]
+    known = {*shipped, *kinds("trainer")}
+    if name not in known:
+        raise ConfigError(f"no trainer kind or file is named '{name}'.{nearest(name, known)}")
     raise ConfigError(
-        f"the trainer kind '{kind}' has no example file; register it with example='{kind}.yaml'"
+        f"the trainer kind '{name}' has no example file; register it with example='{name}.yaml'"
     )
+
+
+def _shipped() -> dict[str, Path]:
+    """Return every config file that comes with ludus, by its name."""
+    folders = [_HERE.parent / "configs", _HERE / "configs"]
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
 def load_plugin(module: str) -> None:

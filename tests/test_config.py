@@ -361,7 +361,7 @@ def test_a_name_in_two_categories_is_looked_up_in_the_right_one(
                     "total_steps": 5,
                 }
             },
-            "'schedule.warmup_steps' is 5, which leaves nothing of 'schedule.total_steps' 5",
+            "'schedule': 'warmup_steps' is 5, which leaves nothing of 'total_steps' 5",
         ),
         ({"model.outputs": 1}, "'model.outputs' is 1, but cross_entropy needs one output a class"),
     ],
@@ -454,10 +454,7 @@ def test_a_name_from_elsewhere_is_told_what_it_is_here(
 
 
 def test_a_number_for_a_section_is_told_where_the_number_is(tmp_path: Path) -> None:
-    path = tmp_path / "dqn.yaml"
-    path.write_text(example("dqn").to_yaml())
-    with pytest.raises(ConfigError, match=r"a section, not a number; .*'optimizer\.learning_rate'"):
-        read_config(path, ["learning_rate=0.001"])
+    path = tmp_path / "ppo.yaml"
     # Another key of the same name, that of the normalisation, is not what is meant.
     path.write_text(example("ppo", normalise=NORMALISE).to_yaml())
     with pytest.raises(ConfigError, match=r"'clip' is a section, .* is 'clip\.initial'"):
@@ -527,6 +524,53 @@ def test_an_example_is_changed_by_keywords() -> None:
     assert ludus.example("supervised", learning_rate=0.25).optimizer.learning_rate == 0.25
     with pytest.raises(ConfigError, match="Did you mean 'supervised'"):
         ludus.example("supervise")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=[path.stem for path in CONFIGS])
+def test_a_learning_rate_is_the_optimizers_in_every_file(path: Path) -> None:
+    by_keyword = ludus.example(path.stem, learning_rate=1e-3)
+    assert by_keyword == ludus.example(path.stem, **{"optimizer.learning_rate": 1e-3})
+    assert read_config(path, ["learning_rate=0.001"]) == by_keyword
+    assert by_keyword.optimizer.learning_rate == 1e-3
+
+
+def test_a_section_for_the_learning_rate_is_how_it_changes() -> None:
+    steady = {"kind": "constant", "warmup_steps": 3}
+    assert ludus.example("dqn", learning_rate=steady).learning_rate.warmup_steps == 3
+
+
+def test_any_shipped_file_is_an_example_by_its_name(call: Ludus) -> None:
+    assert ludus.example("dqn-mountaincar", seed=4).replace(seed=0).name == "mountaincar-dqn"
+    assert (
+        call("new", "dqn-mountaincar").out
+        == (CONFIGS[0].parent / "dqn-mountaincar.yaml").read_text()
+    )
+    for name in ("dqn-mountaincart", "../configs/dqn"):
+        with pytest.raises(ConfigError, match=f"no trainer kind or file is named '{name}'"):
+            ludus.example(name)
+
+
+@pytest.mark.covers("000-M3")
+def test_a_trainer_takes_a_config_a_dict_or_the_path_of_a_file(tmp_path: Path) -> None:
+    path = small_file(tmp_path / "a.yaml")
+    config = read_config(path)
+    for source in (config, config.model_dump(), str(path), Path(path)):
+        for make in (ludus.Trainer, ludus.BaseTrainer, ludus.build_trainer):
+            assert make(source).config == config
+    dqn = ludus.example("dqn")
+    assert isinstance(ludus.build_trainer(dqn.model_dump()), ludus.RLTrainer)
+    with pytest.raises(ConfigError, match="Trainer takes a SupervisedConfig, not a DqnConfig"):
+        ludus.Trainer(dqn.model_dump())
+    incomplete = config.model_dump()
+    del incomplete["loss"]
+    with pytest.raises(ConfigError, match="the config: 'loss' is missing"):
+        ludus.Trainer(incomplete)
+    with pytest.raises(ConfigError, match=r"nowhere.yaml: no such file; `ludus new"):
+        ludus.Trainer("nowhere.yaml")
+    with pytest.raises(
+        ConfigError, match=r"build_trainer takes a config, a dict or the path .* not a int"
+    ):
+        ludus.build_trainer(3)  # type: ignore[arg-type]
 
 
 def test_a_logger_section_stands_alone_too() -> None:

@@ -23,10 +23,13 @@ class Trainer:
 
     Config: ClassVar[type[Any]] = object
     surroundings: ClassVar[Callable[[Trainer, Request], Surroundings]] = Bare
+    read: ClassVar[Callable[[Any], Any]] = staticmethod(lambda config: config)
+    """Turns what a script may give as a config, such as a dict or a path, into a typed one."""
     derived: ClassVar[tuple[str, ...]] = ()
     """Attributes that change during a run but can be computed anew, so belong to no part."""
 
     def __init__(self, config: Any) -> None:
+        config = type(self).read(config)
         if self.Config is not object and not isinstance(config, self.Config):
             raise ConfigError(
                 f"{type(self).__name__} takes a {self.Config.__qualname__}, not a {type(config).__name__};"
@@ -184,7 +187,11 @@ class Trainer:
         name: str | None = None,
         show_on: Literal["stdout", "stderr"] = "stdout",
     ) -> Result:
-        """Walk the plan to its end, or to where it is interrupted, and say how it ended."""
+        """Walk the plan to its end, or to where it is interrupted, and say how it ended.
+
+        `max_steps`, also called `num_train_steps`, counts optimisation steps, whatever the trainer.
+        What changes with it (an interval that is never reached is 0) is shown and in events.jsonl.
+        """
         if max_steps is not None and num_train_steps not in (None, max_steps):
             raise ConfigError(
                 f"fit was given max_steps={max_steps} and num_train_steps={num_train_steps};"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import torch
@@ -44,6 +44,11 @@ class Sgd(StrictConfig):
     """Look ahead along the momentum before the step."""
     weight_decay: NonNegativeFloat
     """How strongly weights are pulled to zero."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a momentum that is asked for and not there."""
+        if self.nesterov and not self.momentum:
+            yield "'nesterov' is on, but 'momentum' is 0; raise it, or turn nesterov off"
 
 
 OptimizerSection = Annotated[Adam | Sgd, Field(discriminator="kind")]

@@ -70,6 +70,10 @@ class Linear(StrictConfig):
     total_steps: Positive | None
     """How many steps the whole schedule takes, warm-up included; null means the whole run."""
 
+    def problems(self) -> Iterator[str]:
+        """Yield a warm-up that takes all of it."""
+        yield from _all_warm_up(self.warmup_steps, self.total_steps)
+
 
 class Cosine(StrictConfig):
     """Half a cosine from the initial to the final value, then the final value."""
@@ -82,6 +86,10 @@ class Cosine(StrictConfig):
     """The value at the end."""
     total_steps: Positive | None
     """How many steps the whole schedule takes, warm-up included; null means the whole run."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a warm-up that takes all of it."""
+        yield from _all_warm_up(self.warmup_steps, self.total_steps)
 
 
 class Piecewise(StrictConfig):
@@ -112,9 +120,26 @@ class Piecewise(StrictConfig):
                 yield f"points has the value {value:g} at step {step:g}; values are 0 to {_HIGHEST:g}"
 
 
+def _all_warm_up(warmup_steps: int, total_steps: int | None) -> Iterator[str]:
+    if total_steps is not None and warmup_steps >= total_steps:
+        yield (
+            f"'warmup_steps' is {warmup_steps}, which leaves nothing of 'total_steps' {total_steps};"
+            " make it smaller"
+        )
+
+
 ScheduleSection = Annotated[
     Constant | Exponential | Inverse | Linear | Cosine | Piecewise, Field(discriminator="kind")
 ]
+
+
+def too_long(schedule: Any, path: str, run_steps: int, unit: str) -> Iterator[str]:
+    """Yield a sentence where a schedule's warm-up leaves nothing of the run; 0 steps are unknown."""
+    if 0 < run_steps <= schedule.warmup_steps:
+        yield (
+            f"'{path}.warmup_steps' is {schedule.warmup_steps}, but the run has {run_steps} {unit}:"
+            " the warm-up would never end; make it smaller, or the run longer"
+        )
 
 
 class Schedule:

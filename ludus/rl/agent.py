@@ -16,8 +16,9 @@ from ludus.data.row_layout import Transitions
 from ludus.nn.compiling import compile_method
 from ludus.nn.learner import Learner, Target
 from ludus.nn.recording import Recorded, is_recordable
-from ludus.rl.config import RLConfig, TargetConfig
+from ludus.rl.config import RLConfig
 from ludus.rl.normalise import Normaliser
+from ludus.rl.off_policy_config import TargetConfig
 from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec
 from ludus.run.seeds import derive
 

@@ -33,6 +33,16 @@ def epochs_never_reached(epochs: Any, num_epochs: int) -> Iterator[str]:
         yield _never(f"epochs.{key}", getattr(epochs, key), limit, most)
 
 
+def never_so_many(epochs: Any, most: int) -> Iterator[str]:
+    """Yield a sentence where an EpochsConfig ends before the optimisation steps it asks for."""
+    if epochs.max_opts > most:
+        yield (
+            f"'epochs.max_opts' is {epochs.max_opts}, but epochs.max_env_steps"
+            f" {epochs.max_env_steps} makes {most} optimisation steps: it would never be reached;"
+            " raise the latter, or set null for no such limit"
+        )
+
+
 def unreached_steps(steps: Any, max_opts: int) -> list[str]:
     """Return the intervals of a StepsConfig that are longer than a run of this many updates."""
     keys = ("eval_interval", "record_interval", "save_interval")

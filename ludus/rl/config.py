@@ -1,4 +1,4 @@
-"""The config sections that all agents share: envs, evaluation, replay, schedules, the two plans."""
+"""The config sections that all agents share: envs, evaluation, normalisation, epochs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,17 @@ from pydantic import Field
 
 from ludus.config import (
     Count,
-    Fraction,
     NonNegativeFloat,
     Positive,
     PositiveFloat,
     StrictConfig,
     TrainerConfig,
 )
-from ludus.data.prioritised import PerConfig
 from ludus.nn.optimizer import OptimizerSection
-from ludus.nn.schedules import ScheduleSection
-from ludus.rl.cadence import epochs_never_reached, steps_never_reached
+from ludus.nn.schedules import ScheduleSection, too_long
 from ludus.rl.env_config import EnvSection
-from ludus.rl.network_config import NetworkSection
 
 Discount = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Scheduled(StrictConfig):
@@ -57,13 +52,25 @@ class EvaluationConfig(StrictConfig):
     """Stop after this many evaluations in a row that were no better; null never stops for that."""
     min_delta: NonNegativeFloat
     """A mean return counts as better, for patience, only if it is better by more than this."""
-    timeout_seconds: PositiveFloat
-    """How long an evaluation beside training may take before its process counts as hung."""
+    timeout_seconds: PositiveFloat | None
+    """How long an asynchronous evaluation may take before its process counts as hung; else null."""
     target_return: float | None
     """Stop as soon as an evaluation's mean return reaches this; null goes on to the end."""
 
     def problems(self) -> Iterator[str]:
-        """Yield the names that cannot stand in a metric's."""
+        """Yield each key that the others make meaningless, and names that no metric can have."""
+        if self.asynchronous and self.timeout_seconds is None:
+            yield "'timeout_seconds' is null, but 'asynchronous' is true; set it, for example to 600.0"
+        if not self.asynchronous and self.timeout_seconds is not None:
+            yield (
+                f"'timeout_seconds' is {self.timeout_seconds:g}, which means nothing where"
+                " 'asynchronous' is false; set it to null"
+            )
+        if self.patience is None and self.min_delta:
+            yield (
+                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
+                " set it to 0.0, or set 'patience'"
+            )
         for name in self.more_envs:
             if not name.isidentifier():
                 yield f"'more_envs' has the name '{name}'; use letters, digits and underscores"
@@ -78,6 +85,11 @@ class NormaliseConfig(StrictConfig):
     """Divide rewards by the deviation of the discounted return."""
     clip: PositiveFloat
     """Cut normalised numbers off at this distance from zero."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a section that does nothing."""
+        if not self.observations and not self.rewards:
+            yield "neither observations nor rewards are normalised; set the whole section to null"
 
 
 class RLConfig(TrainerConfig):
@@ -109,20 +121,19 @@ class RLConfig(TrainerConfig):
     return_window: Positive
     """How many of the latest training episodes rollout/ep_rew_mean is the mean of."""
 
+    def length_problems(self, run_opts: int, evaluated: tuple[str, int]) -> Iterator[str]:
+        """Yield each key that a run of so many updates never comes to.
 
-class StepsConfig(StrictConfig):
-    """A run counted in optimisation steps, each after a few env steps."""
-
-    opt_interval: Positive
-    """How many env steps lie between two optimisation steps."""
-    record_interval: Count
-    """Write a record each time this many optimisation steps were made; 0 means never."""
-    eval_interval: Count
-    """Evaluate each time this many optimisation steps were made; 0 means never."""
-    save_interval: Count
-    """Keep the weights in models/<opt_steps> each time this many were made; 0 means never."""
-    max_opts: Positive
-    """How many optimisation steps the run has."""
+        `evaluated` is the key that says how often the agent is evaluated, and its value.
+        """
+        yield from too_long(self.learning_rate, "learning_rate", run_opts, "optimisation steps")
+        for key in ("patience", "target_return"):
+            value = getattr(self.evaluation, key)
+            if value is not None and not evaluated[1]:
+                yield (
+                    f"'evaluation.{key}' is {value:g}, but there are no evaluations, for"
+                    f" '{evaluated[0]}' is 0; set it to null, or evaluate"
+                )
 
 
 class EpochsConfig(StrictConfig):
@@ -136,148 +147,16 @@ class EpochsConfig(StrictConfig):
     """Evaluate every so many epochs, but not in the first; 0 means never."""
     save_freq: Count
     """Keep the weights in models/<opt_steps> every so many epochs; 0 means never."""
-
-
-class OffPolicyEpochsConfig(EpochsConfig):
-    """The epochs of an agent that learns from a replay buffer."""
-
-    steps_per_epoch: Positive
-    """How many steps each env takes in an epoch."""
-    updates_per_env_step: PositiveFloat
-    """How many updates are owed for each env step, those before learning starts included."""
-
-
-class PrioritisedConfig(PerConfig):
-    """How surprising transitions are drawn more often."""
-
-    beta_schedule: ScheduleSection
-    """How beta changes with the optimisation steps; it usually ends at 1."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield each number that is out of its bounds."""
-        yield from super().problems()
-        if getattr(self.beta_schedule, "final", 1.0) > 1:
-            yield "'beta_schedule.final' is above 1; beta goes from 0, no correction, to 1, all of it"
-
-
-class ReplayConfig(StrictConfig):
-    """What the agent remembers."""
-
-    capacity: Positive
-    """How many transitions are kept; the oldest are overwritten."""
-    on_device: bool
-    """Keep them on the device that computes, rather than in main memory."""
-    prioritised: PrioritisedConfig | None
-    """Draw the surprising ones more often; null draws all alike."""
-
-
-class OffPolicyConfig(RLConfig):
-    """What every agent that learns from a replay buffer has."""
-
-    schedule: Literal["steps", "epochs"]
-    """Which of the two sections below the run follows."""
-    steps: StepsConfig | None
-    """The run counted in optimisation steps; needed with schedule: steps."""
-    epochs: OffPolicyEpochsConfig | None
-    """The run counted in epochs; needed with schedule: epochs."""
-    network: NetworkSection
-    """The body of each network."""
-    replay: ReplayConfig
-    """What the agent remembers."""
-    n_step: Positive
-    """How many rewards are added up before the value of a state is asked."""
-    batch_size: Positive
-    """How many transitions one update learns from."""
-    learning_starts: Count
-    """How many env steps are taken, at random where the agent can, before the first update."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
-        chosen = getattr(self, self.schedule)
-        if chosen is None:
-            yield f"'schedule' is {self.schedule}, but the section '{self.schedule}' is null; fill it in"
-            return
-        if self.batch_size > self.replay.capacity:
-            yield (
-                f"'batch_size' is {self.batch_size}, more than replay.capacity {self.replay.capacity}"
-                " can hold; make it smaller or the capacity larger"
-            )
-        if isinstance(chosen, OffPolicyEpochsConfig):
-            yield from self._epoch_problems(chosen)
-        else:
-            yield from self._step_problems(chosen)
-
-    def _epoch_problems(self, epochs: OffPolicyEpochsConfig) -> Iterator[str]:
-        if self.learning_starts >= epochs.max_env_steps:
-            yield (
-                f"'learning_starts' is {self.learning_starts}, but the run ends at"
-                f" epochs.max_env_steps {epochs.max_env_steps}: it would never learn; lower the first"
-            )
-        per_epoch = epochs.steps_per_epoch * self.num_envs
-        yield from epochs_never_reached(epochs, -(-epochs.max_env_steps // per_epoch))
-
-    def _step_problems(self, steps: StepsConfig) -> Iterator[str]:
-        yield from steps_never_reached(steps, steps.max_opts)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many steps each env takes in an epoch."""
-        assert self.epochs is not None
-        return self.epochs.steps_per_epoch
-
-    @property
-    def run_opts(self) -> int:
-        """How many optimisation steps the run has, or about so many."""
-        if self.schedule == "steps":
-            assert self.steps is not None
-            return self.steps.max_opts
-        assert self.epochs is not None
-        return int(self.epochs.max_env_steps * self.epochs.updates_per_env_step)
-
-    @property
-    def run_env_steps(self) -> int:
-        """How many env steps the run has, or about so many."""
-        if self.schedule == "steps":
-            assert self.steps is not None
-            return self.learning_starts + self.steps.max_opts * self.steps.opt_interval
-        assert self.epochs is not None
-        return self.epochs.max_env_steps
-
-
-class TargetConfig(StrictConfig):
-    """How the target network follows."""
-
-    every_opt_steps: Positive
-    """After how many optimisation steps it moves."""
-    share: Share
-    """How far it moves towards the network that learns; 1 copies it."""
-
-
-class ExplorationConfig(StrictConfig):
-    """How an agent with values for each action tries others than the best."""
-
-    kind: Literal["epsilon", "softmax"]
-    """epsilon acts at random with this probability; softmax draws by value over this temperature."""
-    initial: NonNegativeFloat
-    """The probability or temperature at the beginning."""
-    schedule: ScheduleSection
-    """How it changes with the env steps."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield a probability that is none."""
-        if self.kind == "epsilon" and self.initial > 1:
-            yield f"'initial' is {self.initial}; with epsilon it is a probability, 1 at most"
+    max_opts: Positive | None
+    """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
 
 
 __all__ = [
     "Count",
     "Discount",
+    "EpochsConfig",
     "EvaluationConfig",
-    "ExplorationConfig",
-    "Fraction",
-    "OffPolicyConfig",
+    "NormaliseConfig",
     "RLConfig",
     "Scheduled",
-    "Share",
-    "TargetConfig",
 ]

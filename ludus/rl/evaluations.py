@@ -55,6 +55,7 @@ class Evaluations:
             given.is_interrupted, given.on_event = is_interrupted, note
         elif config.evaluation.asynchronous and given is None:
             timeout = config.evaluation.timeout_seconds
+            assert timeout is not None
             self.beside = AsyncEvaluator(
                 job_of(config), timeout=timeout, is_interrupted=is_interrupted, on_event=note
             )

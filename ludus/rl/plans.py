@@ -8,7 +8,8 @@ from typing import Any
 
 from ludus.core import Repeat, Run, Stage
 from ludus.rl.cadence import every, is_due
-from ludus.rl.config import EpochsConfig, StepsConfig
+from ludus.rl.config import EpochsConfig
+from ludus.rl.off_policy_config import StepsConfig
 
 Work = Callable[[Run], Mapping[str, Any] | None]
 
@@ -34,9 +35,15 @@ def in_epochs(
     info: Callable[[Run], Mapping[str, Any]],
 ) -> Repeat:
     """Return epochs of collecting and updating; `num_updates` is asked after each collecting."""
+    most = epochs.max_opts
+
+    def is_enough(run: Run) -> bool:
+        return most is not None and bool(run.counters["opt_steps"] >= most)
+
     step = Repeat(
         name="step",
         times=num_updates,
+        until=None if most is None else is_enough,
         after="after_update",
         note=note,
         body=(Stage(name="train_step", work=works.train_step),),
@@ -54,8 +61,8 @@ def in_epochs(
 
     epoch = Repeat(
         name="epoch",
-        until=lambda run: run.counters["env_steps"] >= epochs.max_env_steps,
-        goal=("env_steps", epochs.max_env_steps),
+        until=lambda run: run.counters["env_steps"] >= epochs.max_env_steps or is_enough(run),
+        goal=("env_steps", epochs.max_env_steps) if most is None else ("opt_steps", most),
         counter="epoch",
         info=info,
         body=(

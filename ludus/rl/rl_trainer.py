@@ -12,19 +12,20 @@ from ludus.core import Repeat, Run, Stateful, Trainer
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent, diverged, refuse_divergence
-from ludus.rl.cadence import unreached_epochs
 from ludus.rl.config import RLConfig
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.judge import Judge
 from ludus.rl.kept_policies import KeptPolicies
 from ludus.rl.last_step import RolloutData
+from ludus.rl.length import with_length
 from ludus.rl.plans import Work, Works, in_epochs
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.standing import Standing
 from ludus.rl.worker_env import make_envs
 from ludus.run.device import resolve_device
 from ludus.run.directory import tell_event
+from ludus.run.notes import tell_notes
 
 
 class RLTrainer(Standing, KeptPolicies, Trainer):
@@ -55,8 +56,9 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build env, agent, buffer and evaluator from the config."""
+        self._notes: list[str] = []
         if max_steps is not None:
-            self.config = self.with_length(max_steps)
+            self.config, self._notes = with_length(self.config, max_steps)
         config = self.config
         self.device = resolve_device(config.settings.device)
         check_judged_alike(type(self), config, self.evaluator)
@@ -105,14 +107,6 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
     def _prepare_data(self, episodes: Episodes) -> None:
         """Make the sampler and the buffer."""
         raise NotImplementedError
-
-    def with_length(self, max_steps: int) -> Any:
-        """Return the config of a run of this many steps; what it is too short for is left out."""
-        config = self.config
-        per_epoch = config.steps_per_epoch * config.num_envs
-        unreached = unreached_epochs(config.epochs, -(-max_steps // per_epoch))
-        changes = {f"epochs.{key}": 0 for key in unreached}
-        return config.replace(**changes, **{"epochs.max_env_steps": max_steps})
 
     def plan(self) -> Repeat:
         """Return epochs of collecting and updating."""
@@ -249,7 +243,8 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         return parts if beside is None else {**parts, "evaluation": beside}
 
     def open(self) -> None:
-        """Say what will take a while."""
+        """Say what fit changed, and what will take a while."""
+        tell_notes(self, self._notes)
         if self.sampler.num_env_steps:
             # Taken up in the middle of an epoch, whose last hook may still ask for it.
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)

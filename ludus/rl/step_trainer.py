@@ -9,8 +9,7 @@ from ludus.core.errors import ConfigError
 from ludus.data.prioritised import PrioritisedReplay
 from ludus.data.replay import ReplayBuffer
 from ludus.nn.schedules import Schedule
-from ludus.rl.cadence import unreached_steps
-from ludus.rl.config import OffPolicyConfig
+from ludus.rl.off_policy_config import OffPolicyConfig
 from ludus.rl.plans import in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
@@ -62,14 +61,6 @@ class StepRLTrainer(RLTrainer):
         processor = OneStep(*shape) if config.n_step == 1 else NStep(*shape, config.n_step)
         self.sampler = SyncSampler(self.env, processor, episodes, agent.normaliser)
         self.sampler.begin()
-
-    def with_length(self, max_steps: int) -> Any:
-        """Return the config of a run of this many optimisation steps, or env steps with epochs."""
-        if self.config.schedule == "steps":
-            unreached = unreached_steps(self.config.steps, max_steps)
-            changes = {f"steps.{key}": 0 for key in unreached}
-            return self.config.replace(**changes, **{"steps.max_opts": max_steps})
-        return super().with_length(max_steps)
 
     def plan(self) -> Repeat:
         """Return the plan that the config's schedule names."""

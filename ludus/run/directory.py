@@ -215,10 +215,7 @@ def length_of(config: TrainerConfig) -> tuple[str, int]:
     data = deciding(config)
     paths = [path for path in key_paths(data) if _LENGTH.fullmatch(path.split(".")[-1])]
     found = [(path, _at(data, path)) for path in paths if isinstance(_at(data, path), int)]
-    schedule = str(data.get("schedule"))
-    # Of two plans in one file only one is followed.
-    followed = [row for row in found if row[0].startswith(f"{schedule}.")]
-    return (followed or found or [("its length", 0)])[0]
+    return (found or [("its length", 0)])[0]
 
 
 def _at(data: Any, path: str) -> Any:

@@ -16,6 +16,7 @@ from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Schedule
 from ludus.run.device import resolve_device
 from ludus.run.logger import WriteLog
+from ludus.run.notes import tell_notes
 from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
@@ -77,16 +78,21 @@ class BaseTrainer(Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build data, model, optimizer and observers from the config and what the script gave."""
-        if max_steps is not None:
-            self.config = self.config.replace(max_steps=max_steps)
         config: SupervisedConfig = self.config
         self.device = resolve_device(config.settings.device)
         has_evaluator = self.evaluator is not None
         roles = make_roles(config, self.loaders, self.device, has_evaluator=has_evaluator)
         self.dataset_name, self.train_data = roles.dataset_name, roles.train
         self.evaluators = roles.evaluators
+        self._notes: list[str] = []
+        if max_steps is not None:
+            config, self._notes = config.with_length(max_steps, self.train_data.length())
+            self.config = config
         given = self.model if self._is_own_model else None
         self.model = make_model(config, given, self.train_data, self.device)
+        if self.files is None or not self.files.exists("run.json"):
+            # A run that has begun goes on as it began.
+            config.refuse_unreached(self.train_data.length())
         run_steps = config.count_steps(self.train_data.length())
         self.num_train_steps = run_steps
         if config.compile == "auto":
@@ -197,6 +203,10 @@ class BaseTrainer(Trainer):
         """Forget the best model: its weights are in another run's directory."""
         if "best" in self.watchers:
             self.watchers["best"].record = None
+
+    def open(self) -> None:
+        """Say what fit changed."""
+        tell_notes(self, self._notes)
 
     def close(self) -> None:
         """Let the processes that load data go."""

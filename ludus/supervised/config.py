@@ -20,7 +20,7 @@ from ludus.config import (
 from ludus.core.errors import ConfigError
 from ludus.nn.model import Loss
 from ludus.nn.optimizer import OptimizerSection
-from ludus.nn.schedules import ScheduleSection
+from ludus.nn.schedules import ScheduleSection, too_long
 from ludus.run.observers import mode_of
 
 Mode = Literal["min", "max"]
@@ -93,6 +93,22 @@ class SupervisedConfig(TrainerConfig):
     log_every_opt_steps: Count
     """Write the mean of the training metrics each time this many steps were made; 0 only by epoch."""
 
+    def with_length(self, max_steps: int, length: int | None) -> tuple[SupervisedConfig, list[str]]:
+        """Return the config of a run of this many optimisation steps, and a sentence for each key
+        that had to change besides `max_steps`.
+
+        `length` is the number of batches in an epoch, None if the data does not say.
+        """
+        changes: dict[str, int] = {"max_steps": max_steps}
+        notes = []
+        needed = 0 if not length else -(-max_steps // -(-length // self.accumulate))
+        if needed > self.max_epochs:
+            changes["max_epochs"] = needed
+            notes.append(
+                f"for fit(max_steps={max_steps}) 'max_epochs' is {needed} rather than {self.max_epochs}"
+            )
+        return self.replace(**changes), notes
+
     def count_steps(self, length: int | None) -> int:
         """Return how many optimisation steps a run takes at most; 0 if nobody can know.
 
@@ -100,13 +116,29 @@ class SupervisedConfig(TrainerConfig):
         """
         limits = [self.max_steps] if self.max_steps is not None else []
         if length is not None:
-            limits.append(self.max_epochs * -(-length // self.accumulate))
+            limits.append(self._steps_of_epochs(length))
         if not limits and getattr(self.schedule, "total_steps", 0) is None:
             raise ConfigError(
                 "'schedule.total_steps' is null, which means the whole run, but the data does not say"
                 " how long an epoch is; set 'schedule.total_steps' or 'max_steps'"
             )
         return min(limits, default=0)
+
+    def _steps_of_epochs(self, length: int) -> int:
+        return self.max_epochs * -(-length // self.accumulate)
+
+    def refuse_unreached(self, length: int | None) -> None:
+        """Raise ConfigError where a run with epochs of this many batches never comes to a key."""
+        most = self._steps_of_epochs(length) if length else None
+        if most is not None and self.max_steps is not None and self.max_steps > most:
+            raise ConfigError(
+                f"'max_steps' is {self.max_steps}, but 'max_epochs' {self.max_epochs} makes {most}"
+                " optimisation steps: it would never be reached; raise the latter, or set 'max_steps'"
+                " to null"
+            )
+        count = self.count_steps(length)
+        for problem in too_long(self.schedule, "schedule", count, "optimisation steps"):
+            raise ConfigError(problem)
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
@@ -135,16 +167,6 @@ class SupervisedConfig(TrainerConfig):
             and not getattr(self.data, "validation_fraction", 1)
         ):
             yield "'with_validation' is on, but 'data.validation_fraction' is 0; raise it, or turn it off"
-        total = getattr(self.schedule, "total_steps", None)
-        if total is not None and self.schedule.warmup_steps >= total:
-            yield (
-                f"'schedule.warmup_steps' is {self.schedule.warmup_steps}, which leaves nothing of"
-                f" 'schedule.total_steps' {total}; make it smaller"
-            )
-        if getattr(self.optimizer, "nesterov", False) and not getattr(
-            self.optimizer, "momentum", 1
-        ):
-            yield "'optimizer.nesterov' is on, but 'optimizer.momentum' is 0; raise it, or turn it off"
         outputs = getattr(self.model, "outputs", None)
         if self.loss == "cross_entropy" and outputs == 1:
             yield "'model.outputs' is 1, but cross_entropy needs one output a class; use binary_cross_entropy"

@@ -172,5 +172,5 @@ def test_moments_of_another_network_are_refused() -> None:
 
 def test_nesterov_without_momentum_is_refused() -> None:
     sgd = {"kind": "sgd", "learning_rate": 0.1, "momentum": 0.0, "nesterov": True}
-    with pytest.raises(ConfigError, match=r"optimizer.nesterov.*momentum' is 0"):
+    with pytest.raises(ConfigError, match=r"optimizer.*nesterov.*momentum' is 0"):
         ludus.example("supervised").replace(optimizer={**sgd, "weight_decay": 0.0})

@@ -120,7 +120,7 @@ def test_a_run_shorter_than_its_warm_up_still_has_a_schedule() -> None:
 
 def test_a_schedule_that_is_all_warm_up_is_refused() -> None:
     section = {"kind": "linear", "warmup_steps": 10, "final": 0.0, "total_steps": 10}
-    with pytest.raises(ConfigError, match=r"schedule.warmup_steps.*leaves nothing of"):
+    with pytest.raises(ConfigError, match=r"schedule.*warmup_steps.*leaves nothing of"):
         ludus.example("supervised").replace(schedule=section)
 
 

@@ -37,6 +37,7 @@ CHANGES = {
         f"replay.prioritised={PRIORITISED}",
         "replay.capacity=3000",
         "evaluation.asynchronous=true",
+        "evaluation.timeout_seconds=600.0",
         "evaluation.target_return=null",
         "settings.checkpoint.every_opt_steps=40",
     ],
@@ -50,6 +51,7 @@ CHANGES = {
         "epochs.max_env_steps=12000",
         "normalise={observations: true, rewards: true, clip: 10.0}",
         "evaluation.asynchronous=true",
+        "evaluation.timeout_seconds=600.0",
         "evaluation.target_return=null",
         "settings.checkpoint.every_opt_steps=30",
     ],
@@ -59,6 +61,7 @@ CHANGES = {
         "num_envs=2",
         "network.widths=[64, 64]",
         "evaluation.asynchronous=true",
+        "evaluation.timeout_seconds=600.0",
         "settings.checkpoint.every_opt_steps=15",
     ],
 }

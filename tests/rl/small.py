@@ -22,7 +22,6 @@ SHORT: dict[str, Any] = {
     "learning_starts": 20,
     "n_step": 1,
     "steps.opt_interval": 4,
-    "epochs.updates_per_env_step": 0.25,
     "replay.capacity": 60,
     "steps.record_interval": 4,
     "steps.eval_interval": 7,
@@ -49,6 +48,11 @@ def small(kind: str, **changes: Any) -> Any:
         }
     else:
         own = {**SHORT, "num_envs": 3}
+        if changes.get("schedule") == "epochs":
+            own = {key: value for key, value in own.items() if not key.startswith("steps.")}
+            own["steps"] = None
+    if changes.get("evaluation.asynchronous"):
+        own["evaluation.timeout_seconds"] = 600.0
     return config.replace(**{**QUIET, **own, **changes})
 
 

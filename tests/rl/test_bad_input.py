@@ -21,6 +21,20 @@ from tests.supervised.conftest import lines
 PENDULUM = "Pendulum-v1"
 CARTPOLE = "CartPole-v1"
 
+
+def epochs(**changes: Any) -> dict[str, Any]:
+    """Return a section `epochs` of a small run of an agent with a replay buffer."""
+    whole = {
+        "max_env_steps": 60, "record_freq": 1, "eval_freq": 3, "save_freq": 0, "steps_per_epoch": 2,
+        "updates_per_env_step": 1.0, "max_opts": None,
+    }  # fmt: skip
+    return whole | changes
+
+
+def warm_up(steps: int) -> dict[str, Any]:
+    return {"kind": "constant", "warmup_steps": steps}
+
+
 BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "unknown env": (
         "dqn",
@@ -58,8 +72,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "never learns": (
         "dqn",
-        {"schedule": "epochs", "epochs.max_env_steps": 50, "learning_starts": 50, "epochs.eval_freq": 0,
-         "epochs.record_freq": 0},
+        {"schedule": "epochs", "steps": None, "epochs": epochs(max_env_steps=50), "learning_starts": 50},
         "'learning_starts' is 50, but the run ends at epochs.max_env_steps 50.*lower the first",
     ),
     "never evaluates": (
@@ -86,8 +99,94 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "no section": ("dqn", {"steps": None}, "'schedule' is steps, but the section 'steps' is null; fill"),
     "no epochs": (
         "sac",
-        {"schedule": "epochs", "epochs": None},
-        "'schedule' is epochs, but the section 'epochs' is null; fill it in",
+        {"schedule": "epochs", "steps": None},
+        "'schedule' is epochs, but the section 'epochs' is null; fill it in as `ludus new dqn-mountain",
+    ),
+    "a section that is not read": (
+        "dqn",
+        {"epochs": epochs()},
+        "'epochs' is filled in, but 'schedule' is steps, which reads 'steps' alone; set 'epochs' to null",
+    ),
+    "the other section that is not read": (
+        "iqn",
+        {"schedule": "epochs", "epochs": epochs()},
+        "'steps' is filled in, but 'schedule' is epochs.*; set 'steps' to null",
+    ),
+    "too many updates for the env steps": (
+        "dqn",
+        {"schedule": "epochs", "steps": None, "epochs": epochs(max_opts=61)},
+        "'epochs.max_opts' is 61, but epochs.max_env_steps 60 makes 60 optimisation steps",
+    ),
+    "too many updates for the rollouts": (
+        "ppo", {"epochs.max_opts": 37}, "'epochs.max_opts' is 37, but epochs.max_env_steps 140 makes 36",
+    ),
+    "epochs where there are none": (
+        "sac",
+        {"settings.checkpoint.every_epochs": 3},
+        "'settings.checkpoint.every_epochs' is 3, but a run counted in steps has no epochs; set it to 0",
+    ),
+    "a timeout of nothing": (
+        "ppo",
+        {"evaluation.timeout_seconds": 60.0},
+        "'evaluation': 'timeout_seconds' is 60, which means nothing where 'asynchronous' is false",
+    ),
+    "no timeout": (
+        "ppo",
+        {"evaluation.asynchronous": True},
+        "'evaluation': 'timeout_seconds' is null, but 'asynchronous' is true; set it",
+    ),
+    "a delta without patience": (
+        "dqn", {"evaluation.min_delta": 1.0}, "'min_delta' is 1, which means nothing where 'patience'",
+    ),
+    "a goal that nothing is measured by": (
+        "dqn",
+        {"evaluation.target_return": 9.0, "steps.eval_interval": 0},
+        "'evaluation.target_return' is 9, but there are no evaluations, for 'steps.eval_interval' is 0",
+    ),
+    "patience with no evaluation": (
+        "ppo",
+        {"evaluation.patience": 3, "epochs.eval_freq": 0},
+        "'evaluation.patience' is 3, but there are no evaluations, for 'epochs.eval_freq' is 0",
+    ),
+    "nothing is normalised": (
+        "ppo",
+        {"normalise": {"observations": False, "rewards": False, "clip": 10.0}},
+        "'normalise': neither observations nor rewards are normalised; set the whole section to null",
+    ),
+    "an entropy that nothing moves towards": (
+        "sac",
+        {"temperature.learned": False, "temperature.target_entropy": -1.0},
+        "'temperature': 'target_entropy' is -1, which means nothing where 'learned' is false",
+    ),
+    "nesterov without momentum": (
+        "ppo",
+        {"optimizer": {"kind": "sgd", "learning_rate": 0.1, "momentum": 0.0, "nesterov": True,
+                       "weight_decay": 0.0}},
+        "'optimizer': 'nesterov' is on, but 'momentum' is 0",
+    ),
+    "a learning rate that never warms up": (
+        "dqn", {"learning_rate": warm_up(24)}, "'learning_rate.warmup_steps' is 24, but the run has 24 opt",
+    ),
+    "a learning rate of ppo that never warms up": (
+        "ppo", {"learning_rate": warm_up(36)}, "'learning_rate.warmup_steps' is 36, but the run has 36 opt",
+    ),
+    "a clip that never warms up": (
+        "ppo", {"clip.schedule": warm_up(40)}, "'clip.schedule.warmup_steps' is 40, but the run has 36",
+    ),
+    "an exploration that never warms up": (
+        "iqn",
+        {"exploration.schedule": warm_up(116)},
+        "'exploration.schedule.warmup_steps' is 116, but the run has 116 env steps",
+    ),
+    "a beta that never warms up": (
+        "dqn",
+        {"replay.prioritised": {**PRIORITISED, "beta_schedule": warm_up(30)}},
+        "'replay.prioritised.beta_schedule.warmup_steps' is 30, but the run has 24 optimisation steps",
+    ),
+    "a warm-up as long as its schedule": (
+        "sac",
+        {"learning_rate": {**warm_up(5), "kind": "linear", "final": 0.0, "total_steps": 5}},
+        "'learning_rate': 'warmup_steps' is 5, which leaves nothing of 'total_steps' 5",
     ),
     "unknown schedule": ("dqn", {"schedule": "step"}, "schedule.*steps"),
     "unknown wrapper": (

@@ -54,15 +54,6 @@ def test_a_film_shows_a_whole_episode_and_is_a_gif(tmp_path: Path) -> None:
         play_run(run, tmp_path / "film.mp4", episode=0, fps=25.0)
 
 
-@pytest.mark.covers("000-M3")
-def test_what_is_too_long_for_a_short_fit_is_left_out_of_it(tmp_path: Path) -> None:
-    # The seed's own call.
-    trainer = ludus.build_trainer(ludus.example("ppo").replace(**{"settings.display": "none"}))
-    result = trainer.fit(max_steps=1_000, root=str(tmp_path))
-    assert result.counters["env_steps"] >= 1_000
-    assert trainer.config.epochs.eval_freq == 0
-
-
 def test_an_agent_that_only_the_script_knows_is_not_judged_by_another_process(tmp_path) -> None:
     from ludus.rl.trainers.dqn import DqnTrainer
 

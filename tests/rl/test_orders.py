@@ -63,6 +63,7 @@ def epochs_of(**changes: Any) -> dict[str, Any]:
         "save_freq": 4,
         "steps_per_epoch": 2,
         "updates_per_env_step": 1.0,
+        "max_opts": None,
     } | changes
 
 

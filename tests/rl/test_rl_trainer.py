@@ -30,6 +30,7 @@ EPOCHS = {
     "save_freq": 0,
     "steps_per_epoch": 2,
     "updates_per_env_step": 1.0,
+    "max_opts": None,
 }
 
 
@@ -50,15 +51,15 @@ def test_the_named_concepts_exist_and_cost_nothing_until_used() -> None:
 def test_a_logger_is_set_and_the_length_is_given_to_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str
 ) -> None:
-    """The config describes an agent's networks, so no model is set. max_steps are opt steps
-    in steps, env steps in epochs."""
+    """The config describes an agent's networks, so no model is set."""
     monkeypatch.chdir(tmp_path)
-    trainer: Any = ludus.build_trainer(small("dqn", schedule=schedule, epochs=EPOCHS))
+    epochs = EPOCHS if schedule == "epochs" else None
+    trainer: Any = ludus.build_trainer(small("dqn", schedule=schedule, epochs=epochs))
     logger = Logger({"backends": []})
     trainer.set_logger(logger)
     result = trainer.fit(max_steps=30)
     assert trainer.logger is logger
-    assert result.counters["opt_steps" if schedule == "steps" else "env_steps"] == 30
+    assert result.counters["opt_steps"] == 30
     assert trainer.num_train_steps == 30
     assert (tmp_path / "runs" / trainer.config.name / "run.json").exists()
 
@@ -128,7 +129,9 @@ def test_obs_buffer_epoch_and_end_can_be_read(tmp_path: Path) -> None:
     assert trainer.replay_buffer.size == 60
     assert trainer.config.epochs.eval_freq == 3
     assert trainer.num_train_steps == 60
-    asynchronous: Any = ludus.build_trainer(config.replace(**{"evaluation.asynchronous": True}))
+    asynchronous: Any = ludus.build_trainer(
+        config.replace(**{"evaluation.asynchronous": True, "evaluation.timeout_seconds": 60.0})
+    )
     asynchronous.prepare(max_steps=None)
     assert asynchronous.async_eval
 

@@ -226,9 +226,12 @@ def test_a_run_always_ends() -> None:
     """A length of 0 is refused, and so is one in which nothing would ever be learned."""
     with pytest.raises(ConfigError, match="max_opts"):
         small("dqn", **{"steps.max_opts": 0})
-    epochs = {"epochs.max_env_steps": 50, "epochs.eval_freq": 0, "epochs.record_freq": 0}
+    epochs = {
+        "max_env_steps": 50, "record_freq": 0, "eval_freq": 0, "save_freq": 0, "steps_per_epoch": 2,
+        "updates_per_env_step": 1.0, "max_opts": None,
+    }  # fmt: skip
     with pytest.raises(ConfigError, match="it would never learn"):
-        small("dqn", schedule="epochs", learning_starts=60, **epochs)
+        small("dqn", schedule="epochs", learning_starts=60, epochs=epochs)
 
 
 @pytest.mark.covers("004-D3")

@@ -120,11 +120,34 @@ def test_max_steps_counts_optimisation_steps_not_batches(tiny: Tiny, tmp_path: P
     assert result.counters["opt_steps"] == 4
 
 
-def test_the_epochs_end_the_run_if_max_steps_is_larger(tiny: Tiny, tmp_path: Path) -> None:
+@pytest.mark.covers("000-M4")
+def test_the_steps_given_to_fit_are_made_however_few_epochs_the_config_has(
+    tiny: Tiny, tmp_path: Path
+) -> None:
     trainer = Recording(tiny(max_epochs=1))
-    result = trainer.fit(max_steps=1000, root=str(tmp_path))
-    assert result.counters["opt_steps"] == 7
-    assert trainer.num_train_steps == 7
+    result = trainer.fit(max_steps=30, root=str(tmp_path))
+    assert result.counters["opt_steps"] == trainer.num_train_steps == 30
+    # It is told, and what is told is in the resolved config: a resume needs no argument.
+    told = [line for line in lines(result.run_dir, "events.jsonl") if "reason" in line]
+    assert told[0]["reason"] == "for fit(max_steps=30) 'max_epochs' is 5 rather than 1"
+    assert ludus.read_config(f"{result.run_dir}/config.yaml").max_epochs == 5
+
+
+def test_max_steps_that_the_epochs_never_reach_are_refused(tiny: Tiny, tmp_path: Path) -> None:
+    told = "'max_steps' is 15, but 'max_epochs' 2 makes 14 optimisation steps: .* raise the latter"
+    with pytest.raises(ConfigError, match=told):
+        Trainer(tiny(max_steps=15, max_epochs=2)).fit(root=str(tmp_path))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_warm_up_as_long_as_the_run_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    schedule = {"kind": "constant", "warmup_steps": 14}
+    told = (
+        "'schedule.warmup_steps' is 14, but the run has 14 optimisation steps: .* make it smaller"
+    )
+    with pytest.raises(ConfigError, match=told):
+        Trainer(tiny(schedule=schedule, max_epochs=2)).fit(root=str(tmp_path))
+    Trainer(tiny(schedule=schedule, max_epochs=3)).fit(root=str(tmp_path))
 
 
 @pytest.mark.covers("000-M3")

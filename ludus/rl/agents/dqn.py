@@ -5,7 +5,7 @@ Shapes: N envs, B batch, A actions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,11 @@ from ludus.data.replay import Batch
 from ludus.data.row_layout import RowLayout
 from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.nn.learner import Learner, Target
-from ludus.nn.schedules import Schedule
+from ludus.nn.schedules import Schedule, too_long
 from ludus.rl.acting import acting_net, best_of, draw_categorical, masked
 from ludus.rl.agent import Action, Agent, discrete_actions, follow_if_due
-from ludus.rl.config import ExplorationConfig, OffPolicyConfig, TargetConfig
 from ludus.rl.network_config import head, make_body
+from ludus.rl.off_policy_config import ExplorationConfig, OffPolicyConfig, TargetConfig
 from ludus.rl.spaces import EnvSpec
 from ludus.run.seeds import derive, forked
 
@@ -36,6 +36,13 @@ class ValueConfig(OffPolicyConfig):
     """How other actions than the best are tried while training."""
     double: bool
     """Choose the next action by the network that learns and value it by the target's."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        yield from super().problems()
+        if getattr(self, self.schedule) is not None:
+            path = "exploration.schedule"
+            yield from too_long(self.exploration.schedule, path, self.run_env_steps, "env steps")
 
 
 class DqnConfig(ValueConfig):

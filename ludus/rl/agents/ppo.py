@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ludus.config import NonNegativeFloat, Positive, PositiveFloat
 from ludus.data.rollout import Minibatch, RolloutBuffer
 from ludus.data.row_layout import RowLayout
 from ludus.losses.advantage import generalised_advantage
@@ -32,77 +31,13 @@ from ludus.nn.learner import Learner, Target
 from ludus.nn.schedules import Schedule
 from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, Agent
-from ludus.rl.cadence import epochs_never_reached
-from ludus.rl.config import Discount, EpochsConfig, RLConfig, Scheduled
-from ludus.rl.network_config import NetworkSection, head, make_body
+from ludus.rl.network_config import head, make_body
 from ludus.rl.policies import Policy, make_policy
+from ludus.rl.ppo_config import PpoConfig
 from ludus.rl.spaces import EnvSpec
 from ludus.run.seeds import derive, forked
 
 _PADDED = 64
-
-
-class PpoConfig(RLConfig):
-    """Everything that decides a PPO run."""
-
-    epochs: EpochsConfig
-    """The run, counted in rollouts with the updates that follow each."""
-    network: NetworkSection
-    """The body of the policy's network, and of the value's."""
-    shared_body: bool
-    """Let policy and value share one body."""
-    rollout_steps: Positive
-    """How many steps each env takes before the policy is improved."""
-    passes: Positive
-    """How many times the updates go through each rollout."""
-    minibatches: Positive
-    """Into how many pieces each pass divides it; each is an update."""
-    gae_lambda: Discount
-    """How far ahead advantages look: 0 one step, 1 to the end of the episode."""
-    policy_loss: Literal["clip", "kl"]
-    """Hold an update back by clipping its ratio, or by a price on its distance."""
-    clip: Scheduled
-    """How far a ratio may go from 1, by optimisation steps; with kl, the price of distance."""
-    value_clip: PositiveFloat | None
-    """How far a value may move from the one before the updates; null lets it go."""
-    value_coef: NonNegativeFloat
-    """How much the value's loss counts beside the policy's."""
-    entropy_coef: NonNegativeFloat
-    """How much being undecided is worth."""
-    normalise_advantage: bool
-    """Bring the advantages of each minibatch to mean 0 and deviation 1."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
-        count = self.rollout_steps * self.num_envs
-        if count % self.minibatches:
-            near = [m for m in range(1, count + 1) if count % m == 0]
-            best = min(near, key=lambda m: abs(m - self.minibatches))
-            yield (
-                f"'minibatches' is {self.minibatches}, which does not divide the {count} steps of a"
-                f" rollout (rollout_steps x num_envs); try {best}"
-            )
-        yield from epochs_never_reached(self.epochs, self.num_epochs)
-
-    @property
-    def num_epochs(self) -> int:
-        """How many rollouts the run has."""
-        return -(-self.epochs.max_env_steps // (self.rollout_steps * self.num_envs))
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many steps each env takes in an epoch."""
-        return self.rollout_steps
-
-    @property
-    def run_opts(self) -> int:
-        """How many optimisation steps the run has."""
-        return self.num_epochs * self.passes * self.minibatches
-
-    @property
-    def batch_size(self) -> int:
-        """How many steps one update learns from."""
-        return self.rollout_steps * self.num_envs // self.minibatches
 
 
 class ActorCritic(nn.Module):

@@ -6,7 +6,7 @@ Shapes: N envs, B batch, K numbers of an action.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,8 @@ from ludus.losses.sac import (
 from ludus.nn.learner import Learner, Target
 from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, Agent, box_actions, follow_if_due
-from ludus.rl.config import OffPolicyConfig, TargetConfig
 from ludus.rl.network_config import head, make_body
+from ludus.rl.off_policy_config import OffPolicyConfig, TargetConfig
 from ludus.rl.spaces import EnvSpec
 from ludus.run.seeds import derive, forked
 
@@ -46,6 +46,14 @@ class TemperatureConfig(StrictConfig):
     """Move it so that the policy's entropy approaches the target; false keeps it as it is."""
     target_entropy: float | None
     """The entropy aimed at; null is minus the number of an action's numbers."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield an aim that nothing moves towards."""
+        if not self.learned and self.target_entropy is not None:
+            yield (
+                f"'target_entropy' is {self.target_entropy:g}, which means nothing where 'learned' is"
+                " false; set it to null"
+            )
 
 
 class SacConfig(OffPolicyConfig):

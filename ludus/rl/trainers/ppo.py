@@ -11,7 +11,8 @@ from ludus.core import Run
 from ludus.core.errors import LudusError
 from ludus.data.rollout import RolloutBuffer
 from ludus.registry import register_trainer
-from ludus.rl.agents.ppo import Ppo, PpoConfig
+from ludus.rl.agents.ppo import Ppo
+from ludus.rl.ppo_config import PpoConfig
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
 

@@ -16,7 +16,7 @@ CONFIG = EvaluationConfig(
     asynchronous=False,
     patience=9,
     min_delta=0.5,
-    timeout_seconds=60.0,
+    timeout_seconds=None,
     target_return=None,
 )
 

@@ -14,6 +14,7 @@ def make() -> ludus.Trainer:
         "save_freq": 4,
         "steps_per_epoch": 2,
         "updates_per_env_step": 0.5,
+        "max_opts": None,
     }
     changes = {"exploration.kind": "softmax"}
     return ludus.build_trainer(small("iqn", schedule="epochs", epochs=epochs, **changes))

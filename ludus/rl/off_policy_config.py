@@ -1,0 +1,213 @@
+"""The config of agents that learn from a replay buffer: the two schedules, the buffer, the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ludus.config import Count, NonNegativeFloat, Positive, PositiveFloat, StrictConfig
+from ludus.data.prioritised import PerConfig
+from ludus.nn.schedules import ScheduleSection, too_long
+from ludus.rl.cadence import epochs_never_reached, never_so_many, steps_never_reached
+from ludus.rl.config import EpochsConfig, RLConfig
+from ludus.rl.network_config import NetworkSection
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+# A file in which the section of each schedule is filled in.
+_FILLED_IN = {"steps": "dqn", "epochs": "dqn-mountaincar"}
+
+
+class StepsConfig(StrictConfig):
+    """A run counted in optimisation steps, each after a few env steps."""
+
+    opt_interval: Positive
+    """How many env steps lie between two optimisation steps."""
+    record_interval: Count
+    """Write a record each time this many optimisation steps were made; 0 means never."""
+    eval_interval: Count
+    """Evaluate each time this many optimisation steps were made; 0 means never."""
+    save_interval: Count
+    """Keep the weights in models/<opt_steps> each time this many were made; 0 means never."""
+    max_opts: Positive
+    """How many optimisation steps the run has."""
+
+
+class OffPolicyEpochsConfig(EpochsConfig):
+    """The epochs of an agent that learns from a replay buffer."""
+
+    steps_per_epoch: Positive
+    """How many steps each env takes in an epoch."""
+    updates_per_env_step: PositiveFloat
+    """How many updates are owed for each env step, those before learning starts included."""
+
+
+class PrioritisedConfig(PerConfig):
+    """How surprising transitions are drawn more often."""
+
+    beta_schedule: ScheduleSection
+    """How beta changes with the optimisation steps; it usually ends at 1."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each number that is out of its bounds."""
+        yield from super().problems()
+        if getattr(self.beta_schedule, "final", 1.0) > 1:
+            yield "'beta_schedule.final' is above 1; beta goes from 0, no correction, to 1, all of it"
+
+
+class ReplayConfig(StrictConfig):
+    """What the agent remembers."""
+
+    capacity: Positive
+    """How many transitions are kept; the oldest are overwritten."""
+    on_device: bool
+    """Keep them on the device that computes, rather than in main memory."""
+    prioritised: PrioritisedConfig | None
+    """Draw the surprising ones more often; null draws all alike."""
+
+
+class OffPolicyConfig(RLConfig):
+    """What every agent that learns from a replay buffer has."""
+
+    schedule: Literal["steps", "epochs"]
+    """Which of the two sections below the run follows."""
+    steps: StepsConfig | None
+    """The run counted in optimisation steps, with schedule: steps; else null."""
+    epochs: OffPolicyEpochsConfig | None
+    """The run counted in epochs, with schedule: epochs; else null."""
+    network: NetworkSection
+    """The body of each network."""
+    replay: ReplayConfig
+    """What the agent remembers."""
+    n_step: Positive
+    """How many rewards are added up before the value of a state is asked."""
+    batch_size: Positive
+    """How many transitions one update learns from."""
+    learning_starts: Count
+    """How many env steps are taken, at random where the agent can, before the first update."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        other = "epochs" if self.schedule == "steps" else "steps"
+        if getattr(self, other) is not None:
+            yield (
+                f"'{other}' is filled in, but 'schedule' is {self.schedule}, which reads"
+                f" '{self.schedule}' alone; set '{other}' to null"
+            )
+        chosen = getattr(self, self.schedule)
+        if chosen is None:
+            yield (
+                f"'schedule' is {self.schedule}, but the section '{self.schedule}' is null; fill it in"
+                f" as `ludus new {_FILLED_IN[self.schedule]}` does"
+            )
+            return
+        if self.batch_size > self.replay.capacity:
+            yield (
+                f"'batch_size' is {self.batch_size}, more than replay.capacity {self.replay.capacity}"
+                " can hold; make it smaller or the capacity larger"
+            )
+        if isinstance(chosen, OffPolicyEpochsConfig):
+            yield from self._epoch_problems(chosen)
+        else:
+            yield from self._step_problems(chosen)
+        if (per := self.replay.prioritised) is not None:
+            path = "replay.prioritised.beta_schedule"
+            yield from too_long(per.beta_schedule, path, self.run_opts, "optimisation steps")
+
+    def _epoch_problems(self, epochs: OffPolicyEpochsConfig) -> Iterator[str]:
+        if self.learning_starts >= epochs.max_env_steps:
+            yield (
+                f"'learning_starts' is {self.learning_starts}, but the run ends at"
+                f" epochs.max_env_steps {epochs.max_env_steps}: it would never learn; lower the first"
+            )
+        if epochs.max_opts is not None:
+            most = int(self._whole_epochs * self._per_epoch * epochs.updates_per_env_step)
+            yield from never_so_many(epochs, most)
+        yield from epochs_never_reached(epochs, self.num_epochs)
+        yield from self.length_problems(self.run_opts, ("epochs.eval_freq", epochs.eval_freq))
+
+    def _step_problems(self, steps: StepsConfig) -> Iterator[str]:
+        yield from steps_never_reached(steps, steps.max_opts)
+        yield from self.length_problems(self.run_opts, ("steps.eval_interval", steps.eval_interval))
+        if self.settings.checkpoint.every_epochs:
+            yield (
+                f"'settings.checkpoint.every_epochs' is {self.settings.checkpoint.every_epochs}, but"
+                " a run counted in steps has no epochs; set it to 0, and use every_opt_steps"
+            )
+
+    @property
+    def _per_epoch(self) -> int:
+        return self.steps_per_epoch * self.num_envs
+
+    @property
+    def _whole_epochs(self) -> int:
+        assert self.epochs is not None
+        return -(-self.epochs.max_env_steps // self._per_epoch)
+
+    def epochs_for(self, max_opts: int) -> int:
+        """Return how many epochs it takes to make this many updates."""
+        assert self.epochs is not None
+        rate = self.epochs.updates_per_env_step
+        count = -(-max(self.learning_starts, int(max_opts / rate), 1) // self._per_epoch)
+        while int(count * self._per_epoch * rate) < max_opts:
+            count += 1
+        return count
+
+    @property
+    def num_epochs(self) -> int:
+        """How many epochs the run has, with schedule: epochs."""
+        assert self.epochs is not None
+        limit, whole = self.epochs.max_opts, self._whole_epochs
+        return whole if limit is None else min(whole, self.epochs_for(limit))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps each env takes in an epoch."""
+        assert self.epochs is not None
+        return self.epochs.steps_per_epoch
+
+    @property
+    def run_opts(self) -> int:
+        """How many optimisation steps the run has, or about so many."""
+        if self.schedule == "steps":
+            assert self.steps is not None
+            return self.steps.max_opts
+        assert self.epochs is not None
+        owed = int(self.epochs.max_env_steps * self.epochs.updates_per_env_step)
+        return owed if self.epochs.max_opts is None else min(owed, self.epochs.max_opts)
+
+    @property
+    def run_env_steps(self) -> int:
+        """How many env steps the run has, or about so many."""
+        if self.schedule == "steps":
+            assert self.steps is not None
+            return self.learning_starts + self.steps.max_opts * self.steps.opt_interval
+        assert self.epochs is not None
+        return min(self.epochs.max_env_steps, self.num_epochs * self._per_epoch)
+
+
+class TargetConfig(StrictConfig):
+    """How the target network follows."""
+
+    every_opt_steps: Positive
+    """After how many optimisation steps it moves."""
+    share: Share
+    """How far it moves towards the network that learns; 1 copies it."""
+
+
+class ExplorationConfig(StrictConfig):
+    """How an agent with values for each action tries others than the best."""
+
+    kind: Literal["epsilon", "softmax"]
+    """epsilon acts at random with this probability; softmax draws by value over this temperature."""
+    initial: NonNegativeFloat
+    """The probability or temperature at the beginning."""
+    schedule: ScheduleSection
+    """How it changes with the env steps."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a probability that is none."""
+        if self.kind == "epsilon" and self.initial > 1:
+            yield f"'initial' is {self.initial}; with epsilon it is a probability, 1 at most"

@@ -1,0 +1,140 @@
+"""A length that is given is obeyed, and what it changes besides is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ludus
+from ludus import migrations
+from ludus.config import change, current, from_data, read_config
+from ludus.core.errors import ConfigError
+from tests.rl.small import small
+from tests.supervised.conftest import lines
+
+EPOCHS = {
+    "max_env_steps": 60, "record_freq": 1, "eval_freq": 3, "save_freq": 0, "steps_per_epoch": 2,
+    "updates_per_env_step": 0.7, "max_opts": None,
+}  # fmt: skip
+PLANS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dqn in steps": ("dqn", {}),
+    "sac in steps": ("sac", {}),
+    "iqn in epochs": ("iqn", {"schedule": "epochs", "epochs": EPOCHS}),
+    "ppo": ("ppo", {}),
+}
+
+
+@pytest.mark.covers("000-M4")
+@pytest.mark.parametrize("count", [1, 13, 96])
+@pytest.mark.parametrize(("kind", "changes"), PLANS.values(), ids=PLANS.keys())
+def test_max_steps_are_the_optimisation_steps_of_every_plan(
+    tmp_path: Path, kind: str, changes: dict[str, Any], count: int
+) -> None:
+    trainer: Any = ludus.build_trainer(small(kind, **changes))
+    result = trainer.fit(max_steps=count, root=str(tmp_path))
+    assert result.counters["opt_steps"] == trainer.num_train_steps == count
+    assert (result.status, result.exact) == ("finished", True)
+    # The length is in the resolved config, so that a resume needs no argument.
+    assert read_config(f"{result.run_dir}/config.yaml") == trainer.config
+    assert trainer.config.run_opts == count
+
+
+@pytest.mark.covers("000-M3")
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_what_a_short_fit_never_comes_to_is_told_and_resolved(tmp_path: Path, kind: str) -> None:
+    quiet = {"settings.display": "plain", "settings.loggers": []}
+    config = ludus.example(kind, **quiet)
+    result = ludus.build_trainer(config).fit(max_steps=96, root=str(tmp_path))
+    assert result.counters["opt_steps"] == 96
+    told = [
+        e["reason"] for e in lines(result.run_dir, "events.jsonl") if e["event"] == "changed_by_fit"
+    ]
+    resolved: Any = read_config(f"{result.run_dir}/config.yaml")
+    if kind == "dqn":
+        expected = [
+            "'steps.eval_interval' is 0 rather than 1000",
+            "'steps.record_interval' is 0 rather than 500",
+        ]
+        assert (resolved.steps.eval_interval, resolved.steps.record_interval) == (0, 0)
+    else:
+        # Ten epochs of ten updates: a record is still made of each second one, an evaluation in the last.
+        expected = []
+        assert (resolved.epochs.eval_freq, resolved.epochs.record_freq) == (8, 2)
+    if kind == "dqn":
+        expected.append("'evaluation.target_return' is null rather than 475.0")
+        assert resolved.evaluation.target_return is None
+    assert told == [f"for fit(max_steps=96) {text}" for text in expected]
+
+
+def test_what_fit_changes_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = small("dqn", **{"settings.display": "plain"})
+    ludus.build_trainer(config).fit(max_steps=6, root=str(tmp_path))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "for fit(max_steps=6) 'steps.eval_interval' is 0 rather than 7" in shown
+    assert "for fit(max_steps=6) 'steps.save_interval' is 0 rather than 11" in shown
+
+
+def test_a_run_of_no_steps_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="max_steps=0; a run has one step at least"):
+        ludus.build_trainer(small("ppo")).fit(max_steps=0, root=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("dqn", "max_env_steps", "not a key of this config. Did you mean 'steps.max_opts'?"),
+        ("sac", "eval_freq", "not a key of this config. Did you mean 'steps.eval_interval'?"),
+        ("iqn", "epochs.max_env_steps", "'epochs' is null, .* Did you mean 'steps.max_opts'?"),
+        ("dqn", "max_steps", "Did you mean 'steps.max_opts'?"),
+        ("ppo", "max_steps", "Did you mean 'epochs.max_opts'?"),
+        ("dqn-mountaincar", "eval_interval", "Did you mean 'epochs.eval_freq'?"),
+        ("dqn-mountaincar", "steps.max_opts", "'steps' is null, .* Did you mean 'epochs.max_env_steps'?"),
+        ("ppo", "num_train_steps", "Did you mean 'epochs.max_opts'?"),
+    ],
+)  # fmt: skip
+def test_a_key_that_this_schedule_does_not_read_is_refused_with_the_one_it_reads(
+    name: str, given: str, told: str
+) -> None:
+    data = ludus.example(name).model_dump()
+    with pytest.raises(ConfigError, match=told.replace("?", r"\?")):
+        change(data, [f"{given}=5000"], source="my.yaml")
+
+
+@pytest.mark.parametrize("schedule", ["steps", "epochs"])
+def test_an_older_file_with_both_schedules_is_read_as_it_was_followed(schedule: str) -> None:
+    """Whatever else it held that nothing read is silent now: the file is valid, and means the same."""
+    name, other = ("dqn", "epochs") if schedule == "steps" else ("dqn-mountaincar", "steps")
+    data = ludus.example(name).model_dump()
+    data["version"] = 1
+    data[other] = ludus.example("dqn" if other == "steps" else "dqn-mountaincar").model_dump()[
+        other
+    ]
+    for section in (data["steps"], data["epochs"]):
+        section.pop("max_opts") if "max_env_steps" in section else None
+    data["evaluation"] |= {"timeout_seconds": 600.0, "min_delta": 2.0}
+    data["settings"]["checkpoint"]["every_epochs"] = 3
+    read = from_data(data, source="old.yaml")
+    expected = ludus.example(name)
+    if schedule == "epochs":
+        expected = expected.replace(**{"settings.checkpoint.every_epochs": 3})
+    assert read == expected
+    data[schedule]["eval_interval" if schedule == "steps" else "eval_freq"] = 0
+    data["evaluation"] |= {"patience": 3, "target_return": 9.0}
+    silent: Any = from_data(data, source="old.yaml")
+    assert (silent.evaluation.patience, silent.evaluation.target_return) == (None, None)
+
+
+def test_an_older_file_loses_what_one_key_kept_another_from_doing() -> None:
+    data = ludus.example("sac").model_dump() | {"version": migrations.VERSION - 1}
+    data["temperature"] |= {"learned": False, "target_entropy": -2.0}
+    data["normalise"] = {"observations": False, "rewards": False, "clip": 5.0}
+    data["optimizer"] = {
+        "kind": "sgd", "learning_rate": 0.1, "momentum": 0.0, "nesterov": True, "weight_decay": 0.0
+    }  # fmt: skip
+    read = current(data, source="old.yaml")
+    assert read["temperature"]["target_entropy"] is None
+    assert read["normalise"] is None
+    assert read["optimizer"]["nesterov"] is False
+    from_data(data, source="old.yaml")
