@@ -142,7 +142,7 @@ class Evaluations:
         return () if self.beside is None else self.beside.inexact_because()
 
 
-def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any) -> None:
+def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any, network: Any) -> None:
     """Raise ConfigError where a process beside training would not judge what is trained here."""
     if not config.evaluation.asynchronous:
         return
@@ -152,6 +152,11 @@ def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any) -> 
     if evaluator is not None:
         raise ConfigError(
             f"'evaluation.asynchronous' is true, but an evaluator of your own runs here; {remedy}"
+        )
+    if network is not None:
+        raise ConfigError(
+            "'evaluation.asynchronous' is true, but another process cannot build the network given to"
+            f" set_model; register it and name it in 'network', or {remedy}"
         )
     if find("trainer", config.kind).Agent is not trainer.Agent:
         raise ConfigError(

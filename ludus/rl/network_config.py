@@ -9,6 +9,7 @@ from pydantic import SerializeAsAny
 from torch import nn
 
 from ludus.registry import find
+from ludus.rl.given_body import given_body
 from ludus.strict_config import StrictConfig, registered
 
 NetworkSection = Annotated[SerializeAsAny[StrictConfig], registered("network")]
@@ -22,6 +23,8 @@ def make_body(section: StrictConfig, obs_shape: tuple[int, ...]) -> nn.Module:
 
     It takes (B, *obs_shape) and returns (B, F), where F is its `num_features`.
     """
+    if (given := given_body(obs_shape)) is not None:
+        return given
     kind: str = section.kind  # type: ignore[attr-defined]
     body: nn.Module = find("network", kind)(section, tuple(obs_shape))
     return body

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ludus.core import Repeat, Run, Stateful, Trainer
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.errors import LudusError
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent, diverged, refuse_divergence
 from ludus.rl.config import RLConfig
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations, check_judged_alike
+from ludus.rl.given_body import as_network, giving
 from ludus.rl.judge import Judge
 from ludus.rl.kept_policies import KeptPolicies
+from ludus.rl.kinds import concrete
 from ludus.rl.last_step import RolloutData
 from ludus.rl.length import with_length
 from ludus.rl.plans import Work, Works, in_epochs
@@ -61,7 +63,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
             self.config, self._notes = with_length(self.config, max_steps)
         config = self.config
         self.device = resolve_device(config.settings.device)
-        check_judged_alike(type(self), config, self.evaluator)
+        check_judged_alike(type(self), config, self.evaluator, self.model)
         self._unrepeatable = check_repeats(config.env, config.seed)
         self.env = make_envs(config)
         try:
@@ -73,7 +75,8 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
 
     def _prepare_agent(self) -> None:
         config = self.config
-        self.agent = type(self).Agent(config, self.env.spec, self.device)
+        with giving(self.model, self.env.spec):
+            self.agent = type(self).Agent(config, self.env.spec, self.device)
         self.num_train_steps = int(config.run_opts)
         if config.compile == "auto":
             is_long = self.num_train_steps >= self.agent.worth_compiling
@@ -100,9 +103,21 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self._prepare_data(Episodes(config.num_envs, config.return_window))
 
     def set_model(self, model: Any) -> None:
-        """Refuse it: an agent is more than one model."""
-        kind = self.config.kind
-        raise ConfigError(f"'{kind}' makes its networks from the config; change 'network' in it")
+        """Use this torch network, or ludus.Model, as the body of the agent's networks.
+
+        It takes observations (B, *shape) and returns features (B, F); the agent puts its own outputs
+        on top. The weights it comes with are where training begins, and it is itself what is trained.
+        Where an agent has several such bodies the others are copies; SAC's critics, which take
+        actions too, keep the body of the config.
+        """
+        super().set_model(as_network(model))
+
+    def __new__(cls, config: Any = None, *more: Any, **options: Any) -> Self:
+        """Return the trainer of the kind that the config names, where this class is of no kind.
+
+        What a subclass of RLTrainer overrides goes before what the trainer of the kind does.
+        """
+        return super().__new__(concrete(cls, config))
 
     def _prepare_data(self, episodes: Episodes) -> None:
         """Make the sampler and the buffer."""
@@ -257,17 +272,6 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self.env.close()
         self.evaluations.close()
 
-    def best(self) -> Mapping[str, Any] | None:
-        """Return the record of the best policy so far."""
-        return self.judge.best if hasattr(self, "judge") else None
-
     def forget_elsewhere(self) -> None:
         """Forget the best policy: its weights are in another run's directory."""
         self.judge.best = None
-
-    def inexact_because(self) -> Sequence[str]:
-        """Return the reasons of the envs and of the evaluation."""
-        if not hasattr(self, "env"):
-            return ()
-        reasons = [self._unrepeatable] if self._unrepeatable else []
-        return [*reasons, *self.env.inexact_because(), *self.evaluations.inexact_because()]

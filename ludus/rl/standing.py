@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.core import Run
 from ludus.rl.evaluations import Evaluations
+from ludus.rl.judge import Judge
 from ludus.rl.sampler import SyncSampler
 
 
@@ -16,6 +18,8 @@ class Standing:
     env: Any
     sampler: SyncSampler
     evaluations: Evaluations
+    judge: Judge
+    _unrepeatable: str | None
 
     @property
     def async_eval(self) -> bool:
@@ -72,3 +76,14 @@ class Standing:
     def episode_reward_list(self) -> list[float]:
         """The returns of the latest training episodes, as many as `return_window` says."""
         return self.sampler.episodes.latest_returns
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return the record of the best policy so far."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return the reasons of the envs and of the evaluation."""
+        if not hasattr(self, "env"):
+            return ()
+        reasons = [self._unrepeatable] if self._unrepeatable else []
+        return [*reasons, *self.env.inexact_because(), *self.evaluations.inexact_because()]

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import ludus
 from ludus import Logger
@@ -168,14 +170,140 @@ def test_evaluations_count_epochs_and_leave_out_the_first(
     assert evaluated == at
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.covers("000-M10")
-def test_an_rl_trainer_is_a_trainer() -> None:
+def test_an_rl_trainer_is_the_trainer_that_its_config_names(tmp_path: Path, kind: str) -> None:
     from ludus.core import Trainer
 
-    for kind in KINDS:
-        trainer = ludus.build_trainer(small(kind))
-        assert isinstance(trainer, ludus.RLTrainer)
-        assert isinstance(trainer, Trainer)
+    config = small(kind)
+    trainer: Any = ludus.RLTrainer(config)
+    assert isinstance(trainer, Trainer)
+    assert type(trainer) is type(ludus.build_trainer(config))
+    trainer.fit(root=str(tmp_path), name="one")
+    other: Any = ludus.build_trainer(config)
+    other.fit(root=str(tmp_path), name="other")
+    for name, tensor in other.agent.weights().items():
+        assert tensor.equal(trainer.agent.weights()[name])
+    # The command line can take it up, for it is what the config alone builds.
+    assert json.loads((tmp_path / "one" / "run.json").read_text())["origin"] == "config"
+
+
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+@pytest.mark.covers("000-M10")
+def test_a_subclass_of_rl_trainer_trains_any_agent(tmp_path: Path, kind: str) -> None:
+    class Mine(ludus.RLTrainer):  # type: ignore[misc, name-defined]
+        """Counts its updates."""
+
+        num_seen = 0
+
+        def train_step(self, batch: Any, batch_idx: int) -> None:
+            self.num_seen += 1
+            super().train_step(batch, batch_idx)
+
+    trainer = Mine(small(kind))
+    assert isinstance(trainer, Mine)
+    assert type(trainer).__name__ == "Mine"
+    result = trainer.fit(root=str(tmp_path))
+    assert trainer.num_seen == result.counters["opt_steps"] > 0
+    assert (
+        json.loads((tmp_path / trainer.config.name / "run.json").read_text())["origin"] == "script"
+    )
+
+
+@pytest.mark.covers("000-M10")
+def test_a_config_that_is_not_of_an_agent_is_refused_by_rl_trainer() -> None:
+    with pytest.raises(ConfigError, match=r"kind 'supervised'; agents are .*dqn.*build_trainer"):
+        ludus.RLTrainer(ludus.example("supervised"))
+
+
+def test_a_subclass_of_another_family_of_agents_is_told_to_derive_from_rl_trainer() -> None:
+    class Mine(ludus.StepRLTrainer):  # type: ignore[misc, name-defined]
+        """Adds to trainers with a replay buffer."""
+
+    with pytest.raises(ConfigError, match="which the trainer of kind 'ppo' is not; derive it from"):
+        Mine(small("ppo"))
+
+
+def body(inputs: int = 4) -> nn.Module:
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(inputs, 6), nn.Tanh(), nn.Linear(6, 5), nn.ReLU())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.covers("000-M3", "000-M10")
+def test_a_network_of_ones_own_is_what_learns(tmp_path: Path, kind: str) -> None:
+    """It begins with its own weights, ends as what the agent acts by, and the run is the script's."""
+    inputs = 3 if kind == "sac" else 4
+    network, untouched = body(inputs), body(inputs)
+    trainer: Any = ludus.build_trainer(small(kind))
+    trainer.set_model(network)
+    begun: list[Any] = []
+
+    class First:
+        def before_train(self) -> None:
+            begun.extend(p.clone() for p in network.parameters())
+
+    trainer.add(First())
+    result = trainer.fit(root=str(tmp_path))
+    assert trainer.model is network
+    assert all(a.equal(b) for a, b in zip(begun, untouched.parameters(), strict=True))
+    assert not all(a.equal(b) for a, b in zip(begun, network.parameters(), strict=True))
+    weights = trainer.agent.weights()
+    learned = [weights[name] for name in weights if ".body." in name]
+    assert all(a.equal(b) for a, b in zip(learned, network.parameters(), strict=True))
+    assert result.status == "finished"
+    assert json.loads((Path(result.run_dir) / "run.json").read_text())["origin"] == "script"
+
+
+def test_a_run_with_a_network_of_ones_own_is_taken_up_exactly(tmp_path: Path) -> None:
+    class Interrupt:
+        def __init__(self, at: int) -> None:
+            self.at = at
+
+        def after_train_step(self, run: Any) -> None:
+            run.interrupted = run.counters["opt_steps"] == self.at
+
+    def fit(name: str, at: int, **options: Any) -> Any:
+        trainer: Any = ludus.build_trainer(small("ppo", shared_body=False))
+        trainer.set_model(ludus.Model(body()))
+        trainer.add(Interrupt(at))
+        return trainer, trainer.fit(root=str(tmp_path), name=name, **options)
+
+    straight, _ = fit("straight", -1)
+    assert fit("broken", 10)[1].status == "interrupted"
+    resumed, result = fit("broken", -1, resume=True)
+    assert result.exact
+    for name, tensor in straight.agent.weights().items():
+        assert tensor.equal(resumed.agent.weights()[name])
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (object(), "set_model takes a torch network or a ludus.Model, not a object"),
+        (nn.Linear(7, 3), r"observations of shape \(B, 4\) of CartPole-v1 .* it fails: mat1"),
+        (nn.Flatten(0), r"for B = 2 it returns a tensor of shape \(8,\)"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_refused_in_a_sentence(
+    tmp_path: Path, network: Any, message: str
+) -> None:
+    trainer = ludus.build_trainer(small("dqn"))
+
+    def train() -> None:
+        trainer.set_model(network)
+        trainer.fit(root=str(tmp_path))
+
+    with pytest.raises(ConfigError, match=message):
+        train()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_network_of_ones_own_is_not_judged_in_another_process(tmp_path: Path) -> None:
+    trainer = ludus.build_trainer(small("dqn", **{"evaluation.asynchronous": True}))
+    trainer.set_model(body())
+    with pytest.raises(ConfigError, match="cannot build the network given to set_model; register"):
+        trainer.fit(root=str(tmp_path))
 
 
 @pytest.mark.covers("000-M11", "000-D9", "000-D13")

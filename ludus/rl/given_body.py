@@ -1,0 +1,86 @@
+"""A network body that a script gives to an agent, in the place of the one that its config describes."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ludus.core.errors import ConfigError
+from ludus.rl.spaces import EnvSpec
+
+
+class GivenBody:
+    """Hands out the network itself first, so that it is what learns, and then copies of it."""
+
+    def __init__(self, network: nn.Module, spec: EnvSpec) -> None:
+        self.obs_shape = tuple(spec.obs_shape)
+        # Registered by hand: a module may well refuse or ignore an attribute set from outside.
+        network.__dict__["num_features"] = _num_features(network, spec)
+        self._unused: nn.Module | None = network
+        self._pristine = copy.deepcopy(network)
+
+    def take(self) -> nn.Module:
+        """Return a body with the weights that were given."""
+        body, self._unused = self._unused, None
+        return copy.deepcopy(self._pristine) if body is None else body
+
+
+_GIVEN: ContextVar[GivenBody | None] = ContextVar("given_body", default=None)
+
+
+@contextlib.contextmanager
+def giving(network: nn.Module | None, spec: EnvSpec) -> Iterator[None]:
+    """Let every body for this env's observations be the given network, inside the block."""
+    token = _GIVEN.set(None if network is None else GivenBody(network, spec))
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+def given_body(obs_shape: tuple[int, ...]) -> nn.Module | None:
+    """Return the body that a script gave for observations of this shape, if it gave one."""
+    given = _GIVEN.get()
+    return given.take() if given is not None and given.obs_shape == tuple(obs_shape) else None
+
+
+def as_network(model: Any) -> nn.Module:
+    """Return the torch network of what `set_model` was given."""
+    network = getattr(model, "module", model)
+    if not isinstance(network, nn.Module):
+        raise ConfigError(
+            f"set_model takes a torch network or a ludus.Model, not a {type(model).__name__}; an agent"
+            " uses it as the body of its networks and puts its own outputs on top"
+        )
+    return network
+
+
+def _num_features(network: nn.Module, spec: EnvSpec) -> int:
+    """Return how many features the network makes of an observation, by trying it on two zeros."""
+    dtype = torch.uint8 if spec.obs_dtype == np.uint8 else torch.float32
+    trial, zeros = copy.deepcopy(network).cpu().eval(), torch.zeros(2, *spec.obs_shape, dtype=dtype)
+    takes = (
+        f"the network must take observations of shape (B, {', '.join(map(str, spec.obs_shape))})"
+    )
+    try:
+        with torch.no_grad():
+            features = trial(zeros)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        problem = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"{takes} of {spec.name} and return one row of features each; it fails: {problem}"
+        ) from error
+    shape = tuple(getattr(features, "shape", ()))
+    if len(shape) != 2 or shape[0] != 2 or not features.is_floating_point():
+        found = f"a tensor of shape {shape}" if shape else f"a {type(features).__name__}"
+        raise ConfigError(
+            f"{takes} of {spec.name} and return one row of features each; for B = 2 it returns {found}"
+        )
+    return int(shape[1])

@@ -1,0 +1,47 @@
+"""Which trainer a config of an agent is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ludus.config import read_config
+from ludus.core.errors import ConfigError
+from ludus.registry import find, kinds
+
+T = TypeVar("T")
+
+
+def concrete(cls: type[T], config: Any) -> type[T]:
+    """Return this class if it has an Agent, else the trainer of the config's kind, as this class.
+
+    A class that only adds to RLTrainer becomes one that adds to the trainer of the kind.
+    """
+    if hasattr(cls, "Agent"):
+        return cls
+    kind = _kind(config)
+    if not isinstance(kind, str):
+        return cls
+    found: type[Any] = find("trainer", kind)
+    if not hasattr(found, "Agent"):
+        agents = [name for name in kinds("trainer") if hasattr(find("trainer", name), "Agent")]
+        raise ConfigError(
+            f"{cls.__name__} trains an agent, but the config is of kind '{kind}'; agents are"
+            f" {', '.join(agents)}, and ludus.build_trainer(config) builds any kind"
+        )
+    if issubclass(found, cls):
+        return found
+    base = cls.__mro__[1]
+    if not issubclass(found, base):
+        raise ConfigError(
+            f"{cls.__name__} adds to {base.__name__}, which the trainer of kind '{kind}' is not; derive"
+            " it from ludus.RLTrainer"
+        )
+    return type(cls.__name__, (cls, found), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+
+
+def _kind(config: Any) -> Any:
+    if isinstance(config, str | Path):
+        return read_config(config).kind
+    return config.get("kind") if isinstance(config, Mapping) else getattr(config, "kind", None)
