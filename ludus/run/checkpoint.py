@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,15 +21,14 @@ from torch import Tensor
 
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.run import codec
-from ludus.run.directory import run_id
+from ludus.run.checkpoint_files import FILES, MAX_STATE, check_hash
+from ludus.run.checkpoint_files import numbers as numbers
+from ludus.run.checkpoint_files import verify as verify
 from ludus.run.files import hash_file, sync_directory, sync_file, write_durably
 from ludus.run.manifest import read_manifest, sealed
 from ludus.run.storage import Storage
+from ludus.run.strict_json import check_bounds, dump_json, parse_json
 from ludus.run.tensors import read_tensors, write_tensors
-
-MAX_STATE = 64 << 20
-_NUMBER = re.compile(r"[0-9]{10}")
-_FILES = ("state.json", "tensors.safetensors")
 
 
 def passed(point: str) -> None:
@@ -63,7 +61,7 @@ def write(
     directory = f"checkpoints/{number:010d}"
 
     def fill(folder: Path) -> None:
-        state_path, tensors_path = (folder / name for name in _FILES)
+        state_path, tensors_path = (folder / name for name in FILES)
         size, digest = write_durably(state_path, [_state_json(tree, source=directory)])
         passed("state")
         write_tensors(tensors_path, tensors)
@@ -77,7 +75,7 @@ def write(
         # The log must be durable up to the offset that this manifest is about to promise.
         storage.sync_appends()
         fields = {"number": number, "files": files, "segments": names, **about, "models": models}
-        write_durably(folder / "manifest.json", [codec.dump_json(sealed(fields))])
+        write_durably(folder / "manifest.json", [dump_json(sealed(fields))])
         passed("manifest")
 
     storage.make("checkpoints")
@@ -87,8 +85,8 @@ def write(
 
 
 def _state_json(tree: Any, *, source: str) -> bytes:
-    data = codec.dump_json(tree)
-    codec.check_bounds(data, source=f"{source}/state.json")
+    data = dump_json(tree)
+    check_bounds(data, source=f"{source}/state.json")
     if len(data) > MAX_STATE:
         raise CheckpointError(
             f"{source}/state.json would have {len(data)} bytes, more than the {MAX_STATE} that can be"
@@ -131,38 +129,15 @@ def _loader(storage: Storage, name: str) -> Callable[[], dict[str, Tensor]]:
     return lambda: read_tensors(storage.path(f"segments/{name}"))
 
 
-def verify(storage: Storage, number: int) -> dict[str, Any]:
-    """Return the manifest of a checkpoint whose own files are all as they were written."""
-    directory = f"checkpoints/{number:010d}"
-    manifest = read_manifest(storage, number)
-    if manifest["run_id"] != run_id(storage):
-        raise CheckpointError(f"{directory} belongs to another run than run.json does")
-    found = set(storage.names(directory)) - {"manifest.json"}
-    if found != set(manifest["files"]) or found != set(_FILES):
-        raise CheckpointError(
-            f"{directory} holds {sorted(found)[:5]}, which is not what it was saved with"
-        )
-    for name, about in manifest["files"].items():
-        if storage.size(f"{directory}/{name}") != about["bytes"]:
-            raise CheckpointError(f"{directory}/{name} has not the size it was saved with")
-        _check_hash(storage, f"{directory}/{name}", about["sha256"])
-    return manifest
-
-
 def _verify_needs(storage: Storage, manifest: Mapping[str, Any]) -> None:
     """Raise unless everything that the state refers to is there, as it was written."""
     for name in set(manifest["segments"]):
-        _check_hash(storage, f"segments/{name}", name.removesuffix(".safetensors"))
+        check_hash(storage, f"segments/{name}", name.removesuffix(".safetensors"))
     for name, digest in manifest["models"].items():
-        _check_hash(storage, f"{name}/model.json", digest)
-        note = codec.parse_json(storage.read(f"{name}/model.json"), source=f"{name}/model.json")
+        check_hash(storage, f"{name}/model.json", digest)
+        note = parse_json(storage.read(f"{name}/model.json"), source=f"{name}/model.json")
         weights = note.get("sha256") if isinstance(note, dict) else None
-        _check_hash(storage, f"{name}/weights.safetensors", weights)
-
-
-def _check_hash(storage: Storage, name: str, digest: str | None) -> None:
-    if storage.sha256(name) != digest:
-        raise CheckpointError(f"{name} has changed since it was saved")
+        check_hash(storage, f"{name}/weights.safetensors", weights)
 
 
 def read(storage: Storage, number: int) -> Saved:
@@ -171,32 +146,13 @@ def read(storage: Storage, number: int) -> Saved:
     _verify_needs(storage, manifest)
     directory = f"checkpoints/{number:010d}"
     data = storage.read(f"{directory}/state.json", limit=MAX_STATE)
-    tree = codec.parse_json(data, source=f"{directory}/state.json")
+    tree = parse_json(data, source=f"{directory}/state.json")
     tensors = read_tensors(storage.path(f"{directory}/tensors.safetensors"))
     segments = [codec.Segment(None, name, _loader(storage, name)) for name in manifest["segments"]]
     state = codec.decode(tree, tensors, segments)
     if not isinstance(state, dict) or not all(isinstance(part, dict) for part in state.values()):
         raise CheckpointError(f"{directory}/state.json does not hold the states of parts")
     return Saved(number, state, manifest)
-
-
-def numbers(storage: Storage) -> list[int]:
-    """Return the number of every checkpoint directory, oldest first, verified or not."""
-    return [int(name) for name in storage.names("checkpoints") if _NUMBER.fullmatch(name)]
-
-
-def peek(storage: Storage) -> dict[str, Any]:
-    """Return what the newest checkpoint says of its run, without reading its tensors."""
-    for number in reversed(numbers(storage)):
-        try:
-            manifest = verify(storage, number)
-            name = f"checkpoints/{number:010d}/state.json"
-            tree = codec.parse_json(storage.read(name, limit=MAX_STATE), source=name)
-            counters = {key: value for key, value in tree["run"]["counters"].items() if value}
-            return {**manifest, "counters": counters}
-        except (CheckpointError, StorageError, KeyError, TypeError, AttributeError):
-            continue
-    return {}
 
 
 def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | None:
@@ -272,7 +228,7 @@ def _describe(path: Path) -> dict[str, Any]:
 def digest_of(state: Mapping[str, Any], *, leave_out: Sequence[str] = ()) -> str:
     """Return one hash of a whole state: equal states, equal hashes, on any machine."""
     tree, tensors, segments = codec.encode({k: v for k, v in state.items() if k not in leave_out})
-    digest = hashlib.sha256(codec.dump_json(tree))
+    digest = hashlib.sha256(dump_json(tree))
     for index, segment in enumerate(segments):
         for name, tensor in sorted(segment.tensors.items()):
             tensors[f"segment {index}/{name}"] = tensor

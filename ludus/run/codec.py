@@ -7,9 +7,7 @@ safetensors), tuples, mappings whose keys are not plain words, floats that are n
 from __future__ import annotations
 
 import base64
-import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,16 +16,14 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import CheckpointError
+from ludus.run.strict_json import MAX_DEPTH as MAX_DEPTH
+from ludus.run.strict_json import dump_json as dump_json
+from ludus.run.strict_json import parse_json as parse_json
 from ludus.run.tensors import can_save
 
-MAX_DEPTH = 60
-MAX_CONTAINERS = 2_000_000
 # One value may open three brackets of its own.
 _DEEPEST = MAX_DEPTH - 3
 _PLAIN_INT_BITS = 1024
-# A string that never ends is taken to the end at once: looking again from each quote would take for ever.
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
-_BRACKET = re.compile(rb"[\[\]{}]")
 
 
 class Segment:
@@ -229,47 +225,3 @@ def decode(tree: Any, tensors: Mapping[str, Tensor], segments: list[Segment]) ->
         raise CheckpointError(f"the saved state is not well formed: {problem}") from None
     kind = str(tree["$"])[:40]
     raise CheckpointError(f"the saved state holds a {kind!r}, which this ludus does not know")
-
-
-def dump_json(tree: Any) -> bytes:
-    """Return the tree as JSON text, always the same bytes for the same tree."""
-    return json.dumps(tree, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def check_bounds(data: bytes, *, source: str) -> None:
-    """Raise CheckpointError for JSON too deep or too large to be read back safely."""
-    bare = _STRING.sub(b"", data)
-    if bare.count(b"[") + bare.count(b"{") > MAX_CONTAINERS:
-        raise CheckpointError(
-            f"{source}: more than {MAX_CONTAINERS} lists and mappings; keep long records in arrays"
-        )
-    depth = 0
-    for bracket in _BRACKET.finditer(bare):
-        depth += 1 if bracket[0] in b"[{" else -1
-        if depth > MAX_DEPTH:
-            raise CheckpointError(f"{source}: nested more than {MAX_DEPTH} deep")
-
-
-def parse_json(data: bytes, *, source: str) -> Any:
-    """Read JSON from a file that may be hostile: bounded depth, no duplicate keys, no NaN."""
-    check_bounds(data, source=source)
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            raise ValueError("a key stands twice")
-        return found
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    def finite(text: str) -> float:
-        value = float(text)
-        if not math.isfinite(value):
-            raise ValueError(f"{text[:40]} is too large a number")
-        return value
-
-    try:
-        return json.loads(data, object_pairs_hook=unique, parse_constant=refuse, parse_float=finite)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{source}: not readable as JSON: {error}") from None

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ludus.core.errors import CheckpointError
-from ludus.run.codec import dump_json, parse_json
 from ludus.run.storage import Storage, is_log_name, is_safe_name
+from ludus.run.strict_json import dump_json, parse_json
 
 FORMAT = 2
 MAX_MANIFEST = 16 << 20

@@ -14,9 +14,10 @@ from typing import Any
 from torch import Tensor
 
 from ludus.core.errors import CheckpointError
-from ludus.run import checkpoint, codec
+from ludus.run import checkpoint
 from ludus.run.files import hash_file, sync_file, write_durably
 from ludus.run.storage import Storage
+from ludus.run.strict_json import dump_json, parse_json
 from ludus.run.tensors import read_tensors, write_tensors
 
 MAX_NOTE = 1 << 20
@@ -33,7 +34,7 @@ def write_model(
         write_tensors(path, weights)
         sync_file(path)
         note = {**about, "sha256": hash_file(path)}
-        write_durably(folder / _FILES[1], [codec.dump_json(note)])
+        write_durably(folder / _FILES[1], [dump_json(note)])
 
     if "/" in name:
         storage.make(name.rpartition("/")[0])
@@ -45,7 +46,7 @@ def write_model(
 def read_model(storage: Storage, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the weights and the note; raise CheckpointError if they are not as written."""
     note_name = f"{name}/{_FILES[1]}"
-    about = codec.parse_json(storage.read(note_name, limit=MAX_NOTE), source=note_name)
+    about = parse_json(storage.read(note_name, limit=MAX_NOTE), source=note_name)
     if not isinstance(about, dict) or storage.sha256(f"{name}/{_FILES[0]}") != about.get("sha256"):
         raise CheckpointError(f"{storage.root / name} has changed since it was saved")
     return read_tensors(storage.path(f"{name}/{_FILES[0]}")), about

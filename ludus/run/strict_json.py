@@ -1,0 +1,76 @@
+"""JSON without surprises: read within bounds, written with no number that JSON does not have."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from ludus.core.errors import CheckpointError
+
+MAX_DEPTH = 60
+MAX_CONTAINERS = 2_000_000
+
+# A string that never ends is taken to the end at once: looking again from each quote would take for ever.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+
+
+def one_line(tree: Any) -> str:
+    """Return the tree as one line for another program; what is not finite is "nan", "inf" or "-inf"."""
+    return json.dumps(_finite(tree), allow_nan=False)
+
+
+def _finite(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {str(key): _finite(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_finite(value) for value in tree]
+    if isinstance(tree, float) and not math.isfinite(tree):
+        return str(float(tree))
+    return tree
+
+
+def dump_json(tree: Any) -> bytes:
+    """Return the tree as JSON text, always the same bytes for the same tree."""
+    return json.dumps(tree, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def check_bounds(data: bytes, *, source: str) -> None:
+    """Raise CheckpointError for JSON too deep or too large to be read back safely."""
+    bare = _STRING.sub(b"", data)
+    if bare.count(b"[") + bare.count(b"{") > MAX_CONTAINERS:
+        raise CheckpointError(
+            f"{source}: more than {MAX_CONTAINERS} lists and mappings; keep long records in arrays"
+        )
+    depth = 0
+    for bracket in _BRACKET.finditer(bare):
+        depth += 1 if bracket[0] in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise CheckpointError(f"{source}: nested more than {MAX_DEPTH} deep")
+
+
+def parse_json(data: bytes, *, source: str) -> Any:
+    """Read JSON from a file that may be hostile: bounded depth, no duplicate keys, no NaN."""
+    check_bounds(data, source=source)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a key stands twice")
+        return found
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    def finite(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError(f"{text[:40]} is too large a number")
+        return value
+
+    try:
+        return json.loads(data, object_pairs_hook=unique, parse_constant=refuse, parse_float=finite)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{source}: not readable as JSON: {error}") from None
