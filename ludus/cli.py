@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,8 @@ import typer
 
 from ludus import cli_looking  # noqa: F401 - its commands are part of the app
 from ludus.cli_app import AsJson, ConfigFile, Overrides, Plugin, Root, RunDir, app, load
+from ludus.run.standard_streams import fill_standard_streams
+from ludus.run.terminal import pass_on, say, warn
 
 
 @app.command()
@@ -22,7 +23,7 @@ def new(
     from ludus.registry import example_path
 
     load(plugin)
-    print(example_path(kind).read_text(encoding="utf-8"), end="")
+    pass_on(example_path(kind).read_text(encoding="utf-8"))
 
 
 @app.command()
@@ -77,7 +78,7 @@ def resume(
         text = f"this run had ended already; raise its length to go on, as in {key}={2 * value}"
         if before["event"] == "stopped":
             text = "this run was stopped for good and does not go on; start a new one"
-        print(f"ludus: {text}", file=sys.stderr)
+        warn(f"ludus: {text}")
     _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
 
@@ -85,7 +86,7 @@ def _tell_result(result: Any, *, as_json: bool, is_silent: bool) -> None:
     from ludus import commands
 
     if as_json:
-        print(commands.result_json(result))
+        pass_on(commands.result_json(result) + "\n")
     else:
         commands.print_result(result, is_silent=is_silent)
 
@@ -97,7 +98,7 @@ def plan(config: ConfigFile, overrides: Overrides = None, plugin: Plugin = None)
     from ludus.config import read_config
 
     load(plugin)
-    print(commands.render_plan(read_config(config, overrides or [])))
+    say(commands.render_plan(read_config(config, overrides or [])))
 
 
 @app.command()
@@ -159,6 +160,7 @@ def doctor() -> None:
 
 def main() -> None:
     """Run the command line."""
+    fill_standard_streams()
     app(prog_name="ludus")
 
 

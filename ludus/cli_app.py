@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from ludus.core.errors import LudusError
+from ludus.run.terminal import say, warn
 
 _ORDER = (
     "new", "train", "resume", "plan", "explain", "eval", "play", "export", "runs", "report", "verify",
@@ -48,7 +49,7 @@ class Commands(TyperGroup):
                 raise
             problem = " ".join(str(error).split())[:200]
             code, text = 1, f"out of memory; make the model or the batch smaller ({problem})"
-        print(f"ludus: {text}", file=sys.stderr)
+        warn(f"ludus: {text}")
         raise typer.Exit(code)
 
 
@@ -99,7 +100,7 @@ def _print_version(is_asked: bool) -> None:
     if is_asked:
         from ludus.version import VERSION
 
-        print(f"ludus {VERSION}")
+        say(f"ludus {VERSION}")
         raise typer.Exit
 
 

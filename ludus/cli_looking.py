@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ludus.cli_app import AsJson, Plugin, Root, RunDir, app, load
+from ludus.run.terminal import say
 
 
 @app.command(name="eval")
@@ -33,7 +34,7 @@ def play(
     from ludus import commands
 
     load(plugin)
-    print(commands.play_run(run, Path(out) if out else None, episode=episode, fps=fps))
+    say(commands.play_run(run, Path(out) if out else None, episode=episode, fps=fps))
 
 
 @app.command()
@@ -48,15 +49,15 @@ def export(
     from ludus import commands
 
     load(plugin)
-    print(commands.export_run(run, Path(out) if out else None))
+    say(commands.export_run(run, Path(out) if out else None))
 
 
 @app.command()
 def runs(root: Root = "runs", json: AsJson = False) -> None:
     """List runs and how they ended."""
-    from ludus import commands
+    from ludus.listing import list_runs
 
-    commands.list_runs(Path(root), as_json=json)
+    list_runs(Path(root), as_json=json)
 
 
 @app.command()
@@ -70,4 +71,4 @@ def report(
     from ludus.run.report import write_report
 
     path = write_report([Path(one) for one in run], Path(out) if out else None)
-    print(path)
+    say(path)

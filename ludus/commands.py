@@ -1,39 +1,37 @@
-"""What the commands do that is more than one call: results, lists of runs, evaluation, migration."""
+"""What the commands do that is more than one call: results, evaluation, films, export, migration."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import io
-import json
-import math
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from ludus import strict_yaml
 from ludus.build import build_trainer, rebuild_trainer
 from ludus.config import TrainerConfig, from_data, read_data
-from ludus.core.errors import ConfigError, LudusError, RunError
+from ludus.core.errors import ConfigError, RunError
 from ludus.core.plan import render
 from ludus.core.surroundings import Result
+from ludus.listing import summary
 from ludus.run import checkpoint, directory
 from ludus.run.device import Compute
-from ludus.run.lock import is_locked
 from ludus.run.logger import Logger
 from ludus.run.models import read_model
+from ludus.run.outputs import check_file, head_of, write_file
 from ludus.run.seeds import derive, seed_everything
 from ludus.run.storage import Storage
+from ludus.run.strict_json import one_line
+from ludus.run.terminal import pass_on, say, warn
+
+_FILM_MARK = b"a film that ludus made"
 
 
 def result_json(result: Result) -> str:
     """Return a result as one line of JSON."""
-    return json.dumps(
+    return one_line(
         {
             "run_dir": result.run_dir,
             "status": result.status,
@@ -49,16 +47,16 @@ def result_json(result: Result) -> str:
 
 def print_result(result: Result, *, is_silent: bool) -> None:
     """Print how a run ended and what to do next; a display has told the way to resume already."""
-    print(f"{result.status}: {result.reason}" if result.reason else result.status)
+    say(f"{result.status}: {result.reason}" if result.reason else result.status)
     if result.best is not None:
         best = result.best
-        print(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
+        say(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
     if not result.exact:
-        print("not exact: " + "; ".join(result.inexact_because))
+        say("not exact: " + "; ".join(result.inexact_because))
     if result.status != "interrupted":
-        print(f"next: ludus report {result.run_dir}")
+        say(f"next: ludus report {quote(str(result.run_dir))}")
     elif is_silent:
-        print(f"to go on: ludus resume {result.run_dir}")
+        say(f"to go on: {directory.way_to_resume(str(result.run_dir))}")
 
 
 def prepared(config: TrainerConfig) -> Any:
@@ -97,23 +95,30 @@ def play_run(path: str, out: Path | None, *, episode: int, fps: float) -> Path:
     """Write a film of one episode with the best weights of a run, and return where it is."""
     if out is not None and out.suffix.lower() != ".gif":
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
-    with _with_best_weights(path) as (trainer, weights, storage, _, _):
+    out = directory.found_run(path).root / "play.gif" if out is None else out
+    check_file(out, _is_film, what="a film")
+    with _with_best_weights(path) as (trainer, weights, *_):
         frames = trainer.film(weights, episode, fps)
-        out = storage.root / "play.gif" if out is None else out
         write_gif(out, frames, fps=fps)
     return out
 
 
 def export_run(path: str, out: Path | None) -> Path:
     """Write the best policy of a run for use without torch, and return where it is."""
-    with _with_best_weights(path) as (trainer, weights, storage, _, _):
-        out = storage.root / "policy" if out is None else out
+    from ludus.rl.policy_files import check_policy_place
+
+    out = directory.found_run(path).root / "policy" if out is None else out
+    check_policy_place(out)
+    with _with_best_weights(path) as (trainer, weights, *_):
         trainer.export(weights, out)
     return out
 
 
 def write_gif(path: Path, frames: Sequence[Any], *, fps: float) -> None:
-    """Write pictures, uint8 of (height, width, 3), as an animated GIF that begins again at its end."""
+    """Write pictures, uint8 of (height, width, 3), as an animated GIF that begins again at its end.
+
+    Only a film that ludus wrote is ever replaced.
+    """
     from PIL import Image
 
     # One palette for all keeps colours from flickering and the file small.
@@ -122,11 +127,15 @@ def write_gif(path: Path, frames: Sequence[Any], *, fps: float) -> None:
     quantised = [picture.quantize(palette=palette) for picture in pictures]
     milliseconds = max(20, round(1000 / fps / 10) * 10)
     buffer = io.BytesIO()
-    quantised[0].save(
-        buffer, "GIF", save_all=True, append_images=quantised[1:], duration=milliseconds, loop=0
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Storage(path.parent).write(path.name, buffer.getvalue())
+    options: dict[str, Any] = {"duration": milliseconds, "loop": 0, "comment": _FILM_MARK}
+    quantised[0].save(buffer, "GIF", save_all=True, append_images=quantised[1:], **options)
+    write_file(path, buffer.getvalue(), _is_film, what="a film")
+
+
+def _is_film(path: Path) -> bool:
+    # The comment comes right after the palette, which has 256 colours at most.
+    head = head_of(path, 1024)
+    return head.startswith(b"GIF8") and _FILM_MARK in head
 
 
 def evaluate_run(path: str, *, as_json: bool) -> None:
@@ -134,100 +143,37 @@ def evaluate_run(path: str, *, as_json: bool) -> None:
     with _with_best_weights(path) as (ready, kept, storage, best, source):
         metrics = dict(ready.evaluate_weights(kept))
     if as_json:
-        # JSON has no number for what is not finite.
-        told = {name: x if math.isfinite(x) else str(x) for name, x in metrics.items()}
-        about = {"run_dir": str(storage.root), "model": source, "metrics": told, "best": best}
-        print(json.dumps(about | _summary(storage)))
+        about = {"run_dir": str(storage.root), "model": source, "metrics": metrics, "best": best}
+        pass_on(one_line(about | summary(storage)) + "\n")
         return
-    print(f"{storage.root}: {source}")
+    say(f"{storage.root}: {source}")
     for name, value in metrics.items():
-        print(f"  {name}  {value:.6g}")
+        say(f"  {name}  {value:.6g}")
 
 
 def _warn(text: str) -> None:
-    print(f"ludus: {text}", file=sys.stderr)
-
-
-def _summary(storage: Storage) -> dict[str, Any]:
-    """Return how one run stands: status, counters, best score, exactness."""
-    # A run that was killed, or goes on, is as its newest checkpoint says.
-    ending = directory.last_ending(storage) or checkpoint.peek(storage)
-    best = ending.get("best")
-    return {
-        "run_dir": str(storage.root),
-        "status": "running" if is_locked(storage.root) else ending.get("event", "killed"),
-        "reason": ending.get("reason"),
-        "counters": ending.get("counters", {}),
-        "best_score": best["score"] if best else None,
-        "best_metric": best["metric"] if best else None,
-        "exact": ending.get("exact"),
-        "inexact_because": ending.get("inexact_because", []),
-    }
-
-
-def list_runs(root: Path, *, as_json: bool) -> None:
-    """Print one row for every run below the root, the newest first."""
-    paths = sorted(root.iterdir()) if root.is_dir() else []
-    rows = [_row(path) for path in paths if (path / "run.json").is_file()]
-    rows.sort(key=lambda row: str(row["created"]), reverse=True)
-    if as_json:
-        print(json.dumps({"root": str(root), "runs": rows}))
-    elif not rows:
-        print(f"no runs in {root}; `ludus train CONFIG` makes one")
-    else:
-        _print_runs(rows)
-
-
-def _row(path: Path) -> dict[str, Any]:
-    """Return what one line of the list says; of a damaged run, that it is damaged, and why."""
-    row: dict[str, Any] = {"name": path.name, "kind": "?", "created": "", "run_dir": str(path)}
-    try:
-        storage = directory.found_run(path)
-        note = directory.read_note(storage)
-        created = datetime.datetime.fromisoformat(note["created"])
-        row |= {"kind": str(note["kind"]), "created": created.isoformat()}
-        return row | _summary(storage)
-    except (LudusError, OSError, ValueError, TypeError, KeyError) as error:
-        reason = str(error) if isinstance(error, LudusError) else f"run.json is damaged: {error!r}"
-        row |= {"status": "damaged", "reason": reason, "counters": {}}
-        return row | {"best_score": None, "best_metric": None, "exact": None}
-
-
-def _print_runs(rows: list[dict[str, Any]]) -> None:
-    table = Table("run", "trainer", "status", "progress", "best", "exact", "started", box=None)
-    for row in rows:
-        best = "" if row["best_score"] is None else f"{row['best_metric']} {row['best_score']:.5g}"
-        started = row["created"]
-        if started:
-            moment = datetime.datetime.fromisoformat(started).astimezone()
-            started = moment.strftime("%Y-%m-%d %H:%M")
-        exact = {True: "yes", False: "no", None: ""}[row["exact"]]
-        cells = [row["name"], row["kind"], row["status"], _progress(row["counters"])]
-        table.add_row(*[escape(str(cell)) for cell in [*cells, best, exact, started]])
-    # A pipe has no width: there a row is a line, however long.
-    Console(width=None if sys.stdout.isatty() else 1000).print(table)
-    for row in rows:
-        if row["status"] == "damaged":
-            print(f"{row['name']}: {row['reason']}")
-
-
-def _progress(counters: Mapping[str, int]) -> str:
-    shown = ("epoch", "iteration", "opt_steps", "env_steps")
-    return ", ".join(f"{name} {counters[name]:,}" for name in shown if name in counters)
+    warn(f"ludus: {text}")
 
 
 def migrate_file(path: Path, *, write: bool) -> None:
-    """Print or replace a config file, brought to the current version and checked."""
+    """Print or replace a config file, brought to the current version and checked.
+
+    One that is replaced is kept beside the new one: its comments are the user's own.
+    """
     if write and str(path) == "-":
         raise ConfigError("--write needs a file, not standard input")
     data = read_data(path)
     config = from_data(data, source=str(path))
     if data["version"] == config.version:
-        print(f"{path} is at version {config.version} already", file=sys.stderr)
+        warn(f"{path} is at version {config.version} already")
         text = strict_yaml.dump(data) if str(path) == "-" else path.read_text(encoding="utf-8")
     else:
         text = config.to_yaml()
         if write:
-            Storage(path.parent).write(path.name, text.encode())
+            old = path.read_bytes()
+            kept = path.with_name(f"{path.name}.v{data['version']}")
+            write_file(kept, old, lambda there: there.read_bytes() == old, what="the old config")
+            write_file(path, text.encode(), lambda there: there.read_bytes() == old, what="it")
+            warn(f"{path} is at version {config.version} now; the old file is {kept}")
     if not write:
-        print(text, end="")
+        pass_on(text)

@@ -15,6 +15,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from ludus.run.terminal import clean
+
 Finding = tuple[str, str, str]
 """A mark (ok, note or bad), what was looked at, and what was found."""
 
@@ -28,7 +30,9 @@ def examine() -> bool:
     is_well = True
     for mark, what, found in findings():
         is_well &= mark != "bad"
-        console.print(f"{marks[mark]} {escape(what):<14} {escape(found)}", soft_wrap=True)
+        console.print(
+            f"{marks[mark]} {escape(clean(what)):<14} {escape(clean(found))}", soft_wrap=True
+        )
     return is_well
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from ludus.config import (
     StrictConfig,
@@ -17,6 +18,7 @@ from ludus.config import (
     typed,
 )
 from ludus.core.errors import ConfigError, nearest
+from ludus.run.terminal import clean
 from ludus.strict_config import annotation_of, section_class
 
 
@@ -35,11 +37,13 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
         entries = [entry for entry in entries if any(_matches(entry[0], key) for key in keys)]
     console = Console(highlight=False, soft_wrap=True)
     for name, value, meaning in entries:
-        console.print(f"[bold]{escape(name)}[/bold]", end="")
+        line = Text(clean(name), style="bold")
         if value is not _SECTION:
             source = _source(name, path=path, added=added, changed=changed)
-            console.print(f" = {escape(_shown(value))}  [dim](from {escape(source)})[/dim]", end="")
-        console.print(f"\n    {escape(meaning)}")
+            line.append(f" = {_shown(value)}  ", style="not bold")
+            line.append(f"(from {clean(source)})", style="not bold dim")
+        console.print(line)
+        console.print(Text(f"    {clean(meaning)}"))
 
 
 def _source(name: str, *, path: str, added: Sequence[str], changed: Sequence[str]) -> str:
@@ -99,4 +103,6 @@ def _shown(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    shown = str(value)
+    # A value is shown as it stands; where that cannot be seen, or would steer the terminal, as JSON.
+    return shown if shown.isprintable() else json.dumps(value, default=str)

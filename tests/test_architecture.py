@@ -98,3 +98,10 @@ def test_every_file_opens_with_a_sentence() -> None:
         assert doc.split("\n\n")[0].rstrip().endswith((".", ":", "!")), (
             f"{path}: {doc.splitlines()[0]}"
         )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_is_printed_past_the_one_door_to_the_terminal(path: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    prints = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+    assert not [call.lineno for call in prints if call.args]

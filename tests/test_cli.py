@@ -84,7 +84,7 @@ def test_train_tells_people_how_it_ended_and_what_to_do_next(call: Ludus, config
     assert lines[0] == "finished"
     assert lines[1].startswith("best validation/epoch_accuracy 0.")
     assert f" in {root}/mine/models/best-" in lines[1]
-    assert lines[2] == f"next: ludus report {root}/mine"
+    assert lines[2] == f"next: ludus report '{root}/mine'"
     assert Path(root, "mine", "run.json").is_file()
 
 

@@ -8,7 +8,6 @@ Shapes: N observations, A outputs, K numbers of an action.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,23 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
 from ludus.core.errors import CheckpointError, LudusError
 from ludus.rl import numpy_net
 from ludus.rl.numpy_net import Array, NumpyMlp, Step
-from ludus.run.files import hash_file, sync_file, write_durably
-from ludus.run.storage import Storage
+from ludus.rl.policy_files import read_policy, write_policy
 
 if TYPE_CHECKING:
     from ludus.rl.spaces import Actions
 
 Kind = Literal["greedy", "categorical", "squashed", "gaussian"]
 
-_FORMAT = 1
-_MAX_NOTE = 1 << 20
-_FILES = ("weights.safetensors", "policy.json")
 _STEPS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
@@ -68,7 +61,7 @@ def save_policy(
     normalisation: Normalisation | None = None,
     has_masks: bool = False,
 ) -> None:
-    """Write a policy to a directory of its own; what stood there before is replaced.
+    """Write a policy to a directory of its own; only a policy that ludus wrote is ever replaced.
 
     `heads` has one entry: `q` (greedy), `logits` (categorical) or `mean` (squashed, gaussian). A
     dueling network is greedy with two: `value` and `advantage`.
@@ -77,7 +70,6 @@ def save_policy(
         raise LudusError(f"a {kind} policy has the heads {_HEADS[kind]}, not {sorted(heads)}")
     arrays: dict[str, Array] = {}
     note: dict[str, Any] = {
-        "format": _FORMAT,
         "kind": kind,
         "obs_shape": [int(length) for length in obs_shape],
         "action": _describe_action(action, arrays),
@@ -88,20 +80,7 @@ def save_policy(
     }
     if normalisation is not None:
         arrays["obs.mean"], arrays["obs.inv_std"] = normalisation.mean, normalisation.inv_std
-
-    def fill(folder: Path) -> None:
-        weights = {name: np.array(array, np.float32, order="C") for name, array in arrays.items()}
-        save_file(weights, folder / _FILES[0])
-        sync_file(folder / _FILES[0])
-        whole = {**note, "sha256": hash_file(folder / _FILES[0])}
-        write_durably(folder / _FILES[1], [json.dumps(whole, indent=2, allow_nan=False).encode()])
-
-    path = Path(path).absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    storage = Storage(path.parent)
-    if storage.exists(path.name):
-        storage.remove(path.name)
-    storage.commit(path.name, fill, step=lambda point: None)
+    write_policy(Path(path), note, arrays)
 
 
 class NumpyPolicy:
@@ -130,7 +109,7 @@ class NumpyPolicy:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Return the policy that `save_policy` wrote; CheckpointError if it is not as written."""
-        note, arrays = _read(Path(path))
+        note, arrays = read_policy(Path(path))
         try:
             clip = note["clip"]
             normalisation = None
@@ -274,21 +253,3 @@ def _read_action(described: Mapping[str, Any], arrays: Mapping[str, Array]) -> d
         return {"low": arrays["action.low"], "high": arrays["action.high"]}
     keys = ("n", "start") if "n" in described else ("nvec", "starts")
     return {key: described[key] for key in keys}
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the note and the arrays, if they are those that were written."""
-    path = path.absolute()
-    storage = Storage(path.parent)
-    try:
-        note = json.loads(storage.read(f"{path.name}/{_FILES[1]}", limit=_MAX_NOTE))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path / _FILES[1]} is not readable as JSON: {error}") from None
-    if not isinstance(note, dict) or note.get("format") != _FORMAT:
-        raise CheckpointError(f"{path} is not a policy that this version of ludus can read")
-    if storage.sha256(f"{path.name}/{_FILES[0]}") != note.get("sha256"):
-        raise CheckpointError(f"{path} has changed since it was saved")
-    try:
-        return note, load_file(path / _FILES[0])
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path / _FILES[0]} is not a safetensors file: {error}") from None

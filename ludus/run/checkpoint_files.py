@@ -25,9 +25,7 @@ def numbers(storage: Storage) -> list[int]:
 def verify(storage: Storage, number: int) -> dict[str, Any]:
     """Return the manifest of a checkpoint whose own files are all as they were written."""
     directory = f"checkpoints/{number:010d}"
-    manifest = read_manifest(storage, number)
-    if manifest["run_id"] != run_id(storage):
-        raise CheckpointError(f"{directory} belongs to another run than run.json does")
+    manifest = _own_manifest(storage, number)
     found = set(storage.names(directory)) - {"manifest.json"}
     if found != set(manifest["files"]) or found != set(FILES):
         raise CheckpointError(
@@ -37,6 +35,15 @@ def verify(storage: Storage, number: int) -> dict[str, Any]:
         if storage.size(f"{directory}/{name}") != about["bytes"]:
             raise CheckpointError(f"{directory}/{name} has not the size it was saved with")
         check_hash(storage, f"{directory}/{name}", about["sha256"])
+    return manifest
+
+
+def _own_manifest(storage: Storage, number: int) -> dict[str, Any]:
+    manifest = read_manifest(storage, number)
+    if manifest["run_id"] != run_id(storage):
+        raise CheckpointError(
+            f"checkpoints/{number:010d} belongs to another run than run.json does"
+        )
     return manifest
 
 
@@ -50,7 +57,7 @@ def peek(storage: Storage) -> dict[str, Any]:
     """Return what the newest checkpoint says of its run, without reading its tensors."""
     for number in reversed(numbers(storage)):
         try:
-            manifest = read_manifest(storage, number)
+            manifest = _own_manifest(storage, number)
             name = f"checkpoints/{number:010d}/state.json"
             check_hash(storage, name, manifest["files"]["state.json"]["sha256"])
             tree = parse_json(storage.read(name, limit=MAX_STATE), source=name)

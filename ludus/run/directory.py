@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ludus import registry
 from ludus.config import TrainerConfig, key_paths
 from ludus.core.errors import RunError
-from ludus.run.codec import parse_json
 from ludus.run.storage import Storage
+from ludus.run.strict_json import parse_json
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _LENGTH = re.compile(
@@ -51,7 +52,7 @@ def refuse_strangers(path: Path, *, is_resume: bool) -> None:
     is_run = (path / "run.json").exists()
     if is_run and not is_resume:
         raise RunError(
-            f"{path} holds a run already; go on with it (`ludus resume {path}`, fit(resume=True)),"
+            f"{path} holds a run already; go on with it (`{way_to_resume(path)}`, fit(resume=True)),"
             " or choose another name"
         )
     if not path.exists() or is_run:
@@ -63,6 +64,11 @@ def refuse_strangers(path: Path, *, is_resume: bool) -> None:
     others = [file.name for file in path.iterdir() if file.name.split(".tmp-")[0] not in ours]
     if others:
         raise RunError(f"{path} is not a run, yet holds {others[0]}; choose another name")
+
+
+def way_to_resume(path: str | Path) -> str:
+    """Return the command that goes on with a run, as it can be pasted into a shell."""
+    return f"ludus resume {quote(str(path))}"
 
 
 def found_run(path: str | Path) -> Storage:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import sys
 import time
 import weakref
 from abc import ABC, abstractmethod
@@ -21,7 +20,8 @@ from ludus.core.plan import Repeat
 from ludus.core.run import Run
 from ludus.run.panels import Memory, Scene, SteadyLive, draw_line, draw_panels, is_terminal
 from ludus.run.progress import Odometer, Place
-from ludus.run.wording import EVALUATION, Score, Value, clean, number, pace, where
+from ludus.run.terminal import clean, warn
+from ludus.run.wording import EVALUATION, Score, Value, number, pace, where
 
 KINDS = ("auto", "rich", "minimal", "plain", "none")
 SECONDS_BETWEEN_LINES = 2.0
@@ -255,7 +255,7 @@ class LiveDisplay(Display):
                 self._console.line()
         if live.failure is not None and not isinstance(live.failure, OSError | SystemExit):
             with contextlib.suppress(*_TERMINAL_IS_GONE):
-                print(f"the display stopped early: {live.failure!r}", file=sys.stderr)
+                warn(f"the display stopped early: {live.failure!r}")
 
     def forget(self) -> None:
         """Leave the terminal to the process this one was forked from."""

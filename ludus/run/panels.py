@@ -18,7 +18,8 @@ from rich.segment import Segment
 from rich.text import Text
 
 from ludus.run.progress import Place
-from ludus.run.wording import Score, Value, clean, number, pace, shorten, where
+from ludus.run.terminal import clean
+from ludus.run.wording import Score, Value, number, pace, shorten, where
 
 _SHORTEST = 3  # a panel of one row, with its border
 _NARROWEST, _WIDE, _TALL = 20, 80, 15

@@ -8,11 +8,12 @@ from pathlib import Path
 from ludus.core.errors import RunError
 from ludus.run import report_sections as sections
 from ludus.run.charts import text
+from ludus.run.outputs import head_of, tail_of, write_file
 from ludus.run.report_curves import histogram_charts, metric_charts, rate_charts, run_labels
 from ludus.run.report_files import RunRecord, read_run
 from ludus.run.report_style import STYLE
-from ludus.run.storage import Storage
 
+_FOOTER = "Written by ludus. This page is whole in itself and runs no script."
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -20,7 +21,8 @@ def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
     """Write the report of these runs and return its path; a crash leaves no half of one.
 
     Without `out`, the report of one run lies in its directory, and that of several beside the
-    first. Raises RunError where a directory holds no run.
+    first. Raises RunError where a directory holds no run, StorageError where `out` is taken by
+    anything but an earlier report.
     """
     if not run_dirs:
         raise RunError("a report needs at least one run; `ludus runs` lists the runs there are")
@@ -31,8 +33,12 @@ def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
         out = home / "report.html"
     page = _page(runs)
     # A record may hold half of a surrogate pair, which no encoding has a place for.
-    Storage(out.parent).write(out.name, page.encode("utf-8", errors="replace"))
+    write_file(out, page.encode("utf-8", errors="replace"), _is_report, what="a report")
     return out
+
+
+def _is_report(path: Path) -> bool:
+    return head_of(path, 15) == b"<!DOCTYPE html>" and _FOOTER.encode() in tail_of(path, 200)
 
 
 def _page(runs: Sequence[RunRecord]) -> str:
@@ -55,7 +61,7 @@ def _page(runs: Sequence[RunRecord]) -> str:
 <body>
 <main>
 {body}
-<footer>Written by ludus. This page is whole in itself and runs no script.</footer>
+<footer>{_FOOTER}</footer>
 </main>
 </body>
 </html>

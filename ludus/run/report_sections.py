@@ -10,6 +10,7 @@ from typing import Any
 
 from ludus.run.chart_scales import short_number
 from ludus.run.charts import text
+from ludus.run.directory import way_to_resume
 from ludus.run.report_curves import AXIS_NAMES, run_labels
 from ludus.run.report_files import RunRecord, mapping, number
 
@@ -30,7 +31,7 @@ def status_pill(run: RunRecord) -> str:
 
 def status_sentence(run: RunRecord) -> str:
     """Return how the run ended, and what to do if it can go on."""
-    resume = f"<code>ludus resume {text(run.directory)}</code>"
+    resume = f"<code>{text(way_to_resume(run.directory))}</code>"
     if run.ending is None:
         return f"The run is still going, or was killed; {resume} goes on where it stopped."
     reason = run.ending.get("reason")

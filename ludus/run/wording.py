@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import re
-import unicodedata
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
 from ludus.run.progress import Place
+from ludus.run.terminal import clean
 
 EVALUATION = ("validation/", "test/", "eval/")
 _LOWER_IS_BETTER = ("loss", "error", "nll", "perplexity", "mse", "mae", "regret")
 _HIGHER_IS_BETTER = ("acc", "rew", "return", "score", "f1", "auc", "precision", "recall", "win")
 _SPREADS = ("std", "var", "len", "length", "min", "max")
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?")
 
 Value = float | str
 
@@ -91,11 +90,3 @@ def shorten(text: str, width: int) -> str:
     while tail and cell_len(head) + 1 + cell_len(tail) > width:
         tail = tail[1:]
     return f"{head}…{tail}"
-
-
-@functools.lru_cache(maxsize=1024)
-def clean(text: str, encoding: str = "utf-8") -> str:
-    """Return the text on one line, without anything that could steer a terminal."""
-    text = " ".join(_ESCAPES.sub("", text).split())
-    printable = "".join(char for char in text if unicodedata.category(char) not in ("Cc", "Cf"))
-    return printable.encode(encoding, "replace").decode(encoding)

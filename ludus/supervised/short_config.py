@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ludus.config import example, from_data, key_paths
 from ludus.core.errors import ConfigError, nearest
+from ludus.run.terminal import warn
 from ludus.supervised.config import SupervisedConfig
 
 REQUIRED = ("with_validation", "results_dir", "experiment", "max_epochs", "device")
@@ -100,11 +100,11 @@ def _watchers(short: Mapping[str, Any]) -> dict[str, Any]:
 
 def _print_added(config: SupervisedConfig, given: set[str]) -> None:
     data = config.model_dump()
-    print("training_config was completed with:", file=sys.stderr)
+    warn("training_config was completed with:")
     for path in key_paths(data):
         value: Any = data
         for part in path.split("."):
             value = value[part]
         is_given = any(path == key or path.startswith(f"{key}.") for key in given)
         if not is_given and not isinstance(value, dict):
-            print(f"  {path}: {value}", file=sys.stderr)
+            warn(f"  {path}: {value}")

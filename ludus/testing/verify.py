@@ -18,6 +18,7 @@ from ludus.config import read_config
 from ludus.core.errors import LudusError
 from ludus.run.directory import read_lines
 from ludus.run.storage import Storage
+from ludus.run.terminal import plain
 from ludus.testing import trainers
 from ludus.testing.victim import RUN
 
@@ -40,7 +41,7 @@ def verify_config(
         try:
             trainers.check_all_state_is_declared(lambda: build_trainer(checked), root / "declared")
         except AssertionError as error:
-            console.print(f"[red]failed[/red]: {escape(str(error))}")
+            console.print(f"[red]failed[/red]: {escape(plain(str(error)))}")
             return False
         console.print("unbroken run: ", end="")
         started = time.monotonic()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from typing import Literal
 
 from ludus.config import StrictConfig
 from ludus.registry import register
 from ludus.run.logger import Record
 from ludus.run.storage import Storage
+from ludus.run.terminal import warn
 
 
 @register("logger", "console")
@@ -28,7 +29,9 @@ class Console:
         """Print the counters and the scalars."""
         words = [f"{name} {value}" for name, value in record.counters.items()]
         words += [f"{name} {value:.6g}" for name, value in record.scalars.items()]
-        print("  ".join(words), file=sys.stderr, flush=True)
+        # A terminal that has gone away must not end the run.
+        with contextlib.suppress(OSError, ValueError):
+            warn("  ".join(words))
 
     def close(self) -> None:
         """There is nothing to close."""

@@ -1,0 +1,66 @@
+"""The two files of a policy: written whole where nothing else is lost, read only if they are as written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from ludus.core.errors import CheckpointError, LudusError
+from ludus.rl.numpy_net import Array
+from ludus.run.outputs import check_directory, is_temporary, write_directory
+from ludus.run.storage import Storage
+
+FORMAT = 1
+
+_MAX_NOTE = 1 << 20
+_WEIGHTS, _NOTE = _FILES = ("weights.safetensors", "policy.json")
+
+
+def write_policy(path: Path, note: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write what a policy is and its arrays; only a policy that ludus wrote is ever replaced."""
+    weights = save({name: np.array(array, np.float32, order="C") for name, array in arrays.items()})
+    whole = {"format": FORMAT, **note, "sha256": hashlib.sha256(weights).hexdigest()}
+    files = {_WEIGHTS: weights, _NOTE: json.dumps(whole, indent=2, allow_nan=False).encode()}
+    write_directory(path, files, _is_policy, what="a policy")
+
+
+def check_policy_place(path: Path) -> None:
+    """Raise StorageError unless a policy may be written to this directory."""
+    check_directory(path, _is_policy, what="a policy")
+
+
+def _is_policy(path: Path) -> bool:
+    """Return whether a directory holds a whole policy, as it was written, and nothing else."""
+    names = [name for name in os.listdir(path) if not is_temporary(name, _FILES)]
+    if sorted(names) != sorted(_FILES):
+        return names == []
+    try:
+        read_policy(path)
+    except LudusError:
+        return False
+    return True
+
+
+def read_policy(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the note and the arrays, if they are those that were written."""
+    storage = Storage(path)
+    try:
+        note = json.loads(storage.read(_NOTE, limit=_MAX_NOTE))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path / _NOTE} is not readable as JSON: {error}") from None
+    if not isinstance(note, dict) or note.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is not a policy that this version of ludus can read")
+    if storage.sha256(_WEIGHTS) != note.get("sha256"):
+        raise CheckpointError(f"{path} has changed since it was saved")
+    try:
+        return note, load_file(path / _WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path / _WEIGHTS} is not a safetensors file: {error}") from None
