@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -186,7 +188,11 @@ def read_data(path: str | Path) -> Any:
         if str(path) == "-":
             text = sys.stdin.buffer.read(limit)
         else:
-            with path.open("rb") as file:
+            # A pipe, or a device, could hold the reader for ever; opening one must not wait either.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise ConfigError(f"{path} is no regular file; pipe the config in, and give -")
                 text = file.read(limit)
     except IsADirectoryError:
         raise ConfigError(f"{path} is a directory; give the config file") from None

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscreteActions
+from ludus.run.standard_streams import fill_standard_streams
 
 _ALIGNMENT = 64
 
 
 def open_memory() -> int:
     """Return the descriptor of an empty piece of memory; hand it to children, map it, close it."""
+    fill_standard_streams()
     if hasattr(os, "memfd_create"):
         return os.memfd_create("ludus")
     with tempfile.TemporaryFile() as file:

@@ -16,6 +16,7 @@ from typing import Any
 from ludus import registry
 from ludus.core.errors import LudusError
 from ludus.run.frames import Frames, Message, Piece
+from ludus.run.standard_streams import fill_standard_streams
 
 _TAIL_BYTES = 4096
 _TAIL_LINES = 12
@@ -59,6 +60,7 @@ class Child:
         """What messages call it, such as "env worker 2"."""
         self.timeout = timeout
         """How many seconds an answer may take unless `receive` is told otherwise."""
+        fill_standard_streams()
         # Ours to write and the child's to read; the child's to write and ours; what it prints.
         pipes = [os.pipe() for _ in range(3)]
         (to_child, writer), (reader, from_child), (printed, print_to) = pipes

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     module, reader, writer, parent = arguments[0], *map(int, arguments[1:])
     _die_with(parent)
     # The terminal and the batch system signal everyone; it is for the parent to save and close us.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)

@@ -82,17 +82,28 @@ class RunRecord:
 
     @property
     def wall_seconds(self) -> float:
-        """The time between each start and the last event after it, summed; pauses do not count."""
+        """The time between each start and the last event of the same process, summed.
+
+        A resume tells of damage and of a new length before it says that it has begun: by then the
+        run has ended, or the process is another, so the pause before it does not count.
+        """
         total, began, last = 0.0, math.nan, math.nan
+        process: object = None
         for event in self.events:
             time = number(event.get("time"))
             if time is None or not math.isfinite(time):
                 continue
             if event.get("event") in _BEGINNINGS:
                 total += last - began if last >= began else 0.0
-                began = time
-            last = time
+                began, last, process = time, time, event.get("pid")
+            elif event.get("pid", process) == process:
+                last = time
+            if event.get("event") in ENDINGS:
+                process = _NOBODY
         return total + (last - began if last >= began else 0.0)
+
+
+_NOBODY = object()
 
 
 def read_run(directory: Path) -> RunRecord:

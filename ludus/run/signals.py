@@ -1,4 +1,8 @@
-"""A first SIGINT or SIGTERM asks the run to pause at its next boundary; a second one ends it at once."""
+"""A first SIGINT or SIGTERM asks the run to pause at its next boundary; a second one ends it at once.
+
+So does a SIGHUP, when the terminal is closed or the connection lost; but of these any number may
+come, from the shell and from the system, and nobody is impatient. Under `nohup` it is ignored.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Any
 
 from ludus.core.run import Run
 
-_WATCHED = (signal.SIGINT, signal.SIGTERM)
+_WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
@@ -20,15 +24,19 @@ class Signals:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._before: dict[int, Any] = {}
+        self._is_asked = False
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._heard) for number in _WATCHED}
+            watched = [number for number in _WATCHED if not _is_left_to_others(number)]
+            self._before = {number: signal.signal(number, self._heard) for number in watched}
         return self
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
-        if self._run.interrupted:
+        is_hangup = number == signal.SIGHUP
+        if self._is_asked and not is_hangup:
             raise KeyboardInterrupt
+        self._is_asked |= not is_hangup
         self._run.interrupted = True
         name = signal.Signals(number).name
         text = f"\n{name}: saving at the next boundary, then stopping; once more stops at once\n"
@@ -44,3 +52,7 @@ class Signals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+def _is_left_to_others(number: int) -> bool:
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
