@@ -18,6 +18,7 @@ import ludus.cli
 from ludus import commands
 from ludus.build import rebuild_trainer
 from ludus.core.errors import LudusError
+from ludus.listing import list_runs
 from ludus.run import checkpoint
 from ludus.run.lock import RunLock
 from ludus.run.report import write_report
@@ -59,7 +60,7 @@ def use_hostile_run(path: str) -> None:
     """Resume, evaluate, list and report a run; print how each went as one line of JSON."""
     ways: dict[str, Callable[[], Any]] = {
         "eval": lambda: commands.evaluate_run(path, as_json=False),
-        "runs": lambda: commands.list_runs(Path(path).parent, as_json=False),
+        "runs": lambda: list_runs(Path(path).parent, as_json=False),
         "report": lambda: write_report([Path(path)]),
         "resume": lambda: _resume(path),
     }
