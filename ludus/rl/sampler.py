@@ -100,10 +100,7 @@ class SyncSampler:
         processor: Processor,
         episodes: Episodes,
         normaliser: Normaliser | None,
-        *,
-        observes: bool = True,
     ) -> None:
-        """With `observes` false, whoever owns the normaliser tells it of observations."""
         self.env = env
         self.processor = processor
         self.episodes = episodes
@@ -114,12 +111,13 @@ class SyncSampler:
         self._rollout_start = (0, 0)
         self._last = LastStep(env)
         self._normaliser = normaliser
-        self._observes = observes
         self.reset()
 
     def begin(self) -> None:
         """Begin the first episode of every env."""
         self.env.reset()
+        if self._normaliser is not None:
+            self._normaliser.gather_observations(self.env.obs)
         self.processor.begin(self.env.obs, self.env.masks)
 
     def sample_and_push(self, agent: Agent, buffer: Any) -> None:
@@ -127,15 +125,14 @@ class SyncSampler:
         env = self.env
         self.actions = actions = agent.act(env.obs, env.masks, self.num_env_steps)
         env.step(agent.to_env(actions))
+        if self._normaliser is not None:
+            self._normaliser.gather_rewards(env.rewards, env.terminated | env.truncated)
+            self._normaliser.gather_observations(env.obs)
         if actions.ndim == 1:
             actions = actions[:, None]
         self.processor.process(actions, env, buffer)
         self.num_env_steps += env.num_envs
         self.episodes.count(env)
-        if self._normaliser is not None:
-            self._normaliser.gather_rewards(env.rewards, env.terminated | env.truncated)
-            if self._observes:
-                self._normaliser.gather_observations(env.obs)
 
     def begin_rollout(self, num_opts: int) -> None:
         """Note where a collecting begins, after this many optimisation steps."""

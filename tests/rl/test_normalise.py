@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,15 @@ import torch
 
 import ludus
 from ludus.rl.normalise import Normaliser, RunningMoments
+from tests.rl.known_problems import problem
 from tests.rl.small import NORMALISE, small
 
 CPU = torch.device("cpu")
+
+
+def read_records(root: Path) -> list[dict[str, Any]]:
+    (log,) = root.glob("*/metrics.jsonl")
+    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def normaliser(**changes: Any) -> Normaliser:
@@ -62,8 +69,6 @@ def test_rewards_are_divided_by_the_deviation_of_discounted_returns() -> None:
         returns = 0.9 * returns + rewards
         seen.append(returns.copy())
         returns[ended] = 0
-    assert own.reward_scale == 1
-    own.gather_observations(np.zeros((2, 3), np.float32))
     np.testing.assert_allclose(own.reward_scale.item(), 1 / np.std(seen), rtol=1e-5)
     assert own.rewards(torch.tensor([1.0])).item() == own.reward_scale.item()
 
@@ -86,41 +91,115 @@ def test_a_number_that_never_changes_stays_finite() -> None:
     assert np.isfinite(own.numpy_obs(np.full((1, 3), 4.001, np.float32))).all()
 
 
-def test_ppo_sees_a_rollout_as_it_was_when_it_was_made(tmp_path: Path) -> None:
-    """New moments count from the next rollout on, and then they are those of all before it."""
+class Seeing:
+    """Notes what the policy's network is given, and what is learned from, rollout by rollout."""
 
-    class Watching:
-        def __init__(self, trainer: Any) -> None:
-            self.trainer, self.seen = trainer, []
-            self.data: list[np.ndarray] = []
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+        self.acted_on: list[list[np.ndarray]] = []
+        self.learned_from: list[np.ndarray] = []
+        self.raw: list[np.ndarray] = []
 
-        def before_collect(self) -> None:
-            self.data.append(self.trainer.replay_buffer.obs.flatten(0, 1).numpy().copy())
+    def before_train(self) -> None:
+        agent = self.trainer.agent
+        outputs, agent._outputs = agent._outputs, lambda seen: outputs(self._noted(seen))
 
-        def after_collect(self) -> None:
-            self.seen.append([self.trainer.agent.normaliser.shift.clone()])
+    def _noted(self, seen: np.ndarray) -> np.ndarray:
+        if self.acted_on and len(seen) == self.trainer.config.num_envs:
+            self.acted_on[-1].append(seen.copy())
+        return seen
 
-        def after_train_step(self) -> None:
-            self.seen[-1].append(self.trainer.agent.normaliser.shift.clone())
+    def before_collect(self) -> None:
+        self.acted_on.append([])
 
-    trainer: Any = ludus.build_trainer(small("ppo", normalise=NORMALISE))
-    watching = Watching(trainer)
-    trainer.add(watching)
+    def after_collect(self) -> None:
+        rollout = self.trainer.replay_buffer
+        width = rollout.obs[0, 0].numel()
+        self.learned_from.append(rollout._rows[:, :width].numpy().copy())
+        self.raw.append(rollout.obs.flatten(0, 1).numpy().copy())
+
+
+def test_ppo_learns_from_a_rollout_as_it_was_seen_when_it_was_made(tmp_path: Path) -> None:
+    trainer: Any = ludus.build_trainer(small("ppo", normalise=NORMALISE, **{"epochs.eval_freq": 0}))
+    seeing = Seeing(trainer)
+    trainer.add(seeing)
     trainer.fit(root=str(tmp_path))
-    assert len(watching.seen) == 6
-    for epoch, shifts in enumerate(watching.seen):
-        assert len(shifts) == 1 + 6
-        assert all(shift.equal(shifts[0]) for shift in shifts)
-        if epoch:
-            # The first of the data is the empty buffer before the first rollout.
-            whole = np.concatenate(watching.data[1 : epoch + 1]).astype(np.float64)
-            np.testing.assert_allclose(shifts[0].numpy(), whole.mean(0), rtol=1e-4, atol=1e-6)
+    assert len(seeing.learned_from) == 6
+    for acted_on, learned_from in zip(seeing.acted_on, seeing.learned_from, strict=True):
+        np.testing.assert_allclose(learned_from, np.concatenate(acted_on), rtol=1e-5, atol=1e-6)
 
 
-def test_dqn_counts_every_observation_it_has_acted_on(tmp_path: Path) -> None:
-    trainer: Any = ludus.build_trainer(small("dqn", normalise=NORMALISE))
+def test_an_observation_counts_before_it_is_acted_on(tmp_path: Path) -> None:
+    """The first too, as in VecNormalize: nothing is ever seen as it came."""
+    trainer: Any = ludus.build_trainer(small("ppo", normalise=NORMALISE, **{"epochs.eval_freq": 0}))
+    seeing = Seeing(trainer)
+    trainer.add(seeing)
+    trainer.fit(root=str(tmp_path))
+    envs = trainer.config.num_envs
+    raw = np.concatenate(seeing.raw).astype(np.float64)
+    seen = np.concatenate(seeing.learned_from)
+    for step in (0, 1, 20, 40):
+        known, rows = raw[: (step + 1) * envs], slice(step * envs, (step + 1) * envs)
+        # The deviation is trusted from 32 observations on.
+        scale = known.std(0) if len(known) >= 32 else 1.0
+        np.testing.assert_allclose(
+            seen[rows], (raw[rows] - known.mean(0)) / scale, rtol=1e-3, atol=1e-4
+        )
+
+
+def test_the_first_rollout_of_ppo_has_rewards_of_the_size_of_later_ones(tmp_path: Path) -> None:
+    """Divided by the deviation of its own discounted returns, not by the 1 it began with."""
+    changes = {"env.id": "Pendulum-v1", "rollout_steps": 60, "epochs.max_env_steps": 600}
+    config = small("ppo", normalise=NORMALISE, gamma=0.9, **changes)
+    trainer: Any = ludus.build_trainer(config)
+    trainer.prepare(max_steps=None)
+    trainer.collect_rollouts()
+    rollout = trainer.replay_buffer
+    returns, seen = np.zeros(3), []
+    for rewards, ends in zip(rollout.rewards.numpy(), rollout.truncated.numpy(), strict=True):
+        returns = 0.9 * returns + rewards
+        seen.append(returns)
+        returns = np.where(ends, 0.0, returns)
+    assert np.std(seen) > 5
+    scale = trainer.agent.normaliser.reward_scale.item()
+    assert scale == pytest.approx(1 / np.std(seen), rel=1e-5)
+    # The last step's target: its reward, scaled, and the discounted value of what follows.
+    agent, after = trainer.agent, rollout.next_obs[-1].numpy()
+    values = agent._values_of(torch.from_numpy(agent.normaliser.numpy_obs(after)))
+    targets = rollout._rows[:, -2].view(60, 3)[-1]
+    torch.testing.assert_close(targets, rollout.rewards[-1] * scale + 0.9 * values)
+    trainer.env.close()
+
+
+def test_the_ratio_of_the_first_update_is_1_under_normalisation(tmp_path: Path) -> None:
+    config = small("ppo", normalise=NORMALISE, passes=1, minibatches=1)
+    ludus.build_trainer(config).fit(root=str(tmp_path))
+    for record in read_records(tmp_path):
+        if "train/approx_kl" in record:
+            assert record["train/approx_kl"] == pytest.approx(0, abs=1e-6)
+
+
+def test_images_can_be_normalised_too(tmp_path: Path) -> None:
+    cnn = {
+        "kind": "cnn", "channels": [2], "kernels": [3], "strides": [2], "width": 4,
+        "activation": "relu", "init": "orthogonal", "channels_last": True, "scale": 1.0,
+    }  # fmt: skip
+    config = small("ppo", normalise=NORMALISE, passes=1, minibatches=1)
+    config = config.replace(env=problem("tests_images"), network=cnn)
+    ludus.build_trainer(config).fit(root=str(tmp_path))
+    for record in read_records(tmp_path):
+        if "train/approx_kl" in record:
+            assert record["train/approx_kl"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
+def test_every_observation_counts_once_those_of_the_first_reset_too(
+    tmp_path: Path, kind: str
+) -> None:
+    trainer: Any = ludus.build_trainer(small(kind, normalise=NORMALISE))
     result = trainer.fit(root=str(tmp_path))
-    assert trainer.agent.normaliser._observed.count == result.counters["env_steps"]
+    seen = result.counters["env_steps"] + trainer.config.num_envs
+    assert trainer.agent.normaliser._observed.count == seen
 
 
 @pytest.mark.parametrize("kind", ["dqn", "ppo"])

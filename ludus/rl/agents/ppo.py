@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from ludus.nn.schedules import Schedule
 from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, Agent
 from ludus.rl.network_config import head, make_body
+from ludus.rl.normalise import Moments
 from ludus.rl.policies import Policy, make_policy
 from ludus.rl.ppo_config import PpoConfig
 from ludus.rl.spaces import EnvSpec
@@ -85,11 +86,14 @@ class Ppo(Agent):
         self.clip = Schedule(
             config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
         )
-        self._acting = acting_net([network.body, network.policy], self.normaliser, device)
+        # Both take observations as the network sees them: normalised already.
+        self._outputs = acting_net([network.body, network.policy], None, device)
         body = network.body if network.value_body is None else network.value_body
-        self._values = acting_net([body, network.value], self.normaliser, device)
+        self._values = acting_net([body, network.value], None, device)
         mask_width = spec.action.mask_width if spec.has_masks else 0
-        self._has_images = spec.obs_dtype == np.uint8
+        # Normalised images are numbers like others, and kept in the rows.
+        is_normal = config.normalise is not None and config.normalise.observations
+        self._has_images = spec.obs_dtype == np.uint8 and not is_normal
         obs_width = 0 if self._has_images else math.prod(spec.obs_shape)
         widths = (obs_width, self.policy.width, 1, 1, 1, 1, mask_width)
         ends = np.cumsum((0, *widths)).tolist()
@@ -109,6 +113,10 @@ class Ppo(Agent):
         found: Any = self.learner.module.log_std
         return None if found is None else found.detach().cpu().numpy()
 
+    def _acting(self, obs_ND: Action) -> Action:
+        seen = obs_ND if self.normaliser is None else self.normaliser.numpy_obs(obs_ND)
+        return self._outputs(seen)
+
     def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
         """Return a draw from the policy for each env."""
         if not self.is_training:
@@ -123,9 +131,17 @@ class Ppo(Agent):
         """Return actions in the env's own units, within its bounds."""
         return self.policy.to_env(actions)
 
-    def estimate(self, rollout: RolloutBuffer) -> Tensor:
-        """Return one packed row for each step of a full rollout: what the updates learn from."""
+    def estimate(self, rollout: RolloutBuffer, moments: Sequence[Moments]) -> Tensor:
+        """Return one packed row for each step of a full rollout: what the updates learn from.
+
+        `moments` are the normaliser's at each step and after the last; none where there is no
+        normaliser.
+        """
         steps, envs = rollout.rewards.shape
+        obs, next_obs = rollout.obs, rollout.next_obs
+        if self.normaliser is not None:
+            obs = self.normaliser.seen(obs, moments[:-1])
+            next_obs = self.normaliser.seen(next_obs, moments[1:])
         actions = rollout.actions.view(steps * envs, -1).to(self.device)
         masks = rollout.masks
         if masks is not None:
@@ -135,12 +151,12 @@ class Ppo(Agent):
         asked_TN = ends_TN.clone()
         asked_TN[-1] = True
         with torch.no_grad():
-            outputs, values = self._outputs_of(rollout.obs.flatten(0, 1))
+            outputs, values = self._outputs_of(obs.flatten(0, 1))
             values_TN = values.view(steps, envs)
             log_std: Any = self.learner.module.log_std
             log_probs = self.policy.log_probs(outputs, log_std, actions, masks)
             after_TN = values_TN.roll(-1, 0)
-            after_TN[asked_TN.to(self.device)] = self._values_of(rollout.next_obs[asked_TN])
+            after_TN[asked_TN.to(self.device)] = self._values_of(next_obs[asked_TN])
             rewards_TN = rollout.rewards.to(self.device)
             if self.normaliser is not None:
                 rewards_TN = self.normaliser.rewards(rewards_TN)
@@ -152,39 +168,35 @@ class Ppo(Agent):
         numbers = (log_probs, advantages_TN, advantages_TN + values_TN, values_TN)
         columns = [actions, *[column.reshape(-1, 1) for column in numbers]]
         if not self._has_images:
-            columns.insert(0, rollout.obs.view(steps * envs, -1).to(self.device))
+            columns.insert(0, obs.view(steps * envs, -1).to(self.device))
         return torch.cat([*columns, *([] if masks is None else [masks.float()])], 1)
 
     def _outputs_of(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the policy's outputs and the values, as acting computes them."""
         if self.config.precision != "float32":
             # What the updates are compared with must be as coarse as they are.
-            outputs, values, _ = self.learner(self._seen(obs))
+            outputs, values, _ = self.learner(obs.to(self.device))
             return outputs.float(), values.float()
-        outputs_BA = torch.from_numpy(self._acting(obs.numpy()).copy()).to(self.device)
+        outputs_BA = torch.from_numpy(self._outputs(obs.numpy()).copy()).to(self.device)
         return outputs_BA, self._values_of(obs)
 
     def _values_of(self, obs: Tensor) -> Tensor:
         if self.config.precision != "float32":
-            return self.learner(self._seen(obs))[1].float()  # type: ignore[no-any-return]
+            return self.learner(obs.to(self.device))[1].float()  # type: ignore[no-any-return]
         # Padded, so that only a few sizes ever occur: for each one memory is set aside.
         padded = functional.pad(obs, (0, 0) * (obs.ndim - 1) + (0, -len(obs) % _PADDED))
         values = self._values(padded.numpy())[: len(obs), 0].copy()
         return torch.from_numpy(values).to(self.device)
 
-    def _seen(self, obs: Tensor) -> Tensor:
-        """Return observations of any leading shape as the network should see them."""
-        seen = obs.reshape(-1, *self.spec.obs_shape).to(self.device)
-        return seen if self.normaliser is None else self.normaliser.obs(seen)
-
     def learn(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
         """Improve the policy and the values on some rows of an estimate."""
-        self._learn(batch.rows, batch.images, numbers=(learning_rate, self.clip(num_opts)))
+        images = batch.images if self._has_images else None
+        self._learn(batch.rows, images, numbers=(learning_rate, self.clip(num_opts)))
 
     def _update(self, rows: Tensor, images: Tensor | None, numbers: Any) -> None:
         config = self.config
         pieces = [rows[:, columns] for columns in self._columns]
-        obs = self._seen(pieces[0] if images is None else images)
+        obs = pieces[0].reshape(-1, *self.spec.obs_shape) if images is None else images
         actions, masks = pieces[1], pieces[6] > 0 if self.spec.has_masks else None
         old_log_probs, advantages, returns, old_values = (piece[:, 0] for piece in pieces[2:6])
         if config.normalise_advantage:

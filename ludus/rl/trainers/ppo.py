@@ -12,6 +12,7 @@ from ludus.core.errors import LudusError
 from ludus.data.rollout import RolloutBuffer
 from ludus.registry import register_trainer
 from ludus.rl.agents.ppo import Ppo
+from ludus.rl.normalise import Moments
 from ludus.rl.ppo_config import PpoConfig
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
@@ -72,8 +73,7 @@ class PpoTrainer(RLTrainer):
             batch_size=config.batch_size,
         )
         processor = RolloutStep(config.num_envs, spec.obs_shape, spec.obs_dtype, layout.mask_width)
-        normaliser = self.agent.normaliser
-        self.sampler = SyncSampler(self.env, processor, episodes, normaliser, observes=False)
+        self.sampler = SyncSampler(self.env, processor, episodes, self.agent.normaliser)
         self.sampler.begin()
 
     def _take_steps(self, add_to_buffer: bool) -> None:
@@ -83,13 +83,16 @@ class PpoTrainer(RLTrainer):
                 " leave add_to_buffer true"
             )
         rollout, agent, normaliser = self.replay_buffer, self.agent, self.agent.normaliser
-        if normaliser is not None and rollout.is_full:
-            # Not earlier: while a rollout is learned from, it must look as it did when it was made.
-            normaliser.gather_observations(rollout.obs.flatten(0, 1).numpy())
         rollout.clear()
+        # Noted, because while a rollout is learned from, it must look as it did when it was made.
+        moments: list[Moments] = []
         for _ in range(self.config.rollout_steps):
+            if normaliser is not None:
+                moments.append(normaliser.moments)
             self.sampler.sample_and_push(agent, rollout)
-        rollout.pack(agent.estimate(rollout))
+        if normaliser is not None:
+            moments.append(normaliser.moments)
+        rollout.pack(agent.estimate(rollout, moments))
 
     def updates_note(self) -> str:
         """Return a few words on how many updates an epoch has."""
