@@ -41,6 +41,9 @@ class ActionForm:
         if self._is_discrete:
             plain: list[Any] = actions.tolist()
             return plain
+        if not self._env_shape:
+            # Arrays without a shape, as the space has it, where list would give scalars.
+            return [np.array(number, self._env_dtype) for number in actions[:, 0]]
         return list(actions.astype(self._env_dtype).reshape(len(actions), *self._env_shape))
 
     def journal(self, *, is_kept: bool) -> ActionJournal:

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from ludus.core.errors import EnvError
 from ludus.rl.env_config import AnyEnv, env_name, make_env
 from ludus.rl.env_slot import EnvSlot, told
-from ludus.rl.spaces import actions_of
+from ludus.rl.spaces import MultiDiscreteActions, actions_of
 from ludus.run.seeds import derive
 from ludus.strict_config import StrictConfig
 
@@ -135,8 +135,7 @@ class _Player:
         obs, info = self.slot.begin(episode)
         self._num_steps = 0
         if self.slot.has_masks(info):
-            space = self.slot.env.action_space
-            self.slot.mask_width = actions_of(space, name=self._title).mask_width
+            self.slot.expect_masks(actions_of(self.slot.env.action_space, name=self._title))
         self._set_mask(info)
         self.shown = (obs.tobytes(), b"", False, False, self._mask_bytes())
 
@@ -176,9 +175,13 @@ def _chooser(space: spaces.Space[Any], *, seed: int) -> Choose:
     def choose(mask: np.ndarray | None) -> Any:
         if mask is None:
             return own.sample()
-        if isinstance(own, spaces.MultiDiscrete):
-            ends = np.cumsum(own.nvec)[:-1]
-            return own.sample(mask=tuple(np.split(mask.astype(np.int8), ends)))
-        return own.sample(mask=mask.astype(np.int8))
+        if isinstance(own, spaces.Discrete):
+            return own.sample(mask=mask.astype(np.int8))
+        # Choice by choice: gymnasium has another form of mask for each space of several.
+        action = actions_of(own, name="")
+        assert isinstance(action, MultiDiscreteActions)
+        choices = np.split(mask, action.mask_starts[1:])
+        drawn = [own.np_random.choice(np.flatnonzero(allowed)) for allowed in choices]
+        return (np.array(drawn) + action.starts).astype(own.dtype).reshape(own.shape)
 
     return choose

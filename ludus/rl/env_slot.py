@@ -13,7 +13,7 @@ import numpy as np
 from ludus.core.errors import EnvError
 from ludus.rl.action_journal import first_mark, next_mark
 from ludus.rl.env_config import AnyEnv
-from ludus.rl.spaces import ObservationReader
+from ludus.rl.spaces import Actions, ObservationReader
 from ludus.run import codec
 from ludus.run.seeds import derive
 
@@ -50,7 +50,7 @@ class EnvSlot:
     """An env, its place among the others and the number of its episode.
 
     Episode e begins with reset(seed=derive(seed, "<name>/<index>", e) % 2**32): nothing that happened
-    before matters to it.
+    before matters to it. Many envs keep their seed in a signed integer of 32 bits.
     """
 
     def __init__(self, env: AnyEnv, *, index: int, seed: int, name: str, title: str) -> None:
@@ -59,6 +59,7 @@ class EnvSlot:
         """-1 before the first reset."""
         self.mask_width = 0
         """How many entries a mask has; 0 where the env offers none."""
+        self._mask_starts: tuple[int, ...] = ()
         self._seed, self._name = seed, f"{name}/{index}"
         self._reader = ObservationReader(env.observation_space, name=title)
 
@@ -128,6 +129,10 @@ class EnvSlot:
 
     # Masks
 
+    def expect_masks(self, action: Actions) -> None:
+        """Read masks for these actions from now on."""
+        self.mask_width, self._mask_starts = action.mask_width, action.mask_starts
+
     def has_masks(self, info: Mapping[str, Any]) -> bool:
         """Return whether this env says which actions are allowed."""
         return "action_mask" in info or hasattr(self.env.unwrapped, "action_masks")
@@ -149,11 +154,22 @@ class EnvSlot:
             mask = raw
         else:
             mask = self._read_mask(raw)
-        if not mask.any():
+        if len(self._mask_starts) < 2:
+            is_open = bool(mask.any())
+        else:
+            is_open = bool(np.logical_or.reduceat(mask, self._mask_starts).all())
+        if not is_open:
             if not is_final:
-                raise ValueError("allows no action")
+                raise ValueError(self._closed(mask))
             return np.ones(self.mask_width, bool)
         return mask
+
+    def _closed(self, mask: np.ndarray) -> str:
+        """Return a few words on a mask that leaves nothing to choose."""
+        if not mask.any():
+            return "allows no action"
+        shut = np.flatnonzero(~np.logical_or.reduceat(mask, self._mask_starts))[0]
+        return f"allows nothing for choice {shut} of {len(self._mask_starts)}; allow one of each"
 
     def _read_mask(self, raw: Any) -> np.ndarray:
         """Return a mask given as numbers, or as one mask for each choice."""
@@ -162,7 +178,13 @@ class EnvSlot:
         if mask.dtype.kind not in "biu":
             raise ValueError(f"is of {mask.dtype}, not of bools")
         if mask.shape != (self.mask_width,):
-            raise ValueError(f"has {mask.size} entries, the env has {self.mask_width} actions")
+            width, choices = self.mask_width, len(self._mask_starts)
+            of = (
+                f" of {choices} choices, the masks of which follow each other"
+                if choices > 1
+                else ""
+            )
+            raise ValueError(f"has {mask.size} entries, the env has {width} actions{of}")
         return mask.astype(bool)
 
     # Restoring

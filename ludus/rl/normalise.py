@@ -129,7 +129,9 @@ class Normaliser:
         """Return the observations of a rollout on the CPU, each step normalised by its own moments."""
         if self._observed is None:
             return obs_TND
-        shifts, scales = (torch.from_numpy(np.stack(column)) for column in zip(*moments, strict=True))
+        shifts, scales = (
+            torch.from_numpy(np.stack(column)) for column in zip(*moments, strict=True)
+        )
         normal = (obs_TND - shifts.unsqueeze(1)) * scales.unsqueeze(1)
         return normal.clamp(-self.clip, self.clip)
 

@@ -5,6 +5,7 @@ D numbers of an observation, A actions.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,11 @@ class DiscreteActions:
         """How many entries a mask of allowed actions has."""
         return self.n
 
+    @property
+    def mask_starts(self) -> tuple[int, ...]:
+        """Where in a mask each choice begins: there is one."""
+        return (0,)
+
 
 @dataclass(frozen=True)
 class MultiDiscreteActions:
@@ -40,6 +46,11 @@ class MultiDiscreteActions:
         """How many entries a mask has: the masks of the choices, one after the other."""
         return sum(self.nvec)
 
+    @property
+    def mask_starts(self) -> tuple[int, ...]:
+        """Where in a mask each choice begins."""
+        return tuple(itertools.accumulate(self.nvec[:-1], initial=0))
+
 
 @dataclass(frozen=True, eq=False)
 class BoxActions:
@@ -49,6 +60,7 @@ class BoxActions:
     high: np.ndarray
 
     mask_width = 0
+    mask_starts = ()
 
     @property
     def is_bounded(self) -> bool:
@@ -77,11 +89,18 @@ def spec_of(env: gymnasium.Env[Any, Any], *, name: str, has_masks: bool) -> EnvS
     """Return the shapes of an env; ConfigError names what ludus cannot work with."""
     reader = ObservationReader(env.observation_space, name=name)
     action = actions_of(env.action_space, name=name)
+    if has_masks and isinstance(action, BoxActions):
+        raise ConfigError(
+            f"env {name}: it gives an action_mask, but its actions are continuous; masks are for actions"
+            " that can be listed, so leave it out, or make the action space Discrete"
+        )
     return EnvSpec(reader.shape, reader.dtype, action, has_masks, name)
 
 
 def actions_of(space: spaces.Space[Any], *, name: str) -> Actions:
     """Return what the agent must give."""
+    if 0 in (space.shape or ()):
+        raise ConfigError(f"env {name}: its action space {space} has no number to choose")
     if isinstance(space, spaces.Discrete):
         return DiscreteActions(int(space.n), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
@@ -129,7 +148,8 @@ class ObservationReader:
         self.space = space
         self.dtype: np.dtype[Any] = np.dtype(np.float32)
         if isinstance(space, spaces.Box):
-            self.shape = tuple(space.shape)
+            # A single number without a shape is a row of one for a network.
+            self.shape = tuple(space.shape) or (1,)
             if space.dtype == np.uint8:
                 self.dtype = np.dtype(np.uint8)
         elif isinstance(space, spaces.Discrete):
@@ -144,7 +164,10 @@ class ObservationReader:
             raise ConfigError(
                 f"env {name}: observations of the space {type(space).__name__} are no array; {remedy}"
             )
-        self.plain_dtype = self.dtype if isinstance(space, spaces.Box) else None
+        if 0 in self.shape:
+            raise ConfigError(f"env {name}: its observations {space} hold no number to learn from")
+        is_plain = isinstance(space, spaces.Box) and self.shape == space.shape
+        self.plain_dtype = self.dtype if is_plain else None
         """An array of this dtype and of `shape` needs no reading; None where all do."""
 
     def read(self, raw: Any) -> np.ndarray:
@@ -163,7 +186,7 @@ class ObservationReader:
         if isinstance(self.space, spaces.Box):
             # A number too large for float32 becomes infinite, and is told with those that were.
             with np.errstate(over="ignore"):
-                return found.astype(self.dtype)
+                return found.astype(self.dtype).reshape(self.shape)
         if not self.space.contains(found.astype(expected)):
             raise ValueError(f"is {found.tolist()}, outside the env's space {self.space}")
         return np.asarray(spaces.flatten(self.space, found.astype(expected)), dtype=np.float32)

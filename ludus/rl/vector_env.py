@@ -67,7 +67,8 @@ class VectorEnv:
         self._slots[0].episode = -1
         self.spec = spec_of(envs[0], name=title, has_masks=has_masks)
         for slot in self._slots:
-            slot.mask_width = self.spec.action.mask_width if has_masks else 0
+            if has_masks:
+                slot.expect_masks(self.spec.action)
 
         shape = (num_envs, *self.spec.obs_shape)
         self.obs = np.zeros(shape, self.spec.obs_dtype)
