@@ -170,7 +170,7 @@ def _chooser(space: spaces.Space[Any], *, seed: int) -> Choose:
     """Return a function that draws an allowed action."""
     # A copy, for the env may draw from its own space.
     own = copy.deepcopy(space)
-    own.seed(derive(seed, "check/actions") % 2**32)
+    own.seed(derive(seed, "check/actions") % 2**31)
 
     def choose(mask: np.ndarray | None) -> Any:
         if mask is None:

@@ -49,7 +49,7 @@ _STATELESS = {
 class EnvSlot:
     """An env, its place among the others and the number of its episode.
 
-    Episode e begins with reset(seed=derive(seed, "<name>/<index>", e) % 2**32): nothing that happened
+    Episode e begins with reset(seed=derive(seed, "<name>/<index>", e) % 2**31): nothing that happened
     before matters to it. Many envs keep their seed in a signed integer of 32 bits.
     """
 
@@ -66,7 +66,7 @@ class EnvSlot:
     def begin(self, episode: int) -> tuple[np.ndarray, Mapping[str, Any]]:
         """Begin an episode; return its first observation, a copy, and the env's info."""
         self.episode = episode
-        seed = derive(self._seed, self._name, episode) % 2**32
+        seed = derive(self._seed, self._name, episode) % 2**31
         try:
             result: Any = self.env.reset(seed=seed)
         except Exception as error:

@@ -25,7 +25,7 @@ def test_a_vector_of_envs_does_what_each_env_does_alone() -> None:
     vector.reset()
     alone = [gymnasium.make("CartPole-v1") for _ in range(3)]
     episodes = [0, 0, 0]
-    obs = [env.reset(seed=derive(7, f"env/{i}", 0) % 2**32)[0] for i, env in enumerate(alone)]
+    obs = [env.reset(seed=derive(7, f"env/{i}", 0) % 2**31)[0] for i, env in enumerate(alone)]
     random = np.random.default_rng(1)
     num_ends = 0
     for _ in range(120):
@@ -40,7 +40,7 @@ def test_a_vector_of_envs_does_what_each_env_does_alone() -> None:
             if terminated or truncated:
                 num_ends += 1
                 episodes[i] += 1
-                found = env.reset(seed=derive(7, f"env/{i}", episodes[i]) % 2**32)[0]
+                found = env.reset(seed=derive(7, f"env/{i}", episodes[i]) % 2**31)[0]
             obs[i] = found
         assert vector.has_ended == bool((vector.terminated | vector.truncated).any())
     assert num_ends > 3
@@ -124,8 +124,16 @@ def seeds_of(vector: VectorEnv) -> list[list[int]]:
 def test_every_episode_of_every_env_has_a_seed_of_its_own() -> None:
     # Built from a config and a seed.
     found = seeds_of(walks(3, seed=5))
-    assert found == [[derive(5, f"env/{i}", e) % 2**32 for e in range(3)] for i in range(3)]
+    assert found == [[derive(5, f"env/{i}", e) % 2**31 for e in range(3)] for i in range(3)]
     assert len({seed for env in found for seed in env}) == 9
+
+
+def test_seeds_fit_into_a_signed_integer_of_32_bits() -> None:
+    """As those of many envs must, which pass them to a generator of their own."""
+    found = [seed for env in seeds_of(walks(12, seed=5)) for seed in env]
+    assert len(found) >= 24
+    assert max(found) < 2**31
+    assert min(found) >= 0
 
 
 def test_a_slice_of_the_envs_is_what_the_whole_has_there() -> None:

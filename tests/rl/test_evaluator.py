@@ -26,7 +26,7 @@ def evaluator(num_episodes: int = 7, num_envs: int = 3, section=None, **more) ->
 def played_by_hand(index: int) -> tuple[float, int, bool]:
     """Play one episode of the evaluation in the plainest way."""
     env, policy = make_env(walk()), linear_policy()
-    obs, info = env.reset(seed=derive(5, "eval/0", index) % 2**32)
+    obs, info = env.reset(seed=derive(5, "eval/0", index) % 2**31)
     total, length = 0.0, 0
     while True:
         action = policy.act_greedy(obs[None], info["action_mask"][None])[0]
