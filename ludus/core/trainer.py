@@ -12,6 +12,7 @@ from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.surroundings import Bare, Request, Result, Resume, Surroundings
+from ludus.core.unsaved import UnsavedStates
 
 
 class Trainer:
@@ -55,6 +56,7 @@ class Trainer:
         self.recall_model: Callable[[str], Mapping[str, Any]] = _recall_nothing
         """Returns the weights kept under a name."""
         self._saved_cursor: Any = []
+        self._unsaved = UnsavedStates()
 
     def plan(self) -> Repeat:
         """Return what happens, as a tree."""
@@ -98,6 +100,10 @@ class Trainer:
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons why a resumed run may end with other bytes; none means exact."""
         return ()
+
+    def all_reasons(self) -> list[str]:
+        """Return inexact_because, and what was seen to change without being saved."""
+        return [*self.inexact_because(), *self._unsaved.reasons()]
 
     def forget_elsewhere(self) -> None:
         """Drop what a state taken from another run says of that run's own directory."""
@@ -213,6 +219,7 @@ class Trainer:
                 self.load_state_dict(saved)
                 if saved is trainer_state:
                     self.forget_elsewhere()
+            self._unsaved.watch(self, self.all_parts().values(), self.callbacks)
             around.ready(self.run)
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)

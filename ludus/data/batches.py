@@ -43,6 +43,9 @@ class Batches(Protocol):
     def close(self) -> None:
         """Let go of the processes that load."""
 
+    def ask_twice(self) -> str | None:
+        """Return what is wrong if the same examples, asked for twice, are not the same."""
+
     def inexact_because(self) -> Sequence[str]:
         """Return why a resumed epoch may differ; none means it does not."""
 
@@ -121,6 +124,10 @@ class MemoryBatches:
 
     def close(self) -> None:
         """Nothing loads but this process."""
+
+    def ask_twice(self) -> str | None:
+        """Return None: tensors in memory give the same examples for ever."""
+        return None
 
     def inexact_because(self) -> Sequence[str]:
         return ()

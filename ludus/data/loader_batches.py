@@ -2,57 +2,21 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import (
     DataLoader,
-    Dataset,
     IterableDataset,
     RandomSampler,
-    Sampler,
     SequentialSampler,
 )
 
 from ludus.core.errors import LudusError
-from ludus.run.seeds import derive, forked, generator
-
-
-class _FromPosition(Sampler[int]):
-    """The rows of one epoch that are still to come."""
-
-    def __init__(self, rows: list[int]) -> None:
-        self._rows = rows
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-
-class _SeededDataset(Dataset[Any]):
-    """Gives every example the same random augmentation, whichever process loads it."""
-
-    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
-        self._dataset = dataset
-        self._seed = seed
-        self._epoch = epoch
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def __getitem__(self, index: int) -> Any:
-        key = derive(self._seed, f"example/{self._epoch}", index)
-        # Not torch.manual_seed, which would reach for the GPU at every example.
-        torch.default_generator.manual_seed(key)
-        np.random.seed(key % 2**32)
-        random.seed(key)
-        return self._dataset[index]
+from ludus.data.seeded_loader import differs_when_asked_twice, remaining
+from ludus.run.seeds import derive, forked
 
 
 class LoaderBatches:
@@ -92,7 +56,7 @@ class LoaderBatches:
 
     def _iterate(self, position: int) -> Iterator[Any]:
         if self._is_indexed:
-            return iter(_rebuilt(self._loader, self._seed, self.epoch, position))
+            return iter(remaining(self._loader, self._seed, self.epoch, position))
         key = derive(self._seed, "order", self.epoch)
         if not self._is_stateful:
             for loader_generator in _generators(self._loader):
@@ -151,6 +115,16 @@ class LoaderBatches:
             self._ahead.append(self._draw(self.position))
         except StopIteration:
             self._is_over = True
+
+    def ask_twice(self) -> str | None:
+        """Return what is wrong with a map-style data set that, asked twice, gives different examples."""
+        if not self._is_indexed or not differs_when_asked_twice(self._loader, self._seed):
+            return None
+        return (
+            f"the {self._name()}, asked twice for the same examples, gave different ones: it keeps a"
+            " generator or a count of its own; draw from the global generators of torch, NumPy or"
+            " Python, which are set anew for each example"
+        )
 
     def inexact_because(self) -> Sequence[str]:
         if self._is_indexed or self._is_stateful:
@@ -216,30 +190,6 @@ def _generators(loader: Any) -> Iterator[torch.Generator]:
         generator = getattr(owner, "generator", None)
         if isinstance(generator, torch.Generator):
             yield generator
-
-
-def _rebuilt(loader: DataLoader[Any], seed: int, epoch: int, position: int) -> DataLoader[Any]:
-    """Return the same loader over what remains of one epoch."""
-    count = len(loader.dataset)  # type: ignore[arg-type]
-    if isinstance(loader.sampler, RandomSampler):
-        order = torch.randperm(count, generator=generator(seed, "order", epoch)).tolist()
-    else:
-        order = list(range(count))
-    assert loader.batch_size is not None
-    return DataLoader(
-        _SeededDataset(loader.dataset, seed, epoch),
-        batch_size=loader.batch_size,
-        sampler=_FromPosition(order[position * loader.batch_size :]),
-        num_workers=loader.num_workers,
-        collate_fn=loader.collate_fn,
-        pin_memory=loader.pin_memory,
-        drop_last=loader.drop_last,
-        timeout=loader.timeout,
-        worker_init_fn=loader.worker_init_fn,
-        multiprocessing_context=loader.multiprocessing_context,
-        prefetch_factor=loader.prefetch_factor,
-        generator=generator(seed, "workers", epoch),
-    )
 
 
 def to_device(batch: Any, device: torch.device) -> Any:

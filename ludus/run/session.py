@@ -183,7 +183,7 @@ class Session:
         return {**fingerprint(self._device), **self._code}
 
     def _reasons(self) -> list[str]:
-        return list(dict.fromkeys([*self._inexact, *self._trainer.inexact_because()]))
+        return list(dict.fromkeys([*self._inexact, *self._trainer.all_reasons()]))
 
     def _facts(self) -> dict[str, str]:
         config, reasons = self._trainer.config, self._reasons()

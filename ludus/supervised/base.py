@@ -22,7 +22,7 @@ from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.roles import make_roles
 from ludus.supervised.short_config import expand
-from ludus.supervised.trial import make_model
+from ludus.supervised.trial import make_model, try_data
 from ludus.supervised.update import Update, count_examples
 from ludus.supervised.watchers import make_watchers
 
@@ -93,6 +93,7 @@ class BaseTrainer(Trainer):
         if self.files is None or not self.files.exists("run.json"):
             # A run that has begun goes on as it began.
             config.refuse_unreached(self.train_data.length())
+        self._unrepeatable = try_data(roles)
         run_steps = config.count_steps(self.train_data.length())
         self.num_train_steps = run_steps
         if config.compile == "auto":
@@ -218,8 +219,10 @@ class BaseTrainer(Trainer):
         return watcher.record if watcher is not None else None
 
     def inexact_because(self) -> Sequence[str]:
-        """Return the reasons of the training data."""
-        return self.train_data.inexact_because() if hasattr(self, "train_data") else ()
+        """Return the reasons of the data."""
+        if not hasattr(self, "_unrepeatable"):
+            return ()
+        return [*self._unrepeatable, *self.train_data.inexact_because()]
 
     def _train_step(self, run: Run) -> Mapping[str, Any] | None:
         data = self.train_data

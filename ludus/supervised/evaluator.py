@@ -60,6 +60,10 @@ class SupervisedEvaluator:
         record = {self._name(name): value for name, value in means.items()}
         return means["loss"], record
 
+    def ask_twice(self) -> str | None:
+        """Return what is wrong with data that gives other examples when it is asked twice."""
+        return self._data.ask_twice()
+
     def _name(self, name: str) -> str:
         name = "accuracy" if name == "correct" else name
         return (

@@ -12,6 +12,7 @@ from ludus.data.loader_batches import LoaderBatches
 from ludus.nn.model import Model
 from ludus.run.seeds import derive, forked
 from ludus.supervised.config import SupervisedConfig
+from ludus.supervised.roles import Roles
 
 
 def make_model(
@@ -60,6 +61,12 @@ def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
             f"the model cannot learn from this data: {problem} (the batch is {_shapes(batch)},"
             f" the loss {model.loss}); make model.inputs and model.outputs fit the data"
         ) from None
+
+
+def try_data(roles: Roles) -> list[str]:
+    """Ask all data twice for the same examples; return why a resumed run may see others."""
+    found = [data.ask_twice() for data in (roles.train, *roles.evaluators.values())]
+    return [reason for reason in dict.fromkeys(found) if reason is not None]
 
 
 def _shapes(batch: Any) -> str:

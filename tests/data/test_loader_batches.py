@@ -408,3 +408,68 @@ def test_all_tensors_of_a_batch_go_to_the_device_and_the_rest_stays() -> None:
     assert moved["a"][0].device == moved["b"][0].device == moved["c"].inputs.device == meta
     assert (moved["a"][1], moved["b"][1], moved["c"].name) == ("text", None, "x")
     assert isinstance(moved["c"], Pair)
+
+
+class OwnGenerator(Noisy):
+    """Augments from a generator of its own."""
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return super().__getitem__(index) + self.random.random()
+
+
+class Counted(Noisy):
+    """An example looks another way each time it is asked for."""
+
+    count = 0
+
+    def __getitem__(self, index: int) -> Tensor:
+        self.count += 1
+        return super().__getitem__(index) + self.count
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("dataset", [OwnGenerator, Counted])
+def test_a_data_set_that_keeps_something_of_its_own_is_found_by_asking_twice(
+    dataset: type[Noisy], workers: int
+) -> None:
+    loader = DataLoader(dataset(), batch_size=3, num_workers=workers)
+    found = make(loader).ask_twice()
+    assert found is not None
+    assert found.startswith(
+        f"the loader over {dataset.__name__}, asked twice for the same examples"
+    )
+
+
+def test_a_collate_function_that_draws_from_a_generator_of_its_own_is_found_too() -> None:
+    chance = random.Random(0)
+    loader = DataLoader(
+        Noisy(), batch_size=3, collate_fn=lambda rows: {"x": rows, "y": chance.random()}
+    )
+    assert make(loader).ask_twice() is not None
+
+
+def test_asking_twice_finds_nothing_in_global_generators_and_draws_nothing_from_them() -> None:
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    assert make(DataLoader(Noisy(), batch_size=3, num_workers=1)).ask_twice() is None
+    assert make(Noisy()).ask_twice() is None
+    assert make(Stream()).ask_twice() is None
+    assert make(Counting()).ask_twice() is None
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+
+
+def test_a_data_set_opens_its_file_in_a_worker_where_there_are_workers() -> None:
+    class Opening(Noisy):
+        is_open = False
+
+        def __getitem__(self, index: int) -> Tensor:
+            self.is_open = True
+            return super().__getitem__(index)
+
+    dataset = Opening()
+    make(DataLoader(dataset, batch_size=3, num_workers=1)).ask_twice()
+    assert not dataset.is_open

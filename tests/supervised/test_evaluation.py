@@ -263,3 +263,30 @@ def test_a_loader_with_workers_trains_the_same_and_leaves_none_behind(
         weights.append(trainer.weights())
     assert all(tensor.equal(weights[1][name]) for name, tensor in weights[0].items())
     assert {child.pid for child in psutil.Process().children()} <= before
+
+
+class Shaky(TensorDataset):
+    """Augments from a generator of its own, which no checkpoint knows of."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        super().__init__(*tensors)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        inputs, targets = super().__getitem__(index)
+        return inputs + torch.randn(inputs.shape, generator=self.generator), targets
+
+
+@pytest.mark.parametrize("role", ["train", "validation"])
+def test_data_that_augments_from_a_generator_of_its_own_makes_the_run_not_exact(
+    role: str, tiny: Tiny, tmp_path: Path
+) -> None:
+    loaders = {name: TensorDataset(*wines()) for name in ("train", "validation")}
+    loaders[role] = Shaky(*wines())
+    trainer = Trainer(
+        tiny(data=None), train_loader=loaders["train"], val_loader=loaders["validation"]
+    )
+    result = trainer.fit(max_steps=2, root=str(tmp_path))
+    assert not result.exact
+    (reason,) = result.inexact_because
+    assert "the loader over Shaky, asked twice for the same examples, gave different" in reason
