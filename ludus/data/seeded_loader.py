@@ -119,7 +119,7 @@ def is_same(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray):
         # As bytes, for a NaN differs from itself.
         is_like = first.shape == second.shape and first.dtype == second.dtype
-        return is_like and (first.dtype.hasobject or first.tobytes() == second.tobytes())
+        return bool(is_like and (first.dtype.hasobject or first.tobytes() == second.tobytes()))
     if isinstance(first, Mapping):
         return list(first) == list(second) and all(is_same(first[k], second[k]) for k in first)
     if isinstance(first, list | tuple):
