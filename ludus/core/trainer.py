@@ -215,11 +215,7 @@ class Trainer:
             check_plan(plan)
             hooks = self._bind_hooks(plan, around, trainer_state)
             saved = around.open(self.run, self.all_parts()) or trainer_state
-            if saved is not None:
-                self.load_state_dict(saved)
-                if saved is trainer_state:
-                    self.forget_elsewhere()
-            self._unsaved.watch(self, self.all_parts().values(), self.callbacks)
+            self._take_up(saved, is_from_elsewhere=saved is trainer_state)
             around.ready(self.run)
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
@@ -253,6 +249,14 @@ class Trainer:
         hooks[first] = (*hooks.get(first, ()), around.show)
         hooks[last] = (around.hide, *hooks.get(last, ()))
         return hooks
+
+    def _take_up(self, saved: Mapping[str, Any] | None, *, is_from_elsewhere: bool) -> None:
+        """Load a state, if there is one, and notice from now on what changes without being saved."""
+        if saved is not None:
+            self.load_state_dict(saved)
+            if is_from_elsewhere:
+                self.forget_elsewhere()
+        self._unsaved.watch(self, self.all_parts().values(), self.callbacks)
 
     def _take_up_again(self, plan: Repeat) -> bool:
         """Return whether a finished run was made longer; the loop that ran out is then asked again."""
