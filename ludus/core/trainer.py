@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from ludus.core.cursor import from_json, last_loop
-from ludus.core.errors import CheckpointError, ConfigError, Interrupted, LudusError
+from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.core.hooks import Hooks, bind_hooks, empty_hook
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful
+from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Bare, Request, Result, Resume, Surroundings
 from ludus.core.unsaved import UnsavedStates
 
@@ -166,20 +167,8 @@ class Trainer:
         parts = self.all_parts()
         check_same_parts(parts, state)
         for name, part in parts.items():
-            try:
+            with fitting(name):
                 part.load_state_dict(state[name])
-            except (
-                KeyError,
-                IndexError,
-                TypeError,
-                ValueError,
-                AttributeError,
-                RuntimeError,
-            ) as error:
-                raise CheckpointError(
-                    f"the saved state of '{name}' does not fit it ({type(error).__name__}: {error});"
-                    " build the trainer as it was when it was saved"
-                ) from error
         self._saved_cursor = state["run"]["cursor"]
 
     def fit(
@@ -289,15 +278,3 @@ def _keep_nothing(name: str, weights: Mapping[str, Any], note: Mapping[str, Any]
 
 def _recall_nothing(name: str) -> Mapping[str, Any]:
     raise LudusError(f"{name} was not kept: this run has no directory")
-
-
-def check_same_parts(parts: Mapping[str, Stateful], state: Mapping[str, Any]) -> None:
-    """Raise LudusError unless the saved state is of just these parts."""
-    missing, unknown = sorted(set(parts) - set(state)), sorted(set(state) - set(parts))
-    if missing or unknown:
-        words = [f"has no {', '.join(missing)}"] if missing else []
-        words += [f"holds {', '.join(unknown)}, which this trainer lacks"] if unknown else []
-        raise LudusError(
-            f"the saved state {' and '.join(words)}; build the trainer, its model and its callbacks"
-            " as they were when it was saved"
-        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -181,18 +181,6 @@ def set_newer_aside(storage: Storage, number: int) -> None:
     for newer in numbers(storage):
         if newer > number:
             storage.set_aside(f"checkpoints/{newer:010d}")
-
-
-@contextlib.contextmanager
-def fitting(part: str) -> Iterator[None]:
-    """Turn whatever a part says of a state that does not fit it into a CheckpointError."""
-    try:
-        yield
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        problem = " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"the saved state of '{part}' does not fit: {type(error).__name__}: {problem}"
-        ) from error
 
 
 def collect(storage: Storage, *, keep_last: int) -> None:

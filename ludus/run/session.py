@@ -13,8 +13,9 @@ from ludus import registry
 from ludus.config import TrainerConfig
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.run import Observer, Run, Stateful
+from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Request, Result, ending
-from ludus.core.trainer import Trainer, check_same_parts
+from ludus.core.trainer import Trainer
 from ludus.registry import find
 from ludus.run import checkpoint, directory, resumption
 from ludus.run.device import Compute
@@ -102,7 +103,7 @@ class Session:
         self._saved_state = dict(saved.state) if saved else None
         if self._saved_state is None:
             return None
-        with checkpoint.fitting("logger"):
+        with fitting("logger"):
             self._logger.load_state_dict(self._saved_state.pop("logger"))
         self._random_state = self._saved_state.pop("random")
         return self._saved_state
@@ -122,7 +123,7 @@ class Session:
         display(run)
         self._stack.enter_context(Signals(run))
         if self._saved_state is not None:
-            with checkpoint.fitting("random"):
+            with fitting("random"):
                 self._random.load_state_dict(self._random_state)
 
     def _load(self) -> checkpoint.Saved | None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ludus.core.errors import CheckpointError, StorageError
+from ludus.core.states import fitting
 from ludus.run import checkpoint, codec
 from ludus.run.manifest import sealed
 from ludus.run.models import write_model
@@ -191,5 +192,5 @@ def test_equal_states_have_equal_digests_and_others_do_not() -> None:
 
 def test_a_part_that_chokes_on_its_state_is_a_typed_error() -> None:
     with pytest.raises(CheckpointError, match="'optimizer' does not fit: KeyError"):
-        with checkpoint.fitting("optimizer"):
+        with fitting("optimizer"):
             raise KeyError("num_steps")

@@ -1,0 +1,197 @@
+"""Read a saved state with suspicion: every value has the type, shape and range that its part can take.
+
+A checkpoint may be whole and sealed and yet hold what no run ever saved. What does not fit is refused by
+part and key, before anything has changed, and never turned into something that does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ludus.core.errors import CheckpointError, LudusError
+
+
+class StateError(CheckpointError):
+    """A saved state does not fit its part; `key` is the path of the value inside the state."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"'{key}' {problem}" if key else problem)
+        self.key, self.problem = key, problem
+
+
+def check_same_parts(parts: Mapping[str, object], state: Mapping[str, Any]) -> None:
+    """Raise CheckpointError unless the saved state is of just these parts."""
+    missing, unknown = sorted(set(parts) - set(state)), sorted(set(state) - set(parts))
+    if missing or unknown:
+        words = [f"has no {', '.join(missing)}"] if missing else []
+        words += [f"holds {', '.join(unknown)}, which this trainer lacks"] if unknown else []
+        raise CheckpointError(
+            f"the saved state {' and '.join(words)}; build the trainer, its model and its callbacks"
+            " as they were when it was saved"
+        )
+
+
+@contextlib.contextmanager
+def fitting(part: str) -> Iterator[None]:
+    """Turn whatever a part says of a state that does not fit it into a CheckpointError."""
+    try:
+        yield
+    except StateError as error:
+        raise CheckpointError(
+            f"the saved state of '{part}' does not fit it: {error}; build the trainer as it was when"
+            " it was saved, or restore the checkpoint"
+        ) from error
+    except LudusError:
+        raise
+    except Exception as error:
+        problem = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"the saved state of '{part}' does not fit it ({type(error).__name__}: {problem});"
+            " build the trainer as it was when it was saved"
+        ) from error
+
+
+@contextlib.contextmanager
+def within(key: str) -> Iterator[None]:
+    """Put a key before those that the block finds wrong; name it for any other error."""
+    try:
+        yield
+    except StateError as error:
+        path = f"{key}/{error.key}" if error.key else key
+        raise StateError(path, error.problem) from error
+    except LudusError:
+        raise
+    except Exception as error:
+        problem = " ".join(str(error).split())[:200]
+        raise StateError(key, f"cannot be taken ({type(error).__name__}: {problem})") from error
+
+
+def check_keys(state: Any, *names: str, optional: Sequence[str] = ()) -> None:
+    """Raise unless the state is a mapping with these keys and no others but the optional ones."""
+    if not isinstance(state, Mapping):
+        raise StateError("", f"it is a {type(state).__name__}, not a mapping")
+    for name in names:
+        if name not in state:
+            raise StateError(name, "is missing")
+    for name in state:
+        if name not in names and name not in optional:
+            raise StateError(str(name), "is not known here")
+
+
+def whole(state: Any, key: Any, *, at_least: int = 0, at_most: int | None = None) -> int:
+    """Return a whole number of these bounds."""
+    value = state[key]
+    if type(value) is not int:
+        raise StateError(str(key), f"is {_shown(value)}, not a whole number")
+    if value < at_least or (at_most is not None and value > at_most):
+        bounds = f"{at_least} or more" if at_most is None else f"from {at_least} to {at_most}"
+        raise StateError(str(key), f"is {_shown(value)}; it must be {bounds}")
+    return value
+
+
+def number(state: Any, key: Any, *, above: float | None = None) -> float:
+    """Return a finite number, above a bound if there is one."""
+    value = state[key]
+    if type(value) not in (int, float):
+        raise StateError(str(key), f"is {_shown(value)}, not a number")
+    if not math.isfinite(value) or (above is not None and not value > above):
+        bound = "finite" if above is None else f"finite and above {above:g}"
+        raise StateError(str(key), f"is {_shown(value)}; it must be {bound}")
+    return float(value)
+
+
+def flag(state: Any, key: Any) -> bool:
+    """Return a bool."""
+    value = state[key]
+    if type(value) is not bool:
+        raise StateError(str(key), f"is {_shown(value)}, not true or false")
+    return value
+
+
+def text(state: Any, key: Any) -> str:
+    """Return a text."""
+    value = state[key]
+    if type(value) is not str:
+        raise StateError(str(key), f"is {_shown(value)}, not a text")
+    return value
+
+
+def texts(state: Any, key: Any) -> list[str]:
+    """Return a list of texts, as a new list."""
+    items = rows(state, key)
+    with within(str(key)):
+        return [text(items, index) for index in range(len(items))]
+
+
+def rows(state: Any, key: Any, *, length: int | None = None) -> list[Any]:
+    """Return a list, of this length if one is given, as a new list."""
+    value = state[key]
+    if not isinstance(value, list):
+        raise StateError(str(key), f"is {_shown(value)}, not a list")
+    if length is not None and len(value) != length:
+        raise StateError(str(key), f"has {len(value)} entries; it must have {length}")
+    return list(value)
+
+
+def mapping(state: Any, key: Any) -> dict[str, Any]:
+    """Return a mapping whose keys are texts, as a new dict."""
+    value = state[key]
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise StateError(str(key), f"is {_shown(value)}, not a mapping of names")
+    return dict(value)
+
+
+def counts(state: Any, key: Any) -> dict[str, int]:
+    """Return a mapping from names to whole numbers of 0 or more."""
+    found = mapping(state, key)
+    with within(str(key)):
+        return {name: whole(found, name) for name in found}
+
+
+def like(state: Any, key: Any, own: Any, *, finite: bool = False) -> Any:
+    """Return a tensor or an array of the kind, shape and dtype of `own`; `finite` forbids NaN and inf.
+
+    Where it lies does not matter: it is copied to where it belongs.
+    """
+    return shaped(state, key, own, tuple(own.shape), finite=finite)
+
+
+def shaped(
+    state: Any, key: Any, own: Any, shape: tuple[int | None, ...], *, finite: bool = False
+) -> Any:
+    """Return a tensor or an array of the kind and dtype of `own`, of a shape where None is any length."""
+    value = state[key]
+    has_tensors = hasattr(own, "detach")
+    if not hasattr(value, "dtype") or hasattr(value, "detach") != has_tensors:
+        kind = "a tensor" if has_tensors else "an array"
+        raise StateError(str(key), f"is {_shown(value)}, not {kind}")
+    found = tuple(value.shape)
+    is_shaped = len(found) == len(shape) and all(
+        want in (None, got) for want, got in zip(shape, found, strict=True)
+    )
+    if value.dtype != own.dtype or not is_shaped:
+        wanted = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
+        raise StateError(
+            str(key), f"is {value.dtype} of {found}; it must be {own.dtype} of {wanted}"
+        )
+    # Written so that it needs neither library: a NaN is not below infinity.
+    if finite and "float" in str(value.dtype) and not bool((abs(value) < math.inf).all()):
+        raise StateError(str(key), "holds a number that is not finite")
+    return value
+
+
+def between(key: Any, values: Any, *, low: float, high: float = math.inf) -> Any:
+    """Return an array or tensor just read if all its numbers are from `low` to `high`."""
+    if math.prod(values.shape) and not bool(((values >= low) & (values <= high)).all()):
+        bounds = f"{low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
+        raise StateError(str(key), f"holds a number out of its range; all must be {bounds}")
+    return values
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool | int | float | str | type(None)):
+        return repr(value)[:60]
+    return f"a {type(value).__name__}"
