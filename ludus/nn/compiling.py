@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
+
+from ludus.core.errors import LudusError
 
 BACKEND = "inductor"
 """What compiles the traced code; tests set it to eager, which takes the trace as it is."""
@@ -22,6 +24,51 @@ def compile_method(method: Any, device: torch.device) -> Callable[..., Any]:
     return CompiledMethod(method, device)
 
 
+def why_not_traced(method: Any, arguments: Sequence[Any]) -> str | None:
+    """Return why torch's compiler cannot take this method whole, or None where it can.
+
+    It is traced with these arguments, not computed: nothing is changed and nothing drawn.
+    """
+    from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
+
+    def stop(traced: Any, inputs: Any) -> Any:
+        raise _Traced
+
+    compiled = torch.compile(_own_code(method), dynamic=False, fullgraph=True, backend=stop)
+    try:
+        compiled(*arguments)
+    except BackendCompilerFailed as error:
+        if isinstance(error.inner_exception, _Traced):
+            return None
+        return _first_line(error)
+    except TorchDynamoException as error:
+        return _first_line(error)
+    return None
+
+
+class _Traced(Exception):
+    """The trace is done: that is all that was wanted."""
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = lines[0] if lines else type(error).__name__
+    return f"torch's compiler cannot take the update whole ({told})"
+
+
+def _own_code(method: Any) -> Callable[..., Any]:
+    """Return the method with a code object of its own.
+
+    Torch keeps what it compiled with the code object. The owner's loss, layers and options are in it
+    and nobody checks them, so no two owners may share one.
+    """
+    function = method.__func__
+    own = FunctionType(
+        function.__code__.replace(), function.__globals__, closure=function.__closure__
+    )
+    return MethodType(own, method.__self__)
+
+
 class CompiledMethod:
     """Goes through torch's compiler once for each set of shapes, and straight to its code after that.
 
@@ -30,17 +77,11 @@ class CompiledMethod:
     """
 
     def __init__(self, method: Any, device: torch.device) -> None:
-        function = method.__func__
         self._device = device
         self._graphs: dict[tuple[Any, ...], _Graph] = {}
         self._called: Any = None
-        # Torch keeps what it compiled with the code object. The owner's loss, layers and options are
-        # in it and nobody checks them, so each owner needs a code object of its own.
-        own = FunctionType(
-            function.__code__.replace(), function.__globals__, closure=function.__closure__
-        )
         self._compile = torch.compile(
-            MethodType(own, method.__self__),
+            _own_code(method),
             dynamic=False,
             fullgraph=True,
             backend=self._build,
@@ -66,8 +107,13 @@ class CompiledMethod:
 
     def _first(self, shapes: tuple[Any, ...], arguments: tuple[Any, ...], leaves: Any) -> Any:
         """Call through torch's compiler, and remember which code it came to."""
+        from torch._dynamo.exc import TorchDynamoException
+
         self._called = None
-        result = self._compile(*arguments)
+        try:
+            result = self._compile(*arguments)
+        except TorchDynamoException as error:
+            raise LudusError(f"{_first_line(error)}; set compile to false") from error
         if self._called is not None:
             graph = _Graph(self._called, leaves, result)
             if graph.is_understood:

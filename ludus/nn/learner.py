@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from ludus.nn.flat import FlatParameters
+from ludus.nn.held import Held, load_named
 from ludus.nn.optimizer import Adam, Optimizer, Sgd
 
 Aux = TypeVar("Aux")
@@ -23,6 +24,9 @@ STEEP = 1e3
 
 class Learner:
     """Holds one network and moves its weights.
+
+    The network is in eval mode, whoever calls it, except while its own loss is computed in `improve`:
+    then it is in train mode, and its buffers (the running statistics of batch norm) change.
 
     The same code serves both ways of computing: eagerly the network's own parameters, views of one
     vector, are used and one fused kernel takes the step; inside a compiled function everything is
@@ -38,7 +42,11 @@ class Learner:
         precision: str = "float32",
     ) -> None:
         self.module = module
+        self._modal = _parts_with_modes(module)
         self.flat = FlatParameters(module)
+        self.held = Held(module, without=self.flat.names)
+        # The compiled update works on these very tensors; modules that replace theirs are not compiled.
+        self._buffers = dict(module.named_buffers())
         self.optimizer = Optimizer(config, self.flat)
         self._max_grad_norm = max_grad_norm
         self._is_steep = config.learning_rate > STEEP
@@ -48,19 +56,20 @@ class Learner:
         self._half = precision == "bfloat16"
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """Return what the network says, with a gradient where one is asked for."""
+        """Return what the network says in eval mode, with a gradient where one is asked for."""
         if torch.compiler.is_compiling():
             return self.bound(self.flat.vector)(*inputs)
         with self.autocast():
             return self.module(*inputs)
 
     def frozen(self, *inputs: Tensor) -> Any:
-        """Return what the network says; a gradient may pass through it, but not into it."""
+        """Return what the network says in eval mode; a gradient may pass through it, but not into it."""
         return self.bound(self.flat.vector.detach())(*inputs)
 
-    def bound(self, vector: Tensor) -> Forward:
-        """Return the network as a function of its inputs, with these weights."""
+    def bound(self, vector: Tensor, buffers: Mapping[str, Tensor] | None = None) -> Forward:
+        """Return the network as a function of its inputs, with these weights and buffers."""
         weights = dict(zip(self.flat.names, self.flat.views(vector), strict=True))
+        weights |= buffers or {}
 
         def forward(*inputs: Tensor) -> Any:
             with self.autocast():
@@ -75,25 +84,89 @@ class Learner:
         return torch.autocast(self._device.type, dtype=torch.bfloat16)
 
     def improve(
-        self, loss_of: Callable[[Forward], tuple[Tensor, Aux]], learning_rate: Tensor
+        self,
+        loss_of: Callable[[Forward], tuple[Tensor, Aux]],
+        learning_rate: Tensor,
+        *,
+        in_train_mode: bool = True,
     ) -> tuple[Tensor, Tensor, Aux]:
         """Take one step down the loss; return it, the gradient's norm, and what else loss_of gave.
 
-        `loss_of` is given the network as a function. The norm is not finite where no step was taken.
-        The learning rate is a tensor: a number would be built into what is compiled or recorded.
+        `loss_of` is given the network as a function. The norm is not finite where no step was taken;
+        the buffers are then those from before. The learning rate is a tensor: a number would be built
+        into what is compiled or recorded.
         """
         if torch.compiler.is_compiling():
-
-            def of_vector(vector: Tensor) -> tuple[Tensor, tuple[Tensor, Aux]]:
-                loss, aux = loss_of(self.bound(vector))
-                return loss, (loss, aux)
-
-            gradient, (_, (loss, aux)) = grad_and_value(of_vector, has_aux=True)(self.flat.vector)
-            return loss.detach(), self._move_traced(gradient, learning_rate), aux
-        with self.autocast():
-            loss, aux = loss_of(self.module)
+            return self._improve_traced(loss_of, learning_rate, in_train_mode)
+        before = self._buffers_before()
+        self._set_mode(in_train_mode)
+        try:
+            with self.autocast():
+                loss, aux = loss_of(self.module)
+        finally:
+            self._set_mode(False)
         loss.backward()
-        return loss.detach(), self._move(learning_rate), aux
+        norm = self._move(learning_rate)
+        self._keep_buffers(before, norm)
+        return loss.detach(), norm, aux
+
+    def _improve_traced(
+        self, loss_of: Callable[[Forward], tuple[Tensor, Aux]], rate: Tensor, in_train_mode: bool
+    ) -> tuple[Tensor, Tensor, Aux]:
+        def of_vector(vector: Tensor) -> tuple[Tensor, tuple[Tensor, Aux, dict[str, Tensor]]]:
+            # Inside a gradient no tensor from outside may be changed in place.
+            fresh = {name: buffer.clone() for name, buffer in self._buffers.items()}
+            self._set_mode(in_train_mode)
+            loss, aux = loss_of(self.bound(vector, fresh))
+            self._set_mode(False)
+            return loss, (loss, aux, fresh)
+
+        found = grad_and_value(of_vector, has_aux=True)(self.flat.vector)
+        gradient, (_, (loss, aux, fresh)) = found
+        norm = self._move_traced(gradient, rate)
+        is_good = torch.isfinite(norm)
+        for name, buffer in self._buffers.items():
+            buffer.copy_(torch.where(is_good, fresh[name], buffer))
+        return loss.detach(), norm, aux
+
+    def observe(self, *inputs: Tensor, norm: Tensor) -> None:
+        """Let the buffers take in a batch in train mode, unless this norm is not finite."""
+        if not self.held.has_buffers:
+            return
+        with torch.no_grad():
+            if torch.compiler.is_compiling():
+                fresh = {name: buffer.clone() for name, buffer in self._buffers.items()}
+                self._set_mode(True)
+                self.bound(self.flat.vector, fresh)(*inputs)
+                self._set_mode(False)
+                for name, buffer in self._buffers.items():
+                    buffer.copy_(torch.where(torch.isfinite(norm), fresh[name], buffer))
+                return
+            before = self._buffers_before()
+            self._set_mode(True)
+            try:
+                with self.autocast():
+                    self.module(*inputs)
+            finally:
+                self._set_mode(False)
+            self._keep_buffers(before, norm)
+
+    def _set_mode(self, mode: bool) -> None:
+        for part in self._modal:
+            part.training = mode
+
+    def _buffers_before(self) -> dict[str, Tensor]:
+        if not self.held.has_buffers:
+            return {}
+        return {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+
+    def _keep_buffers(self, before: Mapping[str, Tensor], norm: Tensor) -> None:
+        """Put the buffers back where the norm is not finite, without waiting for the device."""
+        if before:
+            with torch.no_grad():
+                is_good = torch.isfinite(norm)
+                for name, buffer in self.module.named_buffers():
+                    buffer.copy_(torch.where(is_good, buffer, before[name]))
 
     def _move(self, learning_rate: Tensor) -> Tensor:
         gradient, vector = self.flat.gradient, self.flat.vector
@@ -136,50 +209,68 @@ class Learner:
         told: Tensor = norm / is_good
         return told
 
+    def weights(self) -> dict[str, Tensor]:
+        """Return all that decides what the network computes, by name: parameters, buffers, the rest."""
+        return {**self.flat.by_name(self.flat.vector), **self.held.tensors()}
+
+    def load_weights(self, saved: Mapping[str, Tensor]) -> None:
+        """Copy saved weights in."""
+        load_named(self.flat, self.flat.vector, self.held, saved)
+
     def state_dict(self) -> dict[str, Any]:
-        """Return weights and moments by parameter name."""
-        return {
-            "weights": self.flat.by_name(self.flat.vector),
-            "optimizer": self.optimizer.state_dict(),
-        }
+        """Return weights, buffers and moments by name."""
+        return {"weights": self.weights(), "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy saved weights and moments in."""
-        self.flat.load(self.flat.vector, state["weights"])
+        """Copy saved weights, buffers and moments in."""
+        self.load_weights(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
 
 
 class Target:
-    """A copy of a learner's network that follows it slowly, for values to aim at."""
+    """A copy of a learner's network that follows it slowly, for values to aim at; in eval mode."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
         self.vector = learner.flat.vector.clone()
         self._module = copy.deepcopy(learner.module).requires_grad_(False)
         views = learner.flat.by_name(self.vector)
+        theirs = dict(learner.module.named_parameters())
         for name, parameter in self._module.named_parameters():
             parameter.grad = None
-            if name in views:
-                parameter.data = views[name]
+            # What is not trained is the same here and there.
+            parameter.data = views[name] if name in views else theirs[name].data
+        self._held = Held(self._module, without=set(theirs))
+        self._buffers = dict(self._module.named_buffers())
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """Return what the network says with the weights of the target."""
+        """Return what the network says with the weights and buffers of the target."""
         if torch.compiler.is_compiling():
-            return self._learner.bound(self.vector)(*inputs)
+            return self._learner.bound(self.vector, self._buffers)(*inputs)
         with self._learner.autocast():
             return self._module(*inputs)
 
     def follow(self, share: float) -> None:
-        """Move this share of the way to the learner's weights."""
+        """Move this share of the way to the learner's weights; buffers are copied."""
         if share == 1.0:
             self.vector.copy_(self._learner.flat.vector)
         else:
             self.vector.lerp_(self._learner.flat.vector, share)
+        self._held.follow(self._learner.held)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights by parameter name."""
-        return self._learner.flat.by_name(self.vector)
+        """Return weights and buffers by name."""
+        return {**self._learner.flat.by_name(self.vector), **self._held.tensors()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy saved weights in."""
-        self._learner.flat.load(self.vector, state)
+        """Copy saved weights and buffers in."""
+        load_named(self._learner.flat, self.vector, self._held, state)
+
+
+def _parts_with_modes(module: nn.Module) -> list[nn.Module]:
+    """Put a module in eval mode; return the parts of it that would be in train mode otherwise."""
+    # Called on the whole, because a module may have a say in it: a frozen batch norm never trains.
+    module.train()
+    trained = [part for part in module.modules() if part.training]
+    module.eval()
+    return [part for part in trained if not part.training]

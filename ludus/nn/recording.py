@@ -24,6 +24,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from ludus.nn.gate import why_not_repeatable
+
 Call = Callable[[], object]
 
 # So many sets of shapes are recorded, each with memory of its own, and no more bytes than these.
@@ -35,9 +37,6 @@ _CONSTANT |= {"zeros", "ones", "full", "arange", "scalar_tensor", "empty", "empt
 # What depends on numbers, not only on shapes, and how else a number leaves a tensor.
 _LOOKING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _LEAVING = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
-# Code that does the same every time: a module of anyone else's may look at the weather.
-_KNOWN = ("torch.nn.modules.", "ludus.")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def is_recordable(owner: object, modules: Sequence[nn.Module], device: torch.device) -> bool:
@@ -45,10 +44,7 @@ def is_recordable(owner: object, modules: Sequence[nn.Module], device: torch.dev
 
     Whether its modules train, and which of their weights do, must not change after its first update.
     """
-    parts = [part for module in modules for part in module.modules()]
-    is_known = all(f"{type(part).__module__}.".startswith(_KNOWN) for part in [owner, *parts])
-    is_hooked = any(getattr(part, name) for part in parts for name in _HOOKS)
-    return is_known and not is_hooked and device.type == "cpu"
+    return why_not_repeatable(owner, modules) is None and device.type == "cpu"
 
 
 class Recorded:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError, Diverged
 from ludus.data.row_layout import Transitions
 from ludus.nn.compiling import compile_method
 from ludus.nn.learner import Learner, Target
 from ludus.nn.recording import Recorded, is_recordable
+from ludus.nn.unsaved import PlainState, unsaved
 from ludus.rl.config import RLConfig
 from ludus.rl.normalise import Normaliser
 from ludus.rl.off_policy_config import TargetConfig
@@ -60,6 +62,8 @@ class Agent:
         self._numbers: Tensor | None = None
         self._last_numbers: tuple[float, ...] = ()
         self.is_compiled = False
+        self.plain_state: PlainState | None = None
+        """The plain attributes of networks from outside, as they were before the first update."""
         self.update: Any = self._update
 
     def compile(self) -> None:
@@ -69,9 +73,20 @@ class Agent:
 
     def record(self) -> None:
         """Learn by repeating what the first update does, where that is known to be the same."""
-        modules = [part.module for part in self.learned().values() if isinstance(part, Learner)]
-        if is_recordable(self, modules, self.device):
+        if is_recordable(self, self.modules(), self.device):
             self.update = Recorded(self._update)
+
+    def modules(self) -> list[nn.Module]:
+        """Return the networks that learn."""
+        return [part.module for part in self.learned().values() if isinstance(part, Learner)]
+
+    def example_inputs(self) -> tuple[Tensor | None, ...]:
+        """Return inputs of `_update` of the shapes that it will have, holding zeros."""
+        raise NotImplementedError
+
+    def inexact_because(self) -> list[str]:
+        """Return what the networks change without its being saved."""
+        return [] if self.plain_state is None else unsaved(self.plain_state)
 
     def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
         """Return an action for each env, as it is remembered; explore."""
@@ -159,13 +174,13 @@ class Agent:
         raise NotImplementedError
 
     def weights(self) -> dict[str, Tensor]:
-        """Return a copy, on the CPU, of what acting needs."""
+        """Return a copy, on the CPU, of what acting needs: parameters, buffers, moments of observations."""
         found: dict[str, Tensor] = {}
         learned = self.learned()
         for network in self.policy_networks():
             learner = learned[network]
             assert isinstance(learner, Learner)
-            for name, tensor in learner.flat.by_name(learner.flat.vector).items():
+            for name, tensor in learner.weights().items():
                 found[f"{network}.{name}"] = tensor
         if self.normaliser is not None:
             found |= self.normaliser.weights()
@@ -178,9 +193,18 @@ class Agent:
             learner, start = learned[network], f"{network}."
             assert isinstance(learner, Learner)
             named = {name[len(start) :]: t for name, t in weights.items() if name.startswith(start)}
-            learner.flat.load(learner.flat.vector, named)
+            learner.load_weights(named)
         if self.normaliser is not None:
             self.normaliser.load_weights(weights)
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Let the block ask the networks for actions; what that changes in them is undone."""
+        with contextlib.ExitStack() as stack:
+            for part in self.learned().values():
+                if isinstance(part, Learner):
+                    stack.enter_context(part.held.kept())
+            yield
 
     def state_dict(self) -> dict[str, Any]:
         """Return all networks, generators, and metrics not yet recorded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from torch import Tensor
 from ludus.core.errors import ConfigError
 from ludus.core.run import Run
 from ludus.registry import find
+from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.evaluation_env import check_same_spaces
 from ludus.rl.evaluation_worker import EpisodeJob
@@ -91,7 +93,9 @@ class Evaluations:
 
     def evaluate(self, run: Run, agent: Any, keep: Keep) -> Mapping[str, Any]:
         """Judge the agent as it is now; return the record."""
-        score, record = as_outcome(self.evaluator.evaluate(agent), metric=METRIC)
+        # A network that moves a buffer whenever it is asked would be another one afterwards.
+        with agent.undisturbed() if isinstance(agent, Agent) else contextlib.nullcontext():
+            score, record = as_outcome(self.evaluator.evaluate(agent), metric=METRIC)
         self._hear(run, score, agent.weights, run.counters, keep)
         return record
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
+import torch
+from numpy.typing import DTypeLike
 from pydantic import SerializeAsAny
 from torch import nn
 
+from ludus.core.errors import ConfigError
 from ludus.registry import find
 from ludus.rl.given_body import given_body
+from ludus.run.seeds import forked
 from ludus.strict_config import StrictConfig, registered
 
 NetworkSection = Annotated[SerializeAsAny[StrictConfig], registered("network")]
@@ -18,16 +24,50 @@ Activation = Literal["relu", "tanh", "gelu", "silu"]
 Init = Literal["torch", "orthogonal"]
 
 
-def make_body(section: StrictConfig, obs_shape: tuple[int, ...]) -> nn.Module:
+def make_body(
+    section: StrictConfig, obs_shape: tuple[int, ...], obs_dtype: DTypeLike = np.float32
+) -> nn.Module:
     """Return the network body of this section for observations of this shape.
 
-    It takes (B, *obs_shape) and returns (B, F), where F is its `num_features`.
+    It takes (B, *obs_shape) and returns (B, F), where F is its `num_features`; raise ConfigError if it
+    does not.
     """
     if (given := given_body(obs_shape)) is not None:
         return given
     kind: str = section.kind  # type: ignore[attr-defined]
     body: nn.Module = find("network", kind)(section, tuple(obs_shape))
+    if not type(body).__module__.startswith("ludus."):
+        _check_body(kind, body, np.zeros((1, *obs_shape), obs_dtype))
     return body
+
+
+def _check_body(kind: str, body: Any, obs: Any) -> None:
+    """Raise ConfigError unless a body of someone's own says how wide it is, and is."""
+    name = f"the network '{kind}' ({type(body).__qualname__})"
+    if not isinstance(body, nn.Module):
+        raise ConfigError(f"{name} is no torch.nn.Module; derive it from that")
+    width = getattr(body, "num_features", None)
+    if not isinstance(width, int) or isinstance(width, bool) or width < 1:
+        raise ConfigError(
+            f"{name} has num_features {width!r}; set self.num_features, in its __init__, to how many"
+            " numbers it returns for an observation"
+        )
+    try:
+        trial = copy.deepcopy(body).eval()
+        with forked(0), torch.no_grad():
+            out = trial(torch.from_numpy(obs))
+    except Exception as error:
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        raise ConfigError(
+            f"{name} cannot take a batch of one observation of shape {obs.shape[1:]} in eval mode,"
+            f" as acting does: {type(error).__name__}: {text[0]}"
+        ) from error
+    if not isinstance(out, torch.Tensor) or tuple(out.shape) != (1, width):
+        shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+        raise ConfigError(
+            f"{name} returns {shape} for one observation of shape {obs.shape[1:]}, not (1, {width});"
+            " num_features must be how many numbers it returns for each"
+        )
 
 
 def head(inputs: int, outputs: int, *, gain: float | None) -> nn.Linear:

@@ -24,6 +24,7 @@ from ludus.rl.length import with_length
 from ludus.rl.plans import Work, Works, in_epochs
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.standing import Standing
+from ludus.rl.updating import choose_update
 from ludus.rl.worker_env import make_envs
 from ludus.run.device import resolve_device
 from ludus.run.directory import tell_event
@@ -78,10 +79,9 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         with giving(self.model, self.env.spec):
             self.agent = type(self).Agent(config, self.env.spec, self.device)
         self.num_train_steps = int(config.run_opts)
-        if config.compile == "auto":
-            is_long = self.num_train_steps >= self.agent.worth_compiling
-            self.config = config = config.replace(compile=is_long)
-        (self.agent.compile if config.compile else self.agent.record)()
+        is_long = self.num_train_steps >= self.agent.worth_compiling
+        is_compiled, self._note = choose_update(self.agent, config.compile, is_long=is_long)
+        self.config = config = config.replace(compile=is_compiled)
         self.rate = Schedule(
             config.learning_rate,
             initial=config.optimizer.learning_rate,
@@ -264,6 +264,8 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
             # Taken up in the middle of an epoch, whose last hook may still ask for it.
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)
         self.evaluations.open()
+        if self._note is not None:
+            self.tell(self._note)
         if self.config.compile:
             self.tell("compiling the update: some seconds, fewer once it is cached")
 

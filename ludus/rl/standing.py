@@ -16,6 +16,7 @@ class Standing:
 
     run: Run
     env: Any
+    agent: Any
     sampler: SyncSampler
     evaluations: Evaluations
     judge: Judge
@@ -82,8 +83,9 @@ class Standing:
         return self.judge.best if hasattr(self, "judge") else None
 
     def inexact_because(self) -> Sequence[str]:
-        """Return the reasons of the envs and of the evaluation."""
+        """Return the reasons of the envs, of the evaluation and of the agent."""
         if not hasattr(self, "env"):
             return ()
         reasons = [self._unrepeatable] if self._unrepeatable else []
-        return [*reasons, *self.env.inexact_because(), *self.evaluations.inexact_because()]
+        reasons += [*self.env.inexact_because(), *self.evaluations.inexact_because()]
+        return [*reasons, *self.agent.inexact_because()]

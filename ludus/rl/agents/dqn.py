@@ -147,6 +147,15 @@ class ValueAgent(Agent):
         """Return the actions as the env numbers them."""
         return actions + self.actions.start if self.actions.start else actions
 
+    def example_inputs(self) -> tuple[Tensor | None, ...]:
+        """Return rows, images, weights and numbers of zeros."""
+        config, images = self.config, None
+        rows = torch.zeros(config.batch_size, self.layout.width, device=self.device)
+        if self.layout.has_images:
+            images = rows.new_zeros(len(rows), self.layout.image_width, dtype=torch.uint8)
+        weights = None if config.replay.prioritised is None else rows.new_zeros(len(rows))
+        return rows, images, weights, rows.new_zeros(1)
+
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
         """Learn from a batch; return how far off each transition was, where priorities are kept.
 
@@ -175,7 +184,7 @@ class Dqn(ValueAgent):
         self.values = acting_net([network.body, network.advantage], self.normaliser, device)  # type: ignore[method-assign, assignment, list-item]
 
     def _make_network(self) -> nn.Module:
-        body = make_body(self.config.network, self.spec.obs_shape)
+        body = make_body(self.config.network, self.spec.obs_shape, self.spec.obs_dtype)
         features: int = body.num_features  # type: ignore[assignment]
         return QNetwork(body, features, self.actions.n, dueling=self.config.dueling)
 

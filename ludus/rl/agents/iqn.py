@@ -90,7 +90,7 @@ class Iqn(ValueAgent):
         self._drawn = torch.empty(shape)
 
     def _make_network(self) -> nn.Module:
-        body = make_body(self.config.network, self.spec.obs_shape)
+        body = make_body(self.config.network, self.spec.obs_shape, self.spec.obs_dtype)
         features: int = body.num_features  # type: ignore[assignment]
         return QuantileNetwork(body, features, self.actions.n, self.config.cosines)
 
@@ -112,6 +112,11 @@ class Iqn(ValueAgent):
             cosines = cosines_of(self._middles_Q, self.config.cosines)
             scale: NDArray[Any] = torch.relu(network.embed(cosines)).mean(0).cpu().numpy()
         return scale
+
+    def example_inputs(self) -> tuple[Tensor | None, ...]:
+        """Return rows, images, weights, fractions and numbers of zeros."""
+        *batch, numbers = super().example_inputs()
+        return *batch, torch.zeros_like(self._drawn, device=self.device), numbers
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
         """Learn from a batch at quantiles drawn anew; the next call overwrites what is returned."""

@@ -44,10 +44,13 @@ _PADDED = 64
 class ActorCritic(nn.Module):
     """What a policy is made of, and the value of an observation."""
 
-    def __init__(self, config: PpoConfig, obs_shape: tuple[int, ...], policy: Policy) -> None:
+    def __init__(self, config: PpoConfig, spec: EnvSpec, policy: Policy) -> None:
         super().__init__()
-        self.body = make_body(config.network, obs_shape)
-        self.value_body = None if config.shared_body else make_body(config.network, obs_shape)
+        obs_shape, obs_dtype = spec.obs_shape, spec.obs_dtype
+        self.body = make_body(config.network, obs_shape, obs_dtype)
+        self.value_body = (
+            None if config.shared_body else make_body(config.network, obs_shape, obs_dtype)
+        )
         features: int = self.body.num_features  # type: ignore[assignment]
         self.policy = head(features, policy.num_outputs, gain=0.01)
         self.value = head(features, 1, gain=1.0)
@@ -76,7 +79,7 @@ class Ppo(Agent):
         super().__init__(config, spec, device)
         self.policy = make_policy(spec)
         with forked(derive(config.seed, "model")):
-            network = ActorCritic(config, spec.obs_shape, self.policy)
+            network = ActorCritic(config, spec, self.policy)
         self.learner = Learner(
             network.to(device),
             config.optimizer,
@@ -188,6 +191,14 @@ class Ppo(Agent):
         values = self._values(padded.numpy())[: len(obs), 0].copy()
         return torch.from_numpy(values).to(self.device)
 
+    def example_inputs(self) -> tuple[Tensor | None, ...]:
+        """Return rows, images and numbers of zeros."""
+        config, images = self.config, None
+        rows = torch.zeros(config.batch_size, self._columns[-1].stop, device=self.device)
+        if self._has_images:
+            images = rows.new_zeros(len(rows), *self.spec.obs_shape, dtype=torch.uint8)
+        return rows, images, rows.new_zeros(2)
+
     def learn(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
         """Improve the policy and the values on some rows of an estimate."""
         images = batch.images if self._has_images else None
@@ -219,7 +230,10 @@ class Ppo(Agent):
                 clipped = clip_fraction(log_probs, old_log_probs, numbers[1])
             return loss, (gain.detach(), worth.detach(), -entropies.detach().mean(), kl, clipped)
 
-        loss, norm, more = self.learner.improve(loss_of, numbers[0])
+        # A ratio compares with the policy that acted, so this one is computed in the same mode: with
+        # another dropout mask or other statistics of batch norm it would not begin at 1.
+        loss, norm, more = self.learner.improve(loss_of, numbers[0], in_train_mode=False)
+        self.learner.observe(obs, norm=norm)
         self.count(loss, norm, *more)
 
     def info(self, num_env_steps: int) -> dict[str, float]:

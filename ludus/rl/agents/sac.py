@@ -179,6 +179,12 @@ class Sac(Agent):
         scaled: Action = self._low + (actions + 1) * (0.5 * (self._high - self._low))
         return scaled.clip(self._low, self._high)
 
+    def example_inputs(self) -> tuple[Tensor | None, ...]:
+        """Return rows, weights, noise and numbers of zeros."""
+        rows = torch.zeros(self.config.batch_size, self.layout.width, device=self.device)
+        weights = None if self.config.replay.prioritised is None else rows.new_zeros(len(rows))
+        return rows, weights, torch.zeros_like(self._noise, device=self.device), rows.new_zeros(1)
+
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
         """Learn from a batch; return how far off each transition was, where priorities are kept.
 

@@ -1,0 +1,72 @@
+"""Say whether an update is known to do the same operations every time, so that it may be compiled or taped.
+
+Both ways run once through Python and never again: a branch on a number, a counter, a hook or a NumPy
+call in a network's forward pass would be frozen as it was the first time. What torch and ludus
+themselves are made of is known; a class from elsewhere says it of itself, with `is_repeatable = True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from torch import nn
+
+from ludus.core.errors import ConfigError
+
+_KNOWN = ("torch.nn.modules.", "ludus.")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_PLAIN = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Conv2d, nn.Flatten, nn.Identity, nn.LayerNorm}
+_PLAIN |= {nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU}
+
+
+def why_not_repeatable(owner: object, modules: Sequence[nn.Module]) -> str | None:
+    """Return why the update of this owner and these networks may differ from call to call, if it may."""
+    parts = [part for module in modules for part in module.modules()]
+    for part in [owner, *parts]:
+        kind = type(part)
+        if not _is_known(kind):
+            return (
+                f"{kind.__qualname__} is neither torch's nor ludus's, so it may compute something else"
+                " each time; if it does not, say so in the class with 'is_repeatable = True'"
+            )
+    for part in parts:
+        kind = type(part)
+        if any(getattr(part, name) for name in _HOOKS):
+            return f"a {kind.__qualname__} has hooks, which would be called once only"
+        if "forward" in vars(part):
+            return f"the forward of a {kind.__qualname__} was replaced"
+        if getattr(part, "momentum", 0) is None and getattr(part, "track_running_stats", False):
+            return f"a {kind.__qualname__} with momentum=None looks at its count at every call"
+    return None
+
+
+def is_plain(modules: Sequence[nn.Module]) -> bool:
+    """Return whether networks are made of ludus's own and of layers the compiler surely takes whole."""
+    return all(
+        type(part) in _PLAIN or f"{type(part).__module__}.".startswith("ludus.")
+        for module in modules
+        for part in module.modules()
+    )
+
+
+def decide(
+    wanted: bool | Literal["auto"], *, is_long: bool, why_not: Callable[[], str | None]
+) -> tuple[bool, str | None]:
+    """Return whether to compile the update and, where a long run is not compiled, a sentence why not.
+
+    Raise ConfigError where compiling was asked for and cannot be.
+    """
+    if wanted is False or (wanted == "auto" and not is_long):
+        return False, None
+    reason = why_not()
+    if reason is None:
+        return True, None
+    if wanted == "auto":
+        return False, f"the update is not compiled: {reason}"
+    raise ConfigError(f"'compile' is true, but {reason}; else set compile to false or auto")
+
+
+def _is_known(kind: type) -> bool:
+    # Asked of the class itself: what a subclass adds was vouched for by nobody.
+    return f"{kind.__module__}.".startswith(_KNOWN) or vars(kind).get("is_repeatable") is True

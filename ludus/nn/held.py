@@ -1,0 +1,126 @@
+"""What a network holds beside the parameters it trains: frozen parameters, buffers, extra state.
+
+All of it decides what the network computes, so all of it is saved, kept with the weights, and followed
+by a target: buffers of any type, registered as persistent or not, and what a module returns from
+`get_extra_state`, which is turned into bytes so that everything kept is a tensor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ludus.core.errors import LudusError
+from ludus.nn.flat import FlatParameters
+from ludus.run.trees import pack, unpack
+
+EXTRA = "_extra_state"
+"""How torch calls, after the module's name, what `get_extra_state` returns."""
+
+
+class Held:
+    """Everything of a module, by name, but the parameters with these names.
+
+    A module may put another tensor in a buffer's place as it computes, so they are looked up each
+    time; loading copies into those that are there.
+    """
+
+    def __init__(self, module: nn.Module, *, without: Collection[str]) -> None:
+        self._module = module
+        frozen = {name: p for name, p in module.named_parameters() if name not in without}
+        self._frozen = frozen
+        self._extra = extra_modules(module)
+        self.has_buffers = next(module.buffers(), None) is not None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all of it; buffers and frozen parameters are those of the module, not copies."""
+        found = {name: parameter.detach() for name, parameter in self._frozen.items()}
+        found |= {name: buffer.detach() for name, buffer in self._module.named_buffers()}
+        for name, module in self._extra.items():
+            found[name] = extra_to_tensor(module.get_extra_state())
+        return found
+
+    def load(self, saved: Mapping[str, Tensor]) -> None:
+        """Copy saved tensors in; every name, shape and type must be the module's own."""
+        own = self.tensors()
+        for name in sorted({*saved, *own}):
+            is_extra = name in self._extra and name in saved
+            if not is_extra and _kind(saved.get(name)) != _kind(own.get(name)):
+                raise LudusError(
+                    f"the saved tensors have '{name}' as {_kind(saved.get(name))}, the model as"
+                    f" {_kind(own.get(name))}; build the model as it was when they were saved"
+                )
+        with torch.no_grad():
+            for name, tensor in own.items():
+                if name in self._extra:
+                    self._extra[name].set_extra_state(tensor_to_extra(saved[name]))
+                else:
+                    tensor.copy_(saved[name])
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Leave no trace of what the block does to buffers and extra state."""
+        before = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        try:
+            yield
+        finally:
+            if before:
+                self.load(before)
+
+    def follow(self, other: Held) -> None:
+        """Take over the buffers and the extra state of a module of the same kind."""
+        if self.has_buffers:
+            theirs = dict(other._module.named_buffers())
+            for name, buffer in self._module.named_buffers():
+                buffer.copy_(theirs[name])
+        for name, module in self._extra.items():
+            module.set_extra_state(copy.deepcopy(other._extra[name].get_extra_state()))
+
+
+def load_named(
+    flat: FlatParameters, vector: Tensor, held: Held, saved: Mapping[str, Tensor]
+) -> None:
+    """Copy saved tensors in: those of trained parameters to the vector, the others to their places."""
+    trained = {name: tensor for name, tensor in saved.items() if name in flat.names}
+    rest = {name: tensor for name, tensor in saved.items() if name not in trained}
+    # What older versions saved has trained parameters alone, whatever else the network holds.
+    if rest:
+        held.load(rest)
+    flat.load(vector, trained)
+
+
+def extra_modules(module: nn.Module) -> dict[str, nn.Module]:
+    """Return the modules inside that have extra state, by the name torch gives that state."""
+    return {
+        f"{name}.{EXTRA}" if name else EXTRA: part
+        for name, part in module.named_modules()
+        if type(part).get_extra_state is not nn.Module.get_extra_state
+    }
+
+
+def extra_to_tensor(state: Any) -> Tensor:
+    """Return what `get_extra_state` gave (numbers, words, tensors, in lists and dicts) as bytes."""
+    plain, data = pack({"state": state})
+    header = json.dumps(plain).encode()
+    whole = len(header).to_bytes(8, "little") + header + data
+    return torch.from_numpy(np.frombuffer(whole, np.uint8).copy())
+
+
+def tensor_to_extra(tensor: Tensor) -> Any:
+    """Return what `extra_to_tensor` was given."""
+    whole = tensor.detach().cpu().numpy().tobytes()
+    end = 8 + int.from_bytes(whole[:8], "little")
+    return unpack(json.loads(whole[8:end]), whole[end:])["state"]
+
+
+def _kind(tensor: Tensor | None) -> str | None:
+    if tensor is None:
+        return None
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
