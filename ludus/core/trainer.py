@@ -107,7 +107,7 @@ class Trainer:
         return [*self.inexact_because(), *self._unsaved.reasons()]
 
     def forget_elsewhere(self) -> None:
-        """Drop what a state taken from another run says of that run's own directory."""
+        """Drop what a state says of files that are not there: those of another run, or a lost best model."""
 
     def open(self) -> None:
         """Called once per process, before the walk; the place for worker processes and files."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +24,14 @@ from ludus.run import codec
 from ludus.run.checkpoint_files import FILES, MAX_STATE, check_hash
 from ludus.run.checkpoint_files import numbers as numbers
 from ludus.run.checkpoint_files import verify as verify
-from ludus.run.files import hash_file, sync_directory, sync_file, write_durably
+from ludus.run.files import hash_file, sync_file, write_durably
 from ludus.run.manifest import read_manifest, sealed
+from ludus.run.segments import collect_segments, read_segments, write_segments
 from ludus.run.storage import Storage
 from ludus.run.strict_json import check_bounds, dump_json, parse_json
 from ludus.run.tensors import read_tensors, write_tensors
+
+_BEST = re.compile(r"best-[0-9]{10}")
 
 
 def passed(point: str) -> None:
@@ -42,6 +45,8 @@ class Saved:
     number: int
     state: dict[str, Any]
     manifest: dict[str, Any] = field(default_factory=dict)
+    lost_best: str | None = None
+    """The best model, if it was damaged beyond repair; the manifest then names none."""
 
 
 def write(
@@ -56,7 +61,7 @@ def write(
     be on disk.
     """
     tree, tensors, segments = taken
-    names = _write_segments(storage, segments)
+    names = write_segments(storage, segments)
     passed("segments")
     directory = f"checkpoints/{number:010d}"
 
@@ -95,70 +100,62 @@ def _state_json(tree: Any, *, source: str) -> bytes:
     return data
 
 
-def _write_segments(storage: Storage, segments: Sequence[codec.Segment]) -> list[str]:
-    """Store each segment under the hash of its file, unless it is there, and return the names."""
-    names = []
-    known: set[str] = set()
-    for segment in segments:
-        name = segment.name
-        if name is None or (name not in known and not storage.exists(f"segments/{name}")):
-            name = _write_segment(storage, segment.tensors)
-            segment.settle(name, _loader(storage, name))
-        known.add(name)
-        names.append(name)
-    return names
-
-
-def _write_segment(storage: Storage, tensors: Mapping[str, Tensor]) -> str:
-    folder = storage.make("segments")
-    temporary = folder / f"new.tmp-{os.getpid()}"
+def is_model(storage: Storage, name: str, digest: str) -> bool:
+    """Return whether a model is as it was when a manifest noted the hash of its note."""
     try:
-        write_tensors(temporary, tensors)
-        sync_file(temporary)
-        name = f"{hash_file(temporary)}.safetensors"
-        # One of the same content is replaced, in case its bytes on disk have changed since.
-        temporary.replace(storage.path(f"segments/{name}"))
-        sync_directory(folder)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StorageError(f"a segment cannot be written: {error.strerror}") from error
-    return name
-
-
-def _loader(storage: Storage, name: str) -> Callable[[], dict[str, Tensor]]:
-    return lambda: read_tensors(storage.path(f"segments/{name}"))
-
-
-def _verify_needs(storage: Storage, manifest: Mapping[str, Any]) -> None:
-    """Raise unless everything that the state refers to is there, as it was written."""
-    for name in set(manifest["segments"]):
-        check_hash(storage, f"segments/{name}", name.removesuffix(".safetensors"))
-    for name, digest in manifest["models"].items():
         check_hash(storage, f"{name}/model.json", digest)
         note = parse_json(storage.read(f"{name}/model.json"), source=f"{name}/model.json")
         weights = note.get("sha256") if isinstance(note, dict) else None
         check_hash(storage, f"{name}/weights.safetensors", weights)
+    except (CheckpointError, StorageError):
+        return False
+    return True
 
 
-def read(storage: Storage, number: int) -> Saved:
-    """Verify one checkpoint, with all it refers to, and return its state."""
-    manifest = verify(storage, number)
-    _verify_needs(storage, manifest)
+def _without_lost_models(
+    storage: Storage, manifest: dict[str, Any], *, may_lose: bool
+) -> dict[str, Any]:
+    """Return the manifest; raise CheckpointError for a damaged model, unless one may be lost.
+
+    The copy of the best model that is made for people stands in for the model itself.
+    """
+    best, models = manifest["best"], manifest["models"]
+    lost = [
+        name
+        for name, digest in models.items()
+        if not any(is_model(storage, one, digest) for one in (name, "models/best"))
+    ]
+    if lost and not may_lose:
+        raise CheckpointError(f"{lost[0]} has changed since it was saved, or was lost")
+    if best is None or (best["model"] in models and best["model"] not in lost):
+        return manifest
+    return {**manifest, "best": None, "models": {}}
+
+
+def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved:
+    """Verify one checkpoint, with all it refers to, and return its state.
+
+    If it may be lost, a damaged best model makes the checkpoint one that names none.
+    """
+    told = verify(storage, number)
+    manifest = _without_lost_models(storage, told, may_lose=may_lose_best)
     directory = f"checkpoints/{number:010d}"
     data = storage.read(f"{directory}/state.json", limit=MAX_STATE)
     tree = parse_json(data, source=f"{directory}/state.json")
     tensors = read_tensors(storage.path(f"{directory}/tensors.safetensors"))
-    segments = [codec.Segment(None, name, _loader(storage, name)) for name in manifest["segments"]]
+    segments = read_segments(storage, manifest["segments"])
     state = codec.decode(tree, tensors, segments)
     if not isinstance(state, dict) or not all(isinstance(part, dict) for part in state.values()):
         raise CheckpointError(f"{directory}/state.json does not hold the states of parts")
-    return Saved(number, state, manifest)
+    lost_best = told["best"]["model"] if told["best"] and not manifest["best"] else None
+    return Saved(number, state, manifest, lost_best)
 
 
 def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | None:
     """Return the newest checkpoint that verifies, or None where there never was one.
 
-    Each damaged one is told to `damaged`; if all are, that is an error, never a fresh start.
+    Each damaged one is told to `damaged`; if all are, that is an error, never a fresh start. Only where
+    none is whole, one whose best model alone is damaged is returned without it.
     """
     found = numbers(storage)
     reason = ""
@@ -168,6 +165,9 @@ def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | 
         except (CheckpointError, StorageError) as error:
             reason = str(error)
             damaged(f"checkpoint {number} is damaged and was skipped: {reason}")
+    for number in reversed(found):
+        with contextlib.suppress(CheckpointError, StorageError):
+            return read(storage, number, may_lose_best=True)
     if found:
         raise CheckpointError(
             f"none of the {len(found)} checkpoints in {storage.root} can be trusted (the oldest:"
@@ -181,6 +181,11 @@ def set_newer_aside(storage: Storage, number: int) -> None:
     for newer in numbers(storage):
         if newer > number:
             storage.set_aside(f"checkpoints/{newer:010d}")
+
+
+def is_best_name(name: str) -> bool:
+    """Return whether a name in models/ is one under which a best model is kept."""
+    return _BEST.fullmatch(name) is not None
 
 
 def collect(storage: Storage, *, keep_last: int) -> None:
@@ -198,13 +203,11 @@ def collect(storage: Storage, *, keep_last: int) -> None:
     for number in found[:-keep_last]:
         passed("collecting")
         storage.remove(f"checkpoints/{number:010d}")
-    for name in storage.names("segments"):
-        if name.endswith(".safetensors") and name not in segments:
-            storage.remove(f"segments/{name}")
+    collect_segments(storage, segments)
     # A best model newer than the newest checkpoint is still to be named by the next one.
     newest = f"best-{kept[-1]:010d}" if kept else ""
     for name in storage.names("models"):
-        if name.startswith("best-") and f"models/{name}" not in models and name < newest:
+        if is_best_name(name) and f"models/{name}" not in models and name < newest:
             storage.remove(f"models/{name}")
     passed("collected")
 

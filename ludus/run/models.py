@@ -5,7 +5,6 @@ models/<name>/   weights.safetensors   model.json
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ludus.core.errors import CheckpointError
+from ludus.core.errors import CheckpointError, StorageError
 from ludus.run import checkpoint
 from ludus.run.files import hash_file, sync_file, write_durably
 from ludus.run.storage import Storage
@@ -53,24 +52,38 @@ def read_model(storage: Storage, name: str) -> tuple[dict[str, Tensor], dict[str
 
 
 def publish(storage: Storage, source: str, name: str) -> None:
-    """Make `name` hold the same model as `source`, sharing its bytes on disk where that can be."""
+    """Make `name` a copy of the model `source`; it shares no byte on disk with it."""
     note = storage.read(f"{source}/{_FILES[1]}", limit=MAX_NOTE)
-    if storage.exists(f"{name}/{_FILES[1]}") and storage.read(f"{name}/{_FILES[1]}") == note:
+    if _is_same(storage, name, note):
         return
 
     def fill(folder: Path) -> None:
         for file in _FILES:
-            _link(storage.path(f"{source}/{file}"), folder / file)
+            shutil.copyfile(storage.path(f"{source}/{file}"), folder / file)
+            sync_file(folder / file)
 
     if storage.exists(name):
         storage.remove(name)
     storage.commit(name, fill, step=lambda point: checkpoint.passed(f"publish {point}"))
 
 
-def _link(source: Path, path: Path) -> None:
+def _is_same(storage: Storage, name: str, note: bytes) -> bool:
+    """Return whether a whole model with just this note is kept under the name."""
     try:
-        os.link(source, path)
-    except OSError:
-        # Not every file system has hard links.
-        shutil.copyfile(source, path)
-        sync_file(path)
+        read_model(storage, name)
+        return storage.read(f"{name}/{_FILES[1]}", limit=MAX_NOTE) == note
+    except (CheckpointError, StorageError):
+        return False
+
+
+def mend(storage: Storage, name: str) -> bool:
+    """Return whether the model is on disk; if its directory is gone, put its published copy there."""
+    if storage.exists(f"{name}/{_FILES[1]}"):
+        return True
+    try:
+        is_copy = read_model(storage, "models/best")[1].get("model") == name
+    except (CheckpointError, StorageError):
+        return False
+    if is_copy:
+        publish(storage, "models/best", name)
+    return is_copy

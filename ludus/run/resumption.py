@@ -8,7 +8,7 @@ from typing import Any
 from ludus import strict_yaml
 from ludus.config import TrainerConfig, from_data
 from ludus.core.errors import CheckpointError, RunError
-from ludus.run import checkpoint, directory, models
+from ludus.run import checkpoint, directory, models, segments
 from ludus.run.checkpoint import Saved
 from ludus.run.fingerprint import differences
 from ludus.run.storage import Storage
@@ -83,20 +83,34 @@ def _plugins(storage: Storage) -> str:
     return f" (this run had {words})" if words else ""
 
 
-def put_back(storage: Storage, saved: Saved, *, keep_last: int) -> None:
-    """Leave in the directory what the checkpoint knew, and nothing that came after it."""
+def put_back(storage: Storage, saved: Saved, *, keep_last: int, tell: Tell) -> None:
+    """Leave in the directory what the checkpoint knew, whole again, and nothing that came after it."""
     checkpoint.set_newer_aside(storage, saved.number)
-    _restore_models(storage, saved)
+    segments.mend(
+        storage,
+        saved.manifest["segments"],
+        tell=lambda text: tell("segment_restored", reason=text),
+    )
+    _restore_models(storage, saved, tell=tell)
     # A kill just after a save may have left what that save made superfluous.
     checkpoint.collect(storage, keep_last=keep_last)
 
 
-def _restore_models(storage: Storage, saved: Saved) -> None:
+def _restore_models(storage: Storage, saved: Saved, *, tell: Tell) -> None:
     """Forget the best models since the checkpoint, and publish the one it names."""
     for name in storage.names("models"):
-        if name.startswith("best-") and name > f"best-{saved.number:010d}":
+        if checkpoint.is_best_name(name) and name > f"best-{saved.number:010d}":
             storage.remove(f"models/{name}")
-    if saved.manifest["best"]:
-        models.publish(storage, saved.manifest["best"]["model"], "models/best")
-    elif storage.exists("models/best"):
-        storage.remove("models/best")
+    if saved.lost_best is not None:
+        reason = f"{saved.lost_best} has changed since it was saved, or was lost; it is forgotten"
+        tell("best_model_lost", reason=reason)
+        return
+    if not saved.manifest["best"]:
+        if storage.exists("models/best"):
+            storage.remove("models/best")
+        return
+    best = saved.manifest["best"]["model"]
+    if not checkpoint.is_model(storage, best, saved.manifest["models"][best]):
+        models.publish(storage, "models/best", best)
+        tell("best_model_restored", reason=f"{best} was damaged and was restored from models/best")
+    models.publish(storage, best, "models/best")

@@ -17,7 +17,7 @@ from ludus.config import CheckpointSettings
 from ludus.core.errors import LudusError, StorageError
 from ludus.core.run import Every, Run, Stateful
 from ludus.run import checkpoint, codec, directory
-from ludus.run.models import publish, read_model, write_model
+from ludus.run.models import mend, publish, read_model, write_model
 from ludus.run.storage import Storage
 from ludus.run.tensors import Snapshot
 
@@ -104,6 +104,9 @@ class Saver:
         self._has_failed = False
         # All of these are written before the next checkpoint.
         self._models: list[WaitingModel] = []
+        self._published = ""
+        # Each model that is gone, and whether that has been told.
+        self._gone: dict[str, bool] = {}
 
     def __call__(self, run: Run) -> None:
         """Save if it is time, or if this is the last chance."""
@@ -129,6 +132,7 @@ class Saver:
         """Take the state now; the writing goes on behind."""
         self._background.wait()
         self._report()
+        self._tell_gone()
         self._mark_first()
         self._last_save = time.monotonic()
         self._has_failed = False
@@ -148,13 +152,29 @@ class Saver:
             needed = 2 * sum(tensor.nbytes for tensor in taken[1].values())
             if (free := self._storage.free_bytes()) < needed:
                 raise StorageError(f"a checkpoint needs {needed} bytes of disk, {free} are free")
-            checkpoint.write(self._storage, number, taken, about)
+            kept = [name for name in about["models"] if self._is_kept(name)]
+            checkpoint.write(self._storage, number, taken, {**about, "models": kept})
             self._has_saved, self.saved_number = True, number
-            if about["best"]:
-                publish(self._storage, about["best"]["model"], "models/best")
+            if kept and kept[0] != self._published:
+                publish(self._storage, kept[0], "models/best")
+                self._published = kept[0]
             checkpoint.collect(self._storage, keep_last=self._settings.keep_last)
 
         self._background.start(write)
+
+    def _is_kept(self, name: str) -> bool:
+        """Return whether a model that the state names is on disk; what is gone is told at the next save."""
+        is_kept = mend(self._storage, name)
+        if not is_kept:
+            self._gone.setdefault(name, False)
+        return is_kept
+
+    def _tell_gone(self) -> None:
+        for name, is_told in list(self._gone.items()):
+            if not is_told:
+                self._gone[name] = True
+                reason = f"{name} is gone; the run is saved without it, and a resume will forget it"
+                self._tell("best_model_lost", reason=reason)
 
     def _mark_first(self) -> None:
         """Write down that there was a checkpoint: should all be lost, a resume must not begin afresh."""
@@ -186,6 +206,7 @@ class Saver:
         for attempt in range(MAX_FAILURES_AT_END):
             self._background.wait()
             if not self._background.errors:
+                self._tell_gone()
                 self._mark_first()
                 return
             self._report()

@@ -100,6 +100,7 @@ class Session:
             self._saver.saved_number = saved.number
         trainer.keep_model, trainer.recall_model = self._saver.keep_model, self._saver.recall_model
         run.record = self._logger.record
+        self._has_lost_best = saved is not None and saved.lost_best is not None
         self._saved_state = dict(saved.state) if saved else None
         if self._saved_state is None:
             return None
@@ -110,6 +111,8 @@ class Session:
 
     def ready(self, run: Run) -> None:
         """Make the display, listen for signals, and put the generators back last."""
+        if self._has_lost_best:
+            self._trainer.forget_elsewhere()
         settings = self._trainer.config.settings
         self._logger.open(self._storage)
         self._stack.callback(self._logger.close)
@@ -143,7 +146,11 @@ class Session:
             if lengths:
                 keys = ", ".join(lengths)
                 self._inexact.append(f"its length ({keys}) was changed at boundary {saved.number}")
-            resumption.put_back(storage, saved, keep_last=new.settings.checkpoint.keep_last)
+            if saved.lost_best is not None:
+                reason = f"its best model was damaged and forgotten at boundary {saved.number}"
+                self._inexact.append(reason)
+            keep_last = new.settings.checkpoint.keep_last
+            resumption.put_back(storage, saved, keep_last=keep_last, tell=self.tell)
         if lengths:
             self.tell("length_changed", keys=lengths)
         storage.write("config.yaml", new.to_yaml().encode())

@@ -17,7 +17,7 @@ __all__ = ["Append", "Storage", "hash_file", "is_log_name", "is_safe_name", "wri
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _LEFT_BEHIND = re.compile(r".+\.(tmp|trash)-[0-9]+")
-_FOLDERS = ("checkpoints", "models", "segments", "events")
+_FOLDERS = ("checkpoints", "models", "segments", "segments-copy", "events")
 
 
 def is_safe_name(name: str) -> bool:

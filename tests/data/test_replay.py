@@ -221,8 +221,10 @@ def test_a_checkpoint_writes_what_is_new_and_holds_no_copy_of_the_ring(tmp_path:
 def test_a_piece_whose_file_is_gone_is_made_anew_from_the_ring(tmp_path: Path) -> None:
     buffer, storage = fill(make(capacity=20), 20), Storage(tmp_path)
     checkpoint.write(storage, 1, codec.encode({"replay": buffer.state_dict()}), ABOUT)
-    (tmp_path / "segments" / storage.names("segments")[0]).unlink()
-    with pytest.raises(CheckpointError, match="segments/"):
+    name = storage.names("segments")[0]
+    for folder in ("segments", "segments-copy"):
+        (tmp_path / folder / name).unlink()
+    with pytest.raises(CheckpointError, match="segments"):
         checkpoint.write(storage, 2, codec.encode({"replay": buffer.state_dict()}), ABOUT)
     checkpoint.write(storage, 3, codec.encode({"replay": buffer.state_dict()}), ABOUT)
     fresh = make(capacity=20)

@@ -50,6 +50,10 @@ def flip_bit(path: Path) -> None:
     path.write_bytes(data)
 
 
+def add_byte(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"x")
+
+
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -103,6 +107,13 @@ def best_model(newest: Path) -> Path:
     return found
 
 
+BEST_DAMAGES: dict[str, Damage] = {
+    "a bit of the best model flipped": lambda m: flip_bit(m / "weights.safetensors"),
+    "a byte added to the best model": lambda m: add_byte(m / "weights.safetensors"),
+    "a bit of its note flipped": lambda m: flip_bit(m / "model.json"),
+    "the best model missing": shutil.rmtree,
+}
+
 DAMAGES: dict[str, Damage] = {
     **{f"a bit of {name} flipped": lambda c, n=name: flip_bit(c / n) for name in FILES},
     **{f"{name} cut short": lambda c, n=name: truncate(c / n) for name in FILES},
@@ -117,9 +128,12 @@ DAMAGES: dict[str, Damage] = {
     "a format of the future": lambda c: change_manifest(c, format=3, files="elsewhere"),
     "an empty directory": lambda c: replace_by(c, Path.mkdir),
     "a file where a directory was": lambda c: replace_by(c, Path.touch),
-    "a bit of the best model flipped": lambda c: flip_bit(best_model(c) / "weights.safetensors"),
-    "a bit of its note flipped": lambda c: flip_bit(best_model(c) / "model.json"),
-    "the best model missing": lambda c: shutil.rmtree(best_model(c)),
+    **{
+        f"{name}, and its copy": lambda c, n=name: [
+            BEST_DAMAGES[n](path) for path in (best_model(c), c.parents[1] / "models/best")
+        ]
+        for name in BEST_DAMAGES
+    },
 }
 
 
@@ -140,6 +154,71 @@ def test_a_damaged_checkpoint_is_skipped_aloud_and_the_run_ends_with_the_same_by
     assert [event["boundary"] for event in events(run) if event["event"] == "resumed"] == [
         int(next(iter(before)).name)
     ]
+
+
+@pytest.mark.parametrize("name", BEST_DAMAGES)
+def test_a_damaged_best_model_comes_back_from_the_copy_for_people(
+    name: str, run: Path, right_ending: dict[str, Any]
+) -> None:
+    newest = checkpoints(run)[0]
+    model = best_model(newest)
+    whole = contents(model)
+    BEST_DAMAGES[name](model)
+    assert train(run.parent, "run", each_step=interrupt_now).status == "interrupted"
+    assert contents(model) == whole
+    told = [event["event"] for event in events(run)]
+    assert told.count("best_model_restored") == 1
+    assert "checkpoint_damaged" not in told
+    result = train(run.parent, "run")
+    assert result.exact
+    assert ending(run) == right_ending
+
+
+@pytest.mark.parametrize("name", BEST_DAMAGES)
+def test_a_damaged_copy_for_people_is_replaced_and_costs_nothing(
+    name: str, run: Path, right_ending: dict[str, Any]
+) -> None:
+    BEST_DAMAGES[name](run / "models/best")
+    assert train(run.parent, "run").exact
+    assert ending(run) == right_ending
+
+
+@pytest.mark.parametrize("name", BEST_DAMAGES)
+def test_a_best_model_that_all_checkpoints_share_costs_the_best_model_and_not_the_run(
+    name: str, run: Path
+) -> None:
+    models = {best_model(folder) for folder in checkpoints(run)} | {run / "models/best"}
+    for model in models:
+        BEST_DAMAGES[name](model)
+    result = train(run.parent, "run")
+    assert result.status == "finished"
+    assert "best model was damaged and forgotten" in result.inexact_because[0]
+    assert len(result.inexact_because) == 1
+    assert result.best is not None
+    told = [event for event in events(run) if event["event"] == "best_model_lost"]
+    assert len(told) == 1
+    storage = Storage(run)
+    saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
+    assert not saved.manifest["exact"]
+    assert saved.lost_best is None
+
+
+def test_best_models_deleted_during_the_run_cost_no_checkpoint(run: Path) -> None:
+    def delete(trainer: Any) -> None:
+        if trainer.epoch == 2:
+            for model in (run / "models").iterdir():
+                shutil.rmtree(model)
+        interrupt_now(trainer)
+
+    before = checkpoints(run)[0]
+    assert train(run.parent, "run", each_step=delete).status == "interrupted"
+    assert checkpoints(run)[0] > before
+    told = [event["event"] for event in events(run)]
+    assert told.count("best_model_lost") == 1
+    assert "checkpoint_failed" not in told
+    result = train(run.parent, "run")
+    assert result.status == "finished"
+    assert "best model was damaged and forgotten" in result.inexact_because[0]
 
 
 @pytest.mark.parametrize("name", ["state.json", "tensors.safetensors"])

@@ -412,11 +412,13 @@ def test_a_damaged_segment_is_found_out_and_healed_by_the_next_save(
     storage = Storage(tmp_path)
     tensors = {"x": torch.arange(100.0)}
     through_disk({"replay": {"segments": [Segment.of(tensors)]}}, tmp_path)
-    path = tmp_path / "segments" / stored(tmp_path)[0]
-    if damage == "flipped":
-        path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
-    else:
-        path.unlink()
+    name = stored(tmp_path)[0]
+    for folder in ("segments", "segments-copy"):
+        path = tmp_path / folder / name
+        if damage == "flipped":
+            path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+        else:
+            path.unlink()
     with pytest.raises(Exception, match="segments/"):
         checkpoint.read(storage, 1)
     checkpoint.write(storage, 2, encode({"replay": {"segments": [Segment.of(tensors)]}}), ABOUT)

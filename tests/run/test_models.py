@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import torch
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.nn.model import Model
 from ludus.run import checkpoint, models
-from ludus.run.models import publish, read_model, write_model
+from ludus.run.models import mend, publish, read_model, write_model
 from ludus.run.storage import Storage
 
 WEIGHTS = {"a.weight": torch.arange(6.0).reshape(2, 3), "a.bias": torch.zeros(2)}
@@ -77,17 +76,39 @@ def test_a_model_elsewhere_or_nowhere_is_refused(name: str, storage: Storage) ->
         read_model(storage, name)
 
 
-def test_a_published_model_is_the_same_model_in_another_place(
-    storage: Storage, tmp_path: Path
-) -> None:
+def test_a_published_model_is_the_same_model_in_another_place(storage: Storage) -> None:
     write_model(storage, "models/best-1", WEIGHTS, {"n": 1})
     write_model(storage, "models/best-2", WEIGHTS, {"n": 2})
     publish(storage, "models/best-1", "models/best")
     publish(storage, "models/best-2", "models/best")
     assert read_model(storage, "models/best")[1]["n"] == 2
     assert storage.names("models") == ["best", "best-1", "best-2"]
-    same = [tmp_path / f"models/{name}/weights.safetensors" for name in ("best", "best-2")]
-    assert same[0].stat().st_ino == same[1].stat().st_ino
+
+
+def test_what_happens_to_a_published_copy_does_not_happen_to_the_model(
+    storage: Storage, tmp_path: Path
+) -> None:
+    write_model(storage, "models/best-1", WEIGHTS, {})
+    publish(storage, "models/best-1", "models/best")
+    for name in ("weights.safetensors", "model.json"):
+        with (tmp_path / "models/best" / name).open("ab") as file:
+            file.write(b"x")
+    assert read_model(storage, "models/best-1")[0].keys() == WEIGHTS.keys()
+    publish(storage, "models/best-1", "models/best")
+    assert read_model(storage, "models/best")[0].keys() == WEIGHTS.keys()
+
+
+def test_a_model_whose_directory_is_gone_comes_back_from_its_published_copy(
+    storage: Storage,
+) -> None:
+    write_model(storage, "models/best-1", WEIGHTS, {"model": "models/best-1"})
+    publish(storage, "models/best-1", "models/best")
+    storage.remove("models/best-1")
+    assert mend(storage, "models/best-1")
+    assert read_model(storage, "models/best-1")[0].keys() == WEIGHTS.keys()
+    # The copy is of another model.
+    assert not mend(storage, "models/best-2")
+    assert not storage.exists("models/best-2")
 
 
 def test_publishing_the_same_again_writes_nothing(
@@ -99,18 +120,6 @@ def test_publishing_the_same_again_writes_nothing(
     monkeypatch.setattr(checkpoint, "passed", points.append)
     publish(storage, "models/best-1", "models/best")
     assert points == []
-
-
-def test_a_disk_without_hard_links_gets_a_copy(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(source: Path, path: Path) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    write_model(storage, "models/best-1", WEIGHTS, {"n": 1})
-    monkeypatch.setattr(os, "link", refuse)
-    publish(storage, "models/best-1", "models/best")
-    assert read_model(storage, "models/best")[1]["n"] == 1
 
 
 def test_a_published_model_survives_the_one_it_came_from(storage: Storage) -> None:
