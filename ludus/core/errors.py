@@ -26,6 +26,10 @@ class RunError(LudusError):
     """A run directory cannot be used as asked."""
 
 
+class RunTaken(RunError):
+    """The run directory is no longer this process's own: it was moved, removed, or its lock was."""
+
+
 class StorageError(LudusError):
     """A file of a run could not be read or written."""
 

@@ -6,11 +6,11 @@ import datetime
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from ludus import registry
@@ -32,9 +32,14 @@ _LOGS = ("metrics.jsonl", "timing.jsonl", "metrics.csv")
 _MAX_EVENTS = 1 << 26
 
 
-def run_path(root: str | Path, name: str) -> Path:
-    """Return the directory of a run; refuse a name that could lead out of the root."""
-    if not _NAME.fullmatch(name):
+def run_path(root: str | Path, name: str, *, is_resume: bool = False) -> Path:
+    """Return the directory of a run; refuse a name that could lead out of the root.
+
+    A run that is there already may have been renamed to anything that is one name.
+    """
+    is_one_name = name not in ("", ".", "..") and Path(name).name == name
+    is_renamed = is_resume and is_one_name and (Path(root) / name / "run.json").is_file()
+    if not is_renamed and not _NAME.fullmatch(name):
         shown = name if len(name) <= 40 else name[:37] + "..."
         hint = "; the directory that runs are in is --root" if "/" in name else ""
         raise RunError(
@@ -68,7 +73,8 @@ def refuse_strangers(path: Path, *, is_resume: bool) -> None:
 
 def way_to_resume(path: str | Path) -> str:
     """Return the command that goes on with a run, as it can be pasted into a shell."""
-    return f"ludus resume {quote(str(path))}"
+    plugins = [word for name in registry.loaded_plugins for word in ("--plugin", name)]
+    return shlex.join(["ludus", "resume", str(path), *plugins])
 
 
 def found_run(path: str | Path) -> Storage:

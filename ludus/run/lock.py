@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from ludus.core.errors import RunError
+from ludus.core.errors import RunError, RunTaken
 
 # A POSIX lock vanishes when its process closes any descriptor of the file, so within this process
 # the file is opened once, here, and this table answers for it.
@@ -56,6 +56,26 @@ class RunLock:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(about).encode(), 0)
         return self
+
+    def check(self) -> None:
+        """Raise RunTaken unless the lock that is held is still the one in the directory."""
+        held = os.fstat(_held[self._path])
+        try:
+            found = os.stat(self._path, follow_symlinks=False)
+            is_ours = (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+        except OSError:
+            is_ours = False
+        if is_ours:
+            return
+        directory = self._path.parent
+        if directory.exists():
+            problem = f"the LOCK of {directory} was removed or replaced, so another process may write there"
+        else:
+            problem = f"{directory} was moved or removed"
+        raise RunTaken(
+            f"{problem} while this process trained: it stops and writes nothing more; what was saved can"
+            " be resumed from where it is now"
+        )
 
     def __exit__(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from ludus.config import CheckpointSettings
-from ludus.core.errors import LudusError, StorageError
+from ludus.core.errors import LudusError, RunTaken, StorageError
 from ludus.core.run import Every, Run, Stateful
 from ludus.run import checkpoint, codec, directory
 from ludus.run.models import mend, publish, read_model, write_model
@@ -130,6 +130,7 @@ class Saver:
 
     def save(self, run: Run) -> None:
         """Take the state now; the writing goes on behind."""
+        self._storage.check_owned()
         self._background.wait()
         self._report()
         self._tell_gone()
@@ -219,7 +220,7 @@ class Saver:
     def _report(self) -> None:
         while self._background.errors:
             error = self._background.errors.pop(0)
-            if not isinstance(error, LudusError | OSError):
+            if isinstance(error, RunTaken) or not isinstance(error, LudusError | OSError):
                 raise error
             # The models that wait are not tried again at every boundary, only with the next save.
             self._has_failed = True
@@ -231,5 +232,7 @@ class Saver:
         """Return when nothing is being written; tell what failed that nobody has heard of yet."""
         self._background.wait()
         for error in self._background.errors:
+            if isinstance(error, RunTaken):
+                raise error
             self._tell("checkpoint_failed", reason=str(error))
         self._background.errors.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from rich.console import Console
 
 from ludus import registry
 from ludus.config import TrainerConfig
-from ludus.core.errors import ConfigError, RunError
+from ludus.core.errors import ConfigError, RunError, RunTaken
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Request, Result, ending
@@ -43,7 +42,7 @@ class Session:
         self._trainer = trainer
         self._request = request
         name = config.name if request.name is None else request.name
-        path = directory.run_path(request.root, name)
+        path = directory.run_path(request.root, name, is_resume=bool(request.resume))
         if trainer.storage is not None and request.name is not None:
             raise ConfigError("a storage was set, which says where the run is kept; give no name")
         self._storage: Storage = trainer.storage or Storage(path)
@@ -70,9 +69,11 @@ class Session:
         trainer, storage = self._trainer, self._storage
         try:
             storage.root.mkdir(parents=True, exist_ok=True)
-            self._stack.enter_context(RunLock(storage.root))
+            lock = self._stack.enter_context(RunLock(storage.root))
         except OSError as error:
             raise RunError(f"{storage.root} cannot be written: {error.strerror}") from None
+        storage.check_owned = lock.check
+        self._stack.callback(setattr, storage, "check_owned", lambda: None)
         # Another process may have made the run while this one came to its lock.
         self._refuse_strangers()
         storage.sweep()
@@ -221,9 +222,10 @@ class Session:
     def close(self, run: Run, error: BaseException | None) -> None:
         """Write down how it ended and let everything go, whatever happened before."""
         with self._stack:
-            if error is not None and not hasattr(self, "_saver"):
+            if isinstance(error, RunTaken) or (error is not None and not hasattr(self, "_saver")):
                 return
             self._saver.wait()
+            self._storage.check_owned()
             event, reason = str(ending(run).status), run.stop_reason
             if error is not None:
                 event, reason = (
@@ -255,9 +257,7 @@ class Session:
     def way_to_resume(self) -> str:
         """Return the sentence that tells how to go on."""
         if self._is_rebuildable():
-            words = ["ludus", "resume", str(self._storage.root)]
-            words += [word for name in registry.loaded_plugins for word in ("--plugin", name)]
-            return f"to go on: {shlex.join(words)}"
+            return f"to go on: {directory.way_to_resume(self._storage.root)}"
         return "to go on: run the same script with fit(resume=True)"
 
     def result(self, run: Run) -> Result:

@@ -40,6 +40,8 @@ class Storage:
         self.root = Path(root)
         self._appends: dict[str, Append] = {}
         self._guard = threading.Lock()
+        self.check_owned: Callable[[], None] = lambda: None
+        """Called before anything is made, replaced or removed; a run raises here once it is not its own."""
 
     def path(self, name: str) -> Path:
         """Return where this name lies; refuse a name that could lead out of the root."""
@@ -58,6 +60,7 @@ class Storage:
     def make(self, name: str) -> Path:
         """Make a directory, and those above it, and return its path."""
         path = self.path(name)
+        self.check_owned()
         if not path.is_dir():
             with _told(path, "made"):
                 path.mkdir(parents=True, exist_ok=True)
@@ -91,6 +94,7 @@ class Storage:
     def write(self, name: str, data: bytes) -> None:
         """Write a whole file so that a crash leaves the old one or the new one, never a part."""
         path = self.path(name)
+        self.check_owned()
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         try:
             with _told(path, "written"):
@@ -110,6 +114,7 @@ class Storage:
         `step` is told each point passed, so that tests can kill the process there.
         """
         path = self.path(name)
+        self.check_owned()
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         self.discard(temporary)
         try:
@@ -119,6 +124,7 @@ class Storage:
                 fill(temporary)
                 sync_directory(temporary)
                 step("filled")
+                self.check_owned()
                 if path.exists():
                     self.set_aside(name)
                 temporary.rename(path)
@@ -131,6 +137,7 @@ class Storage:
     def set_aside(self, name: str) -> str:
         """Rename something damaged or outdated out of the way, and return its new name."""
         path = self.path(name)
+        self.check_owned()
         number = 0
         while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
             number += 1
@@ -141,6 +148,7 @@ class Storage:
     def remove(self, name: str) -> None:
         """Delete a file or directory; a crash half way leaves only a name that nobody reads."""
         path = self.path(name)
+        self.check_owned()
         with _told(path, "removed"):
             if path.is_dir():
                 trash = path.with_name(f"{path.name}.trash-{os.getpid()}")
@@ -173,6 +181,7 @@ class Storage:
         with self._guard:
             if name not in self._appends:
                 path = self.path(name)
+                self.check_owned()
                 if not is_log_name(name):
                     raise StorageError(
                         f"'{name}' cannot be a growing file; name it *.jsonl or *.csv, or put it in"

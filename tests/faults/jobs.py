@@ -94,14 +94,16 @@ def _peak_megabytes() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def command(words: list[str], seconds_a_step: float = 0.0, sleep_at: int = 0) -> None:
-    """Do what `ludus WORDS...` does, with slow steps; at one step, sleep until killed."""
+def command(
+    words: list[str], seconds_a_step: float = 0.0, sleep_at: int = 0, sleep_seconds: float = 60.0
+) -> None:
+    """Do what `ludus WORDS...` does, with slow steps; at one step, sleep for long, or until killed."""
 
     def after_step(trainer: Any) -> None:
         time.sleep(seconds_a_step)
         if trainer.run.counters["opt_steps"] == sleep_at > 0:
             print("asleep", flush=True)
-            time.sleep(60)
+            time.sleep(sleep_seconds)
 
     ludus.Trainer.after_step = after_step
     sys.argv = ["ludus", *words]
