@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,13 @@ from ludus.core.errors import RunTaken
 from ludus.run.lock import RunLock
 from tests.faults.small_run import contents, ending, events, small_config, train
 from tests.faults.warm import WarmProcess
+
+
+def wait_for_writer() -> None:
+    """Return when nothing is being written."""
+    for thread in threading.enumerate():
+        if thread.name == "ludus-saver":
+            thread.join()
 
 
 def once(deed: Callable[[], None]) -> Callable[[Any], None]:
@@ -78,6 +86,7 @@ def test_a_run_whose_lock_is_deleted_stops_before_it_writes_beside_another(
     before: dict[str, Any] = {}
 
     def delete() -> None:
+        wait_for_writer()
         (run / "LOCK").unlink()
         if is_replaced:
             (run / "LOCK").write_text("another's")
