@@ -27,15 +27,23 @@ if TYPE_CHECKING:
     from ludus.supervised.trainers.supervised import Trainer
 
 _WHERE = {
+    "Agent": "ludus.rl.contracts",
     "AsyncEvaluator": "ludus.run.async_evaluator",
     "BaseTrainer": "ludus.supervised.base",
+    "BatchBase": "ludus.rl.contracts",
+    "Env": "ludus.rl.contracts",
     "Evaluator": "ludus.run.evaluator",
     "IterationContext": "ludus.run.progress",
     "Logger": "ludus.run.logger",
     "Model": "ludus.nn.model",
     "RLTrainer": "ludus.rl.rl_trainer",
+    "Record": "ludus.run.logger",
+    "Recorder": "ludus.rl.contracts",
     "ReplayBuffer": "ludus.data.replay",
+    "ReplayBufferBase": "ludus.rl.contracts",
     "Scheduler": "ludus.nn.schedules",
+    "Step": "ludus.rl.contracts",
+    "StepProcessorBase": "ludus.rl.contracts",
     "StepRLTrainer": "ludus.rl.step_trainer",
     "Storage": "ludus.run.storage",
     "StrictConfig": "ludus.config",

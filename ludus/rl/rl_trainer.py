@@ -76,8 +76,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
 
     def _prepare_agent(self) -> None:
         config = self.config
-        with giving(self.model, self.env.spec):
-            self.agent = type(self).Agent(config, self.env.spec, self.device)
+        self.agent = self._make_agent()
         self.num_train_steps = int(config.run_opts)
         is_long = self.num_train_steps >= self.agent.worth_compiling
         is_compiled, self._note = choose_update(self.agent, config.compile, is_long=is_long)
@@ -101,6 +100,10 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self.rollout_data: Mapping[str, Any] = {}
         """What came of the last collecting; empty before the first."""
         self._prepare_data(Episodes(config.num_envs, config.return_window))
+
+    def _make_agent(self) -> Any:
+        with giving(self.model, self.env.spec):
+            return type(self).Agent(self.config, self.env.spec, self.device)
 
     def set_model(self, model: Any) -> None:
         """Use this torch network, or ludus.Model, as the body of the agent's networks.

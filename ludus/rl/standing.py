@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ludus.core import Run
@@ -17,6 +18,7 @@ class Standing:
     run: Run
     env: Any
     agent: Any
+    files: Any
     sampler: SyncSampler
     evaluations: Evaluations
     judge: Judge
@@ -41,6 +43,11 @@ class Standing:
     def train_end(self) -> bool:
         """Whether training is over."""
         return self.run.is_finished or self.run.stop_reason is not None
+
+    @property
+    def model_dir(self) -> Path | None:
+        """Where this run keeps its models: best, and one for each number of opt_steps; None if nowhere."""
+        return None if self.files is None else Path(self.files.root) / "models"
 
     @property
     def step(self) -> int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
+from ludus.config import given
 from ludus.core import Repeat, Result, Run
-from ludus.core.errors import ConfigError
+from ludus.core.surroundings import Resume
 from ludus.data.prioritised import PrioritisedReplay
 from ludus.data.replay import ReplayBuffer
 from ludus.nn.schedules import Schedule
+from ludus.rl.given_parts import KeepOwn, as_logger, build_changes, check_given
 from ludus.rl.off_policy_config import OffPolicyConfig
+from ludus.rl.own_agent import AgentAdapter, OwnEvaluator, check_agent
 from ludus.rl.plans import in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
@@ -41,6 +45,31 @@ class StepRLTrainer(RLTrainer):
     """
 
     Config: ClassVar[type[Any]] = OffPolicyConfig
+    own_agent: Any = None
+    """The agent that `train` was given."""
+    own_processor: Any = None
+    own_buffer: Any = None
+    """What `build` was given."""
+
+    def _make_agent(self) -> Any:
+        if self.own_agent is None:
+            return super()._make_agent()
+        self._notes.extend(check_given(self.config, self.model))
+        max_skips = self.config.replay.capacity
+        return AgentAdapter(self.own_agent, self.env.spec, max_skips=max_skips)
+
+    def open(self) -> None:
+        """Let an agent of one's own save its models too, in its own way."""
+        super().open()
+        if self.own_agent is not None:
+            self.agent.train()
+            self.keep_model = KeepOwn(self.own_agent, self.keep_model, self.model_dir, self.tell)
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return the reasons of the envs, the evaluation and an agent of one's own."""
+        reasons = super().inexact_because()
+        adapter = getattr(self, "agent", None)
+        return [*reasons, *adapter.inexact_because()] if self.own_agent and adapter else reasons
 
     def _prepare_data(self, episodes: Episodes) -> None:
         config, agent = self.config, self.agent
@@ -48,7 +77,9 @@ class StepRLTrainer(RLTrainer):
         options: dict[str, Any] = {"seed": config.seed, "batch_size": config.batch_size}
         options |= {"device": device} if device else {}
         per = config.replay.prioritised
-        if per is None:
+        if self.own_buffer is not None:
+            self.replay_buffer = self.own_buffer
+        elif per is None:
             self.replay_buffer = ReplayBuffer(agent.layout, config.replay.capacity, **options)
         else:
             self.replay_buffer = PrioritisedReplay(
@@ -59,6 +90,7 @@ class StepRLTrainer(RLTrainer):
             )
         shape = (config.num_envs, agent.layout, config.gamma)
         processor = OneStep(*shape) if config.n_step == 1 else NStep(*shape, config.n_step)
+        processor = self.own_processor or processor
         self.sampler = SyncSampler(self.env, processor, episodes, agent.normaliser)
         self.sampler.begin()
 
@@ -108,6 +140,9 @@ class StepRLTrainer(RLTrainer):
         return max(0, owed - self.run.counters["opt_steps"])
 
     def _train_step(self, run: Run) -> None:
+        if self.own_agent is not None:
+            self._opt(run)
+            return
         size, buffer = self.config.batch_size, self.replay_buffer
         if isinstance(buffer, PrioritisedReplay):
             batch = buffer.sample(size, beta=self.beta(run.counters["opt_steps"]))
@@ -116,6 +151,13 @@ class StepRLTrainer(RLTrainer):
         self.train_step(batch, run.cursor[-2].index)
         run.counters["opt_steps"] += 1
 
+    def _opt(self, run: Run) -> None:
+        """Let an agent of one's own learn; where it skips, nothing else happens until it is due again."""
+        if self.agent.opt(self.replay_buffer):
+            run.counters["opt_steps"] += 1
+        else:
+            run.leave(run.cursor[-2].name, "the agent skipped")
+
     def train_step(self, batch: Any, batch_idx: int) -> None:
         """Learn from one batch, and let its errors decide how soon it is drawn again."""
         opts = self.run.counters["opt_steps"]
@@ -123,14 +165,42 @@ class StepRLTrainer(RLTrainer):
         if errors is not None:
             self.replay_buffer.update_priorities(batch.indices, errors)
 
-    def train(self, agent: Any = None, recorder: Any = None, evaluator: Any = None) -> Result:
-        """Fit, with an evaluator and a logger of one's own."""
+    @classmethod
+    def build(
+        cls, config: Any, env: Any = None, step_processor: Any = None, replay_buffer: Any = None
+    ) -> Self:
+        """Return a trainer of this config with these in the place of what it says.
+
+        Each is a section of the config (for the step processor n_step, or a mapping with it); the step
+        processor and the buffer can also be objects of one's own, as ludus.StepProcessorBase and
+        ludus.ReplayBufferBase describe them.
+        """
+        changes, own_processor, own_buffer = build_changes(env, step_processor, replay_buffer)
+        trainer = cls(given(config).replace(**changes))
+        trainer.own_processor, trainer.own_buffer = own_processor, own_buffer
+        trainer.is_customised |= own_processor is not None or own_buffer is not None
+        return trainer
+
+    def train(
+        self,
+        agent: Any = None,
+        recorder: Any = None,
+        evaluator: Any = None,
+        *,
+        root: str | None = None,
+        name: str | None = None,
+        resume: Resume = False,
+    ) -> Result:
+        """Fit with an agent, a recorder and an evaluator of one's own; None takes what the config says.
+
+        An agent has `sample(obs)` and `opt(buffer)` (ludus.Agent), a recorder `write(record)`, and an
+        evaluator `evaluate(agent)`, which returns a score or a score and a record.
+        """
         if agent is not None:
-            raise ConfigError(
-                "the agent is made from the config; call train(None, recorder, evaluator)"
-            )
+            check_agent(agent)
+            self.own_agent, self.is_customised = agent, True
         if recorder is not None:
-            self.set_logger(recorder)
+            self.set_logger(as_logger(recorder, self.config.settings.loggers))
         if evaluator is not None:
-            self.set_evaluator(evaluator)
-        return self.fit()
+            self.set_evaluator(evaluator if agent is None else OwnEvaluator(evaluator))
+        return self.fit(root=root, name=name, resume=resume)

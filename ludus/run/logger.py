@@ -32,6 +32,14 @@ class Record:
     images: Mapping[str, Tensor] = field(default_factory=dict)
     """Images as uint8 tensors of shape (channels, height, width)."""
 
+    def flat(self) -> dict[str, float]:
+        """Return all numbers by name: counters, scalars, and rates such as fps."""
+        return {**self.counters, **self.scalars, **self.timing}
+
+    def __getitem__(self, name: str) -> float:
+        """Return the number of this name."""
+        return self.flat()[name]
+
     @property
     def step(self) -> int:
         """The counter that people plot against: env_steps where an env is stepped, else opt_steps."""

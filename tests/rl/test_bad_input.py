@@ -289,12 +289,6 @@ def test_envs_are_closed_also_where_nothing_was_walked(tmp_path: Path) -> None:
         assert trainer.env._open == []
 
 
-def test_an_agent_of_ones_own_is_refused_rather_than_ignored() -> None:
-    trainer: Any = ludus.build_trainer(small("dqn"))
-    with pytest.raises(LudusError, match="the agent is made from the config"):
-        trainer.train(object())
-
-
 class Spoil:
     """Lets the env misbehave from some update on."""
 

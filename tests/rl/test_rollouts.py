@@ -19,6 +19,7 @@ from tests.rl.small import PRIORITISED, small
 
 EPOCHS = {
     "max_env_steps": 60,
+    "max_opts": None,
     "record_freq": 1,
     "eval_freq": 3,
     "save_freq": 0,

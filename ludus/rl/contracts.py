@@ -1,0 +1,51 @@
+"""What a script's own agents, envs, buffers, step processors and recorders have to offer, as types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ludus.data.replay import Batch as BatchBase
+from ludus.rl.env_config import AnyEnv as Env
+from ludus.rl.own_agent import OwnAgent as Agent
+from ludus.rl.sampler import Processor as StepProcessorBase
+from ludus.rl.step_processor import SteppedEnv as Step
+from ludus.run.logger import Record
+
+
+class ReplayBufferBase(Protocol):
+    """Keeps transitions and gives batches of them; it is a part, so a resume brings it back."""
+
+    def push(
+        self, obs_ND: Any, actions_Nk: Any, rewards_N: Any, discounts_N: Any, next_obs_ND: Any,
+        next_masks: Any = None, /,
+    ) -> None:  # fmt: skip
+        """Take N transitions; what is kept of them must be copied."""
+
+    def sample(self, batch_size: int | None = None, /) -> Any:
+        """Return a batch for the agent."""
+
+    @property
+    def size(self) -> int:
+        """How many transitions it holds; nothing is learned before there is one."""
+
+    def state_dict(self) -> Mapping[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
+
+
+class Recorder(Protocol):
+    """Takes every record of a run; one that has `close()` is closed at the end."""
+
+    def write(self, record: Record, /) -> None: ...
+
+
+__all__ = [
+    "Agent",
+    "BatchBase",
+    "Env",
+    "Record",
+    "Recorder",
+    "ReplayBufferBase",
+    "Step",
+    "StepProcessorBase",
+]

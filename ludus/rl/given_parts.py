@@ -1,0 +1,120 @@
+"""What a script gives to a trainer in the place of what its config describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ludus.core.errors import ConfigError
+from ludus.rl.off_policy_config import OffPolicyConfig
+from ludus.run.logger import Logger, Record
+from ludus.strict_config import StrictConfig
+
+# What is still read of a config whose agent a script gives.
+_READ = {
+    "version", "kind", "name", "seed", "settings", "env", "num_envs", "step_timeout_seconds", "gamma",
+    "evaluation", "return_window", "schedule", "steps", "epochs", "replay", "n_step", "batch_size",
+    "learning_starts",
+}  # fmt: skip
+
+
+def check_given(config: OffPolicyConfig, network: Any) -> Iterator[str]:
+    """Yield what is to be told of a config whose agent a script gives; raise where it cannot be."""
+    if network is not None:
+        raise ConfigError(
+            "both an agent and a network were given; the agent has its own, so leave set_model out"
+        )
+    if config.evaluation.asynchronous:
+        raise ConfigError(
+            "'evaluation.asynchronous' is true, but another process cannot build an agent that a script"
+            " gives; set it to false"
+        )
+    unread = [key for key in type(config).model_fields if key not in _READ]
+    yield f"the agent was given by a script, which does not read {', '.join(unread)} of the config"
+
+
+def build_changes(
+    env: Any, step_processor: Any, replay_buffer: Any
+) -> tuple[dict[str, Any], Any, Any]:
+    """Return the changes to a config, the step processor and the buffer that these stand for."""
+    changes: dict[str, Any] = {}
+    if env is not None:
+        if not isinstance(env, Mapping | StrictConfig):
+            raise ConfigError(
+                f"env is a section of the config, not a {type(env).__name__}; register an env of your"
+                " own with @register('env', kind) and give {'kind': kind}"
+            )
+        changes["env"] = env
+    if isinstance(step_processor, Mapping):
+        changes |= step_processor
+        step_processor = None
+    elif isinstance(step_processor, int):
+        changes["n_step"], step_processor = step_processor, None
+    if isinstance(replay_buffer, Mapping | StrictConfig):
+        changes["replay"], replay_buffer = replay_buffer, None
+    _check_methods(step_processor, ("begin", "process", "forget"), "a step processor")
+    _check_methods(replay_buffer, ("push", "sample"), "a replay buffer")
+    return changes, step_processor, replay_buffer
+
+
+def _check_methods(given: Any, methods: Sequence[str], what: str) -> None:
+    needed = (*methods, "state_dict", "load_state_dict")
+    missing = [name for name in needed if not callable(getattr(given, name, None))]
+    if given is not None and missing:
+        raise ConfigError(f"{type(given).__name__} is not {what}: it lacks {', '.join(missing)}")
+
+
+def as_logger(recorder: Any, backends: Any) -> Logger:
+    """Return a Logger that sends every record to this recorder too."""
+    if isinstance(recorder, Logger):
+        return recorder
+    if not callable(getattr(recorder, "write", None)):
+        raise ConfigError(
+            f"{type(recorder).__name__} is not a recorder: it has no write(record); or give a Logger"
+        )
+    logger = Logger(Logger.Config(backends=backends))
+    logger.attach(_Backend(recorder))
+    return logger
+
+
+class _Backend:
+    """A recorder of a script as a back end of the log."""
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+
+    def write(self, record: Record) -> None:
+        self._recorder.write(record)
+
+    def close(self) -> None:
+        close = getattr(self._recorder, "close", None)
+        if close is not None:
+            close()
+
+
+class KeepOwn:
+    """Keeps models as a trainer does, and lets an agent that has `save` write its own beside them."""
+
+    def __init__(
+        self,
+        agent: Any,
+        keep: Callable[..., None],
+        model_dir: Path | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._save = getattr(agent, "save", None)
+        self._keep, self._model_dir, self._tell = keep, model_dir, tell
+
+    def __call__(self, name: str, weights: Mapping[str, Any], note: Mapping[str, Any]) -> None:
+        """Keep the weights; the agent's own files go to models/agent/best or models/agent/<opt_steps>."""
+        self._keep(name, weights, note)
+        if self._save is None or self._model_dir is None:
+            return
+        what = "best" if name.startswith("models/best-") else name.removeprefix("models/")
+        directory = self._model_dir / "agent" / what
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._save(str(directory))
+        except Exception as error:  # whatever a script's agent raises must not end the run
+            self._tell(f"failed to save the agent in {directory}: {type(error).__name__}: {error}")
