@@ -37,7 +37,6 @@ class OwnAgent(Protocol):
 class AgentAdapter:
     """Gives a script's agent the manners of one of ludus's own."""
 
-    worth_compiling = math.inf
     normaliser = None
 
     def __init__(self, own: Any, spec: EnvSpec, *, max_skips: int) -> None:
@@ -112,12 +111,6 @@ class AgentAdapter:
     def info(self, num_env_steps: int) -> dict[str, float]:
         """Return nothing: what the agent has to say, `opt` returns."""
         return {}
-
-    def compile(self) -> None:
-        """Leave the agent as it is."""
-
-    def record(self) -> None:
-        """Leave the agent as it is."""
 
     def train(self, mode: bool = True) -> None:
         """Tell the agent to explore, or not, if it wants to know."""

@@ -78,8 +78,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         config = self.config
         self.agent = self._make_agent()
         self.num_train_steps = int(config.run_opts)
-        is_long = self.num_train_steps >= self.agent.worth_compiling
-        is_compiled, self._note = choose_update(self.agent, config.compile, is_long=is_long)
+        is_compiled, self._note = self._choose_update()
         self.config = config = config.replace(compile=is_compiled)
         self.rate = Schedule(
             config.learning_rate,
@@ -104,6 +103,10 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
     def _make_agent(self) -> Any:
         with giving(self.model, self.env.spec):
             return type(self).Agent(self.config, self.env.spec, self.device)
+
+    def _choose_update(self) -> tuple[bool, str | None]:
+        is_long = self.num_train_steps >= self.agent.worth_compiling
+        return choose_update(self.agent, self.config.compile, is_long=is_long)
 
     def set_model(self, model: Any) -> None:
         """Use this torch network, or ludus.Model, as the body of the agent's networks.

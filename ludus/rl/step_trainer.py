@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from ludus.config import given
@@ -65,11 +64,8 @@ class StepRLTrainer(RLTrainer):
             self.agent.train()
             self.keep_model = KeepOwn(self.own_agent, self.keep_model, self.model_dir, self.tell)
 
-    def inexact_because(self) -> Sequence[str]:
-        """Return the reasons of the envs, the evaluation and an agent of one's own."""
-        reasons = super().inexact_because()
-        adapter = getattr(self, "agent", None)
-        return [*reasons, *adapter.inexact_because()] if self.own_agent and adapter else reasons
+    def _choose_update(self) -> tuple[bool, str | None]:
+        return super()._choose_update() if self.own_agent is None else (False, None)
 
     def _prepare_data(self, episodes: Episodes) -> None:
         config, agent = self.config, self.agent
