@@ -10,14 +10,33 @@ import typer
 from ludus.cli_app import AsJson, Plugin, Root, RunDir, app, load
 from ludus.run.terminal import say
 
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model", metavar="best|last|PATH", help="Which weights; PATH is the directory of a model."
+    ),
+]
+
 
 @app.command(name="eval")
-def evaluate(run: RunDir, plugin: Plugin = None, json: AsJson = False) -> None:
-    """Evaluate the best model of a run, on held-out data or episodes."""
+def evaluate(
+    run: RunDir,
+    model: Model = "best",
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", min=1, help="How many; else as the config says.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Other episodes; else by the run's own seed."),
+    ] = None,
+    plugin: Plugin = None,
+    json: AsJson = False,
+) -> None:
+    """Evaluate a model of a run on held-out data, or in episodes that neither trained nor chose it."""
     from ludus import commands
 
     load(plugin)
-    commands.evaluate_run(run, as_json=json)
+    commands.evaluate_run(run, as_json=json, model=model, episodes=episodes, seed=seed)
 
 
 @app.command()
@@ -28,13 +47,14 @@ def play(
     ] = None,
     episode: Annotated[int, typer.Option("--episode", min=0, help="Which episode to film.")] = 0,
     fps: Annotated[float, typer.Option("--fps", min=1, max=50, help="Pictures a second.")] = 25.0,
+    model: Model = "best",
     plugin: Plugin = None,
 ) -> None:
-    """Film the best policy of a run: an animated GIF of one episode."""
+    """Film a policy of a run, the best unless told: an animated GIF of one episode."""
     from ludus import commands
 
     load(plugin)
-    say(commands.play_run(run, Path(out) if out else None, episode=episode, fps=fps))
+    say(commands.play_run(run, Path(out) if out else None, episode=episode, fps=fps, model=model))
 
 
 @app.command()

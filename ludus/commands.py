@@ -74,30 +74,52 @@ def render_plan(config: TrainerConfig) -> str:
 
 
 @contextlib.contextmanager
-def _with_best_weights(path: str) -> Iterator[tuple[Any, Any, Storage, dict[str, Any] | None, str]]:
-    """Give the trainer of a run, prepared, the weights of its best model, and where they are from."""
+def _with_weights(
+    path: str, model: str
+) -> Iterator[tuple[Any, Any, Storage, dict[str, Any] | None, str]]:
+    """Give the trainer of a run, prepared, with some weights of it, its best, and where they are from.
+
+    `model` is best, last, or the directory of a model; a run that kept no best gives its last.
+    """
     trainer, storage = rebuild_trainer(path, [])
     saved = checkpoint.read_newest(storage, damaged=_warn)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
     best = saved.manifest.get("best")
-    source = best["model"] if best is not None else f"checkpoint {saved.number}"
     with Compute(trainer.config.settings):
         ready = prepared(trainer.config)
         try:
-            kept = read_model(storage, best["model"])[0] if best else ready.weights_of(saved.state)
-            yield ready, kept, storage, best, source
+            if model not in ("best", "last"):
+                source, weights = model, _model_at(storage, model)
+            elif model == "best" and best is not None:
+                source, weights = best["model"], read_model(storage, best["model"])[0]
+            else:
+                source, weights = f"checkpoint {saved.number}", ready.weights_of(saved.state)
+            yield ready, weights, storage, best, source
         finally:
             ready.close()
 
 
-def play_run(path: str, out: Path | None, *, episode: int, fps: float) -> Path:
-    """Write a film of one episode with the best weights of a run, and return where it is."""
+def _model_at(storage: Storage, path: str) -> Any:
+    """Return the weights in a model directory, given as it is or as it stands in the run."""
+    for folder in (Path(path), storage.root / path, storage.root / "models" / path):
+        if (folder / "model.json").is_file():
+            folder = folder.resolve()
+            return read_model(Storage(folder.parent), folder.name)[0]
+    kept = ", ".join(sorted(storage.names("models"))) or "none"
+    raise RunError(
+        f"--model {path}: no model is kept there; give best, last, or the directory of a model (in"
+        f" {storage.root}/models: {kept})"
+    )
+
+
+def play_run(path: str, out: Path | None, *, episode: int, fps: float, model: str = "best") -> Path:
+    """Write a film of one episode with some weights of a run, and return where it is."""
     if out is not None and out.suffix.lower() != ".gif":
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
     out = directory.found_run(path).root / "play.gif" if out is None else out
     check_file(out, _is_film, what="a film")
-    with _with_best_weights(path) as (trainer, weights, *_):
+    with _with_weights(path, model) as (trainer, weights, *_):
         frames = trainer.film(weights, episode, fps)
         write_gif(out, frames, fps=fps)
     return out
@@ -109,7 +131,7 @@ def export_run(path: str, out: Path | None) -> Path:
 
     out = directory.found_run(path).root / "policy" if out is None else out
     check_policy_place(out)
-    with _with_best_weights(path) as (trainer, weights, *_):
+    with _with_weights(path, "best") as (trainer, weights, *_):
         trainer.export(weights, out)
     return out
 
@@ -138,10 +160,17 @@ def _is_film(path: Path) -> bool:
     return head.startswith(b"GIF8") and _FILM_MARK in head
 
 
-def evaluate_run(path: str, *, as_json: bool) -> None:
-    """Evaluate the best model of a run, or its last weights where no best was kept."""
-    with _with_best_weights(path) as (ready, kept, storage, best, source):
-        metrics = dict(ready.evaluate_weights(kept))
+def evaluate_run(
+    path: str,
+    *,
+    as_json: bool,
+    model: str = "best",
+    episodes: int | None = None,
+    seed: int | None = None,
+) -> None:
+    """Evaluate a model of a run on what neither trained nor chose it, and print the metrics."""
+    with _with_weights(path, model) as (ready, kept, storage, best, source):
+        metrics = dict(ready.evaluate_weights(kept, episodes=episodes, seed=seed))
     if as_json:
         about = {"run_dir": str(storage.root), "model": source, "metrics": metrics, "best": best}
         pass_on(one_line(about | summary(storage)) + "\n")

@@ -183,6 +183,9 @@ def test_eval_measures_the_best_model_on_the_test_data(call: Ludus, run: Path) -
     tested = {k: v for k, v in json.loads(lines[-1]).items() if k.startswith("test/")}
     assert tested
     assert told["metrics"] == pytest.approx(tested, abs=1e-6)
+    last = call("eval", str(run), "--model", "last", "--json").json
+    assert last["model"].startswith("checkpoint ")
+    assert "trained on data, not in episodes" in call("eval", str(run), "--seed", "3").refusal()
     shown = call("eval", str(run)).out
     assert shown.startswith(f"{run}: {told['model']}\n")
     assert "  test/" in shown

@@ -80,8 +80,10 @@ class Trainer:
         """Return the record of the best model so far: metric, score, where it is kept."""
         return None
 
-    def evaluate_weights(self, weights: Mapping[str, Any]) -> Mapping[str, float]:
-        """Return the metrics of saved weights on the data kept for that; called after `prepare`."""
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of saved weights on what was kept for that; called after `prepare`."""
         raise LudusError(f"a run of {type(self).__name__} cannot be evaluated from its weights")
 
     def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:

@@ -269,8 +269,14 @@ class BaseTrainer(Trainer):
         finally:
             self.model.load_state_dict(own)
 
-    def evaluate_weights(self, weights: Mapping[str, Any]) -> Mapping[str, float]:
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
         """Return the metrics of these weights on the test data, or on the validation data."""
+        if episodes is not None or seed is not None:
+            raise ConfigError(
+                "this run was trained on data, not in episodes: --episodes and --seed do not apply"
+            )
         self.model.load_state_dict(weights)
         role = "test" if "test" in self.evaluators else "validation"
         if role not in self.evaluators:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +42,88 @@ def test_an_exported_policy_acts_as_the_best_one_kept(kind: str, tmp_path: Path)
     trainer.agent.load_weights(trainer.recall_model(trainer.best()["model"]))
     obs = np.random.default_rng(0).normal(size=(5, *trainer.env.spec.obs_shape)).astype(np.float32)
     assert np.allclose(policy(obs), trainer.agent.act_greedy(obs, None), atol=1e-5)
+
+
+def episodes_played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list that the seed of every reset of a pole is put into."""
+    from gymnasium.envs.classic_control import CartPoleEnv
+
+    seeds: list[int] = []
+    reset = CartPoleEnv.reset
+
+    def watched(self: Any, *, seed: int | None = None, options: Any = None) -> Any:
+        seeds.append(seed)
+        return reset(self, seed=seed, options=options)
+
+    monkeypatch.setattr(CartPoleEnv, "reset", watched)
+    return seeds
+
+
+def test_eval_plays_episodes_by_which_nothing_was_trained_or_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seeds = episodes_played(monkeypatch)
+    _, run = trained("dqn", tmp_path)
+    before = set(seeds)
+    call = in_process(monkeypatch, capsys)
+    seeds.clear()
+    first = call("eval", run, "--episodes", "9", "--json").json["metrics"]
+    # What is built to be prepared begins training's episodes; these are the others.
+    fresh = set(seeds) - before
+    assert len(fresh) == 9
+    assert first["eval/episodes"] == 9
+    assert call("eval", run, "--episodes", "9", "--json").json["metrics"] == first
+    seeds.clear()
+    other = call("eval", run, "--episodes", "9", "--seed", "1", "--json").json["metrics"]
+    assert not set(seeds) & fresh
+    assert other != first
+
+
+def test_eval_tells_the_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, run = trained("dqn", tmp_path)
+    call = in_process(monkeypatch, capsys)
+    metrics = call("eval", run, "--episodes", "16", "--json").json["metrics"]
+    # The deviation of the record divides by n, the standard error by n - 1.
+    wanted = metrics["eval/return_std"] * (16 / 15) ** 0.5 / 4
+    assert metrics["eval/return_se"] == pytest.approx(wanted)
+    assert "eval/return_se" in call("eval", run).out
+    alone = call("eval", run, "--episodes", "1", "--json").json["metrics"]
+    assert "eval/return_se" not in alone
+
+
+def test_eval_takes_the_best_the_last_or_any_kept_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer, run = trained("sac", tmp_path)
+    call = in_process(monkeypatch, capsys)
+
+    def told(*more: str) -> Any:
+        return call("eval", run, "--episodes", "5", "--json", *more).json
+
+    best = trainer.best()["model"]
+    assert told()["model"] == best
+    assert told()["metrics"] == told("--model", f"{run}/{best}")["metrics"]
+    kept = told("--model", "models/11")
+    assert kept["metrics"] == told("--model", f"{run}/models/11")["metrics"]
+    assert kept["metrics"] == told("--model", "11")["metrics"]
+    last = told("--model", "last")
+    weights = dict(trainer.agent.weights())
+    assert last["metrics"] == trainer.evaluate_weights(weights, episodes=5)
+    assert last["metrics"] != kept["metrics"]
+    refused = call("eval", run, "--model", "models/23").refusal()
+    assert "no model is kept there; give best, last, or the directory" in refused
+
+
+def test_a_model_of_another_agent_is_refused_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, other_run = trained("ppo", tmp_path)
+    _, run = trained("dqn", tmp_path)
+    call = in_process(monkeypatch, capsys)
+    refused = call("eval", run, "--model", f"{other_run}/{other.best()['model']}")
+    assert "build the model as it was when they were saved" in refused.refusal()
 
 
 def test_a_film_shows_a_whole_episode_and_is_a_gif(tmp_path: Path) -> None:
