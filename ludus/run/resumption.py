@@ -42,6 +42,12 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
             " run and its settings may change on resume: put the old values back (into config.yaml, if"
             " they were changed there), or start a new run"
         )
+    if lengths and saved is not None and (reason := saved.state["run"].get("stop_reason")):
+        raise RunError(
+            f"{storage.root} stopped before its end, because {reason}; a greater length"
+            f" ({', '.join(lengths)}) does not make it go on: start a new run under another name without"
+            " what stopped it (target_return, patience, early_stopping, a callback)"
+        )
     return lengths
 
 

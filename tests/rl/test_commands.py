@@ -35,6 +35,39 @@ def test_a_run_that_ended_can_be_made_longer(
     assert counters["env_steps" if kind == "ppo" else "opt_steps"] >= longer
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"evaluation.target_return": 1.0}, "eval/return_mean reached"),
+        ({"evaluation.patience": 1, "evaluation.min_delta": 1e6}, "has not improved for 1"),
+    ],
+)
+def test_a_run_that_stopped_says_why_it_does_not_go_on_and_changes_nothing(
+    changes: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = ludus.build_trainer(small("dqn", **changes)).fit(root=str(tmp_path), name="run")
+    assert result.status == "stopped"
+
+    def files() -> dict[str, bytes]:
+        found = (path for path in sorted(tmp_path.rglob("*")) if path.is_file())
+        return {str(path): path.read_bytes() for path in found if path.name != "LOCK"}
+
+    before = files()
+    call = in_process(monkeypatch, capsys)
+    refusal = call("resume", str(result.run_dir), "steps.max_opts=40").refusal()
+    assert words in refusal
+    assert "start a new run under another name without what stopped it" in refusal
+    assert files() == before
+    # Without a greater length it is told as before, and is exact as before.
+    told = call("resume", str(result.run_dir), "--json")
+    assert "stopped for good" in told.err
+    assert told.json["exact"] is True
+
+
 @pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
 def test_an_exported_policy_acts_as_the_best_one_kept(kind: str, tmp_path: Path) -> None:
     trainer, run = trained(kind, tmp_path)
