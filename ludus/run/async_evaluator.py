@@ -80,7 +80,7 @@ class AsyncEvaluator:
         self.on_event = on_event
         """Called with a sentence whenever a worker fails or a result is missing."""
         self._job: Job
-        if isinstance(config, TrainerConfig):
+        if isinstance(config, TrainerConfig) or not hasattr(config, "judge"):
             self._job = of_kind(config, "evaluation_job")(config)
         else:
             self._job = config

@@ -19,7 +19,7 @@ from ludus.run.logger import WriteLog
 from ludus.run.notes import tell_notes
 from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.evaluator import SupervisedEvaluator
+from ludus.supervised.evaluated import Evaluated
 from ludus.supervised.roles import make_roles
 from ludus.supervised.short_config import expand
 from ludus.supervised.trial import make_model, try_data
@@ -30,7 +30,7 @@ from ludus.supervised.watchers import make_watchers
 _WORTH_COMPILING = 200_000
 
 
-class BaseTrainer(Trainer):
+class BaseTrainer(Evaluated, Trainer):
     """Learns from labelled examples.
 
     train
@@ -113,6 +113,7 @@ class BaseTrainer(Trainer):
             ema_decay=config.ema_decay,
         )
         self._prepare_observers()
+        self._prepare_beside()
 
     def _prepare_observers(self) -> None:
         cadences = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
@@ -170,10 +171,10 @@ class BaseTrainer(Trainer):
             counter="epoch",
             body=(step, Stage(name="sum_up", work=lambda run: self.update.close_epoch()), validate),
         )
-        test = Stage(name="test", work=self._test, always=True)
-        return Repeat(
-            name="train", times=1, body=(epoch, test) if "test" in self.evaluators else (epoch,)
-        )
+        last = [Stage(name="settle", work=self._settle, always=True)] if self.beside else []
+        if "test" in self.evaluators:
+            last.append(Stage(name="test", work=self._test, always=True))
+        return Repeat(name="train", times=1, body=(epoch, *last))
 
     def _is_long_enough(self, run: Run) -> bool:
         return (
@@ -193,6 +194,7 @@ class BaseTrainer(Trainer):
             "update": self.update,
             "train_data": self.train_data,
             "write_log": self.write_log,
+            **({} if self.beside is None else {"evaluation": self.beside}),
             **watchers,
         }
 
@@ -212,6 +214,8 @@ class BaseTrainer(Trainer):
     def close(self) -> None:
         """Let the processes that load data go."""
         self.train_data.close()
+        if self.beside is not None:
+            self.beside.close()
 
     def best(self) -> Mapping[str, Any] | None:
         """Return the record of the best model so far."""
@@ -219,10 +223,11 @@ class BaseTrainer(Trainer):
         return watcher.record if watcher is not None else None
 
     def inexact_because(self) -> Sequence[str]:
-        """Return the reasons of the data."""
+        """Return the reasons of the data, and of an evaluation beside training."""
         if not hasattr(self, "_unrepeatable"):
             return ()
-        return [*self._unrepeatable, *self.train_data.inexact_because()]
+        beside = () if self.beside is None else self.beside.inexact_because()
+        return [*self._unrepeatable, *self.train_data.inexact_because(), *beside]
 
     def _train_step(self, run: Run) -> Mapping[str, Any] | None:
         data = self.train_data
@@ -243,52 +248,6 @@ class BaseTrainer(Trainer):
             counters["opt_steps"] += 1
             metrics["train/learning_rate"] = learning_rate
         return metrics
-
-    def _validate(self, run: Run) -> Mapping[str, float]:
-        return self.evaluate(self.eval_data, training_mode=True)
-
-    def evaluate(self, data: SupervisedEvaluator, training_mode: bool = False) -> dict[str, float]:
-        """Return the metrics of the weights as they are now, the running mean if there is one.
-
-        `training_mode` says that training goes on afterwards; evaluation is the same either way.
-        """
-        if self.update.ema is None:
-            return data.evaluate(self.model)[1]
-        with self.flat.swapped(self.update.ema):
-            return data.evaluate(self.model)[1]
-
-    def _test(self, run: Run) -> Mapping[str, float]:
-        """Test the best model if one was kept, else the one at hand."""
-        best = self.best()
-        if best is None:
-            return self.evaluate(self.evaluators["test"])
-        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        self.model.load_state_dict(self.recall_model(best["model"]))
-        try:
-            return self.evaluators["test"].evaluate(self.model)[1]
-        finally:
-            self.model.load_state_dict(own)
-
-    def evaluate_weights(
-        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
-    ) -> Mapping[str, float]:
-        """Return the metrics of these weights on the test data, or on the validation data."""
-        if episodes is not None or seed is not None:
-            raise ConfigError(
-                "this run was trained on data, not in episodes: --episodes and --seed do not apply"
-            )
-        self.model.load_state_dict(weights)
-        role = "test" if "test" in self.evaluators else "validation"
-        if role not in self.evaluators:
-            raise ConfigError("this run has neither test nor validation data to evaluate on")
-        return self.evaluators[role].evaluate(self.model)[1]
-
-    @property
-    def eval_data(self) -> SupervisedEvaluator:
-        """What `evaluate` goes through after every epoch."""
-        if self.evaluator is not None:
-            return self.evaluator  # type: ignore[no-any-return]
-        return self.evaluators["validation"]
 
     @property
     def epoch(self) -> int:

@@ -1,0 +1,133 @@
+"""How a supervised trainer validates, beside training or in its midst, and tests what it has kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ludus.core import Run
+from ludus.core.errors import ConfigError
+from ludus.nn.flat import FlatParameters
+from ludus.run.async_evaluator import AsyncEvaluator
+from ludus.run.directory import tell_event
+from ludus.run.evaluator import as_outcome
+from ludus.supervised.evaluation_worker import SupervisedJob, evaluator_of
+from ludus.supervised.evaluator import SupervisedEvaluator
+from ludus.supervised.update import Update
+
+_SCORE = "validation/score"
+"""What the bare number of an evaluator is logged as."""
+
+
+class Evaluated:
+    """A supervised trainer, as far as evaluation is concerned."""
+
+    config: Any
+    run: Run
+    logger: Any
+    display: Any
+    files: Any
+    evaluator: Any
+    model: Any
+    flat: FlatParameters
+    update: Update
+    evaluators: Mapping[str, SupervisedEvaluator]
+    recall_model: Callable[[str], Mapping[str, Any]]
+    weights: Callable[[], dict[str, Tensor]]
+    best: Callable[[], Mapping[str, Any] | None]
+    _is_own_model: bool
+
+    make_evaluator = staticmethod(evaluator_of)
+    evaluation_job = SupervisedJob
+
+    @property
+    def beside(self) -> AsyncEvaluator | None:
+        """What validates in a process of its own, where the script has set such an evaluator."""
+        return self.evaluator if isinstance(self.evaluator, AsyncEvaluator) else None
+
+    def _prepare_beside(self) -> None:
+        """Refuse what an evaluation beside training cannot do, before any work is done."""
+        if (beside := self.beside) is None:
+            return
+        if self._is_own_model:
+            raise ConfigError(
+                "an AsyncEvaluator rebuilds the model from the config in another process, but this one"
+                " was set by the script; register it as a model kind, or set a ludus.Evaluator"
+            )
+        for key in ("best_model", "early_stopping"):
+            section = getattr(self.config, key)
+            if section is not None and section.metric.startswith("validation/"):
+                raise ConfigError(
+                    f"'{key}' goes by {section.metric}, which an AsyncEvaluator tells only at the next"
+                    f" validation, when the weights are others; set '{key}' to null, or set a"
+                    " ludus.Evaluator"
+                )
+        beside.is_interrupted = lambda: self.run.interrupted
+        beside.on_event = self._note_failure
+        beside.check()
+
+    def _note_failure(self, text: str) -> None:
+        """Show that an evaluation process failed, and write it to the journal of events."""
+        if self.display is not None:
+            self.display.message(text)
+        if self.files is not None:
+            tell_event(self.files, "evaluation_failed", reason=text)
+
+    def _validate(self, run: Run) -> Mapping[str, float]:
+        if self.beside is None:
+            return self.evaluate(self.eval_data, training_mode=True)
+        self._settle(run)
+        self.beside.launch(run.counters, self.weights())
+        return {}
+
+    def _settle(self, run: Run) -> None:
+        """Wait for the validation under way; it is logged under the counters of its launch."""
+        assert self.beside is not None
+        if (done := self.beside.collect()) is not None:
+            counters, _, record, _ = done
+            self.logger.write_past(run, counters, record)
+
+    def evaluate(self, data: SupervisedEvaluator, training_mode: bool = False) -> dict[str, float]:
+        """Return the metrics of the weights as they are now, the running mean if there is one.
+
+        `training_mode` says that training goes on afterwards; evaluation is the same either way.
+        """
+        if self.update.ema is None:
+            return as_outcome(data.evaluate(self.model), metric=_SCORE)[1]
+        with self.flat.swapped(self.update.ema):
+            return as_outcome(data.evaluate(self.model), metric=_SCORE)[1]
+
+    def _test(self, run: Run) -> Mapping[str, float]:
+        """Test the best model if one was kept, else the one at hand."""
+        best = self.best()
+        if best is None:
+            return self.evaluate(self.evaluators["test"])
+        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        self.model.load_state_dict(self.recall_model(best["model"]))
+        try:
+            return self.evaluators["test"].evaluate(self.model)[1]
+        finally:
+            self.model.load_state_dict(own)
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of these weights on the test data, or on the validation data."""
+        if episodes is not None or seed is not None:
+            raise ConfigError(
+                "this run was trained on data, not in episodes: --episodes and --seed do not apply"
+            )
+        self.model.load_state_dict(weights)
+        role = "test" if "test" in self.evaluators else "validation"
+        if role not in self.evaluators:
+            raise ConfigError("this run has neither test nor validation data to evaluate on")
+        return self.evaluators[role].evaluate(self.model)[1]
+
+    @property
+    def eval_data(self) -> SupervisedEvaluator:
+        """What `evaluate` goes through after every epoch."""
+        if self.evaluator is not None:
+            return self.evaluator  # type: ignore[no-any-return]
+        return self.evaluators["validation"]

@@ -1,0 +1,96 @@
+"""What the process of a supervised evaluation does: rebuild model and data from the config, measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ludus.config import from_data
+from ludus.core.errors import ConfigError
+from ludus.run.child_main import Answer, Handler
+from ludus.run.device import resolve_device
+from ludus.run.trees import unpack
+from ludus.supervised.config import SupervisedConfig
+from ludus.supervised.evaluator import SupervisedEvaluator
+from ludus.supervised.roles import Roles, make_roles
+from ludus.supervised.trial import make_model
+
+_NO_LOADERS = {"train": None, "validation": None, "test": None}
+
+
+def evaluator_of(config: SupervisedConfig) -> SupervisedEvaluator:
+    """Return what evaluates models as runs of this config do: on its validation data."""
+    return _validation(_roles(config, resolve_device(config.settings.device)))
+
+
+def _roles(config: SupervisedConfig, device: torch.device) -> Roles:
+    if config.data is None:
+        raise ConfigError(
+            "'data' is null in the config of this evaluator, which loads what it measures on by itself;"
+            " name a data set there, or give ludus.Evaluator(score=...) a function"
+        )
+    return make_roles(config, _NO_LOADERS, device, has_evaluator=True)
+
+
+def _validation(roles: Roles) -> SupervisedEvaluator:
+    if "validation" not in roles.evaluators:
+        raise ConfigError(
+            "the data of this evaluator's config has no validation part; set data.validation_fraction"
+        )
+    return roles.evaluators["validation"]
+
+
+class SupervisedJob:
+    """A validation, but for the weights; computed on the CPU, whatever the run computes on."""
+
+    module: ClassVar[str] = __name__
+    metrics: ClassVar[tuple[str, ...]] = ("validation/epoch_loss",)
+
+    def __init__(self, config: SupervisedConfig) -> None:
+        if config.model is None:
+            raise ConfigError(
+                "'model' is null in the config of this evaluator, which rebuilds the model in another"
+                " process; name a model kind there, or give ludus.Evaluator(score=...) a function"
+            )
+        self._config = config
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return self._config.model_dump(mode="json")
+
+    def rebuild(self) -> tuple[Any, SupervisedEvaluator]:
+        """Return the model, with any weights, and what measures it."""
+        device = torch.device("cpu")
+        roles = _roles(self._config, device)
+        return make_model(self._config, None, roles.train, device), _validation(roles)
+
+    def judge(
+        self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool] = lambda: False
+    ) -> tuple[float, dict[str, float]]:
+        """Return the mean loss and the record; the same in whichever process it is called."""
+        model, evaluator = self.rebuild()
+        model.load_state_dict(weights)
+        return evaluator.evaluate(model)
+
+
+def handlers() -> dict[str, Handler]:
+    """Return what this process can be asked to do."""
+    return {"greet": lambda header, pieces: None, "rebuild": _rebuild, "evaluate": _evaluate}
+
+
+def _job(header: Mapping[str, Any]) -> SupervisedJob:
+    config: Any = from_data(header["evaluation"], source="the evaluator's config")
+    return SupervisedJob(config)
+
+
+def _rebuild(header: dict[str, Any], pieces: list[bytearray]) -> None:
+    """Make everything once, to find out whether it can be made here."""
+    _job(header).rebuild()
+
+
+def _evaluate(header: dict[str, Any], pieces: list[bytearray]) -> Answer:
+    score, record = _job(header).judge(unpack(header["weights"], pieces[0]))
+    return {"score": score, "record": record}, ()

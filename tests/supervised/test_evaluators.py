@@ -1,0 +1,239 @@
+"""Evaluators that a script makes and sets, for trainers of any kind, here or in a process beside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ludus
+from ludus.core.errors import ConfigError, LudusError
+from tests.rl.small import small
+from tests.supervised.conftest import Tiny, history, lines
+
+PATIENT = {"best_model": None, "early_stopping": None}
+
+
+@pytest.mark.covers("000-M1")
+def test_an_evaluator_made_from_a_config_judges_as_its_runs_do(tmp_path: Path, tiny: Tiny) -> None:
+    for name, config in (("agent", small("dqn")), ("model", tiny())):
+        own: Any = ludus.build_trainer(config)
+        plain = own.fit(root=str(tmp_path), name=f"{name}-plain")
+        trainer: Any = ludus.build_trainer(config)
+        trainer.set_evaluator(ludus.Evaluator(config))
+        given = trainer.fit(root=str(tmp_path), name=f"{name}-given")
+        assert lines(given.run_dir) == lines(plain.run_dir)
+
+
+def test_an_evaluator_may_play_other_episodes_than_the_run(tmp_path: Path) -> None:
+    trainer: Any = ludus.build_trainer(small("dqn"))
+    other = small(
+        "dqn", **{"evaluation.env": {**small("dqn").env.model_dump(), "max_episode_steps": 4}}
+    )
+    trainer.set_evaluator(ludus.Evaluator(other))
+    result = trainer.fit(root=str(tmp_path))
+    assert set(history(result.run_dir, "eval/length_mean")) == {4.0}
+
+
+@pytest.mark.covers("000-M1")
+def test_a_function_can_be_the_judge_of_agents_and_of_models(tmp_path: Path, tiny: Tiny) -> None:
+    asked: list[Any] = []
+
+    def score(agent: Any) -> float:
+        asked.append(agent)
+        return 7.0 + len(asked)
+
+    agent: Any = ludus.build_trainer(small("dqn"))
+    agent.set_evaluator(ludus.Evaluator(score=score, metric="eval/mine"))
+    result = agent.fit(root=str(tmp_path), name="agent")
+    assert history(result.run_dir, "eval/mine") == [8.0, 9.0, 10.0]
+    assert result.best["score"] == 10.0
+    assert set(asked) == {agent.agent}
+    model: Any = ludus.build_trainer(tiny(**PATIENT))
+    model.set_evaluator(ludus.Evaluator(score=lambda model: (0.5, {"validation/mine": 0.25})))
+    result = model.fit(root=str(tmp_path), name="model")
+    assert set(history(result.run_dir, "validation/mine")) == {0.25}
+
+
+def test_an_object_with_evaluate_may_return_a_number_alone(tmp_path: Path, tiny: Tiny) -> None:
+    class Mine:
+        def evaluate(self, agent: Any) -> float:
+            return 3.0
+
+    for config, metric in (
+        (small("dqn"), "eval/return_mean"),
+        (tiny(**PATIENT), "validation/score"),
+    ):
+        trainer: Any = ludus.build_trainer(config)
+        trainer.set_evaluator(Mine())
+        result = trainer.fit(root=str(tmp_path), name=config.kind)
+        assert set(history(result.run_dir, metric)) == {3.0}
+
+
+@pytest.mark.covers("000-S10")
+def test_run_eval_comes_between_its_two_hooks() -> None:
+    events: list[Any] = []
+
+    class Mine(ludus.Evaluator):
+        def before_eval(self) -> None:
+            events.append("before")
+
+        def after_eval(self, outcome: Any) -> None:
+            events.append(outcome)
+
+    mine = Mine(score=lambda model: model + 1)
+    with pytest.raises(LudusError, match="call set_model"):
+        mine.run_eval()
+    mine.set_model(4)
+    assert mine.run_eval() == (5.0, {"eval/score": 5})
+    assert events == ["before", (5.0, {"eval/score": 5})]
+
+
+def test_an_evaluator_that_cannot_be_made_says_what_to_give() -> None:
+    with pytest.raises(ConfigError, match="takes a config, or score="):
+        ludus.Evaluator()
+    with pytest.raises(ConfigError, match="takes a config, or score="):
+        ludus.Evaluator(small("dqn"), score=len)
+    for made in (ludus.Evaluator, ludus.AsyncEvaluator):
+        with pytest.raises(ConfigError, match="from a trainer's config, not from a dict"):
+            made({"kind": "dqn"})
+    with pytest.raises(LudusError, match="an evaluator returned str good"):
+        ludus.Evaluator(score=lambda agent: "good").evaluate(None)
+
+
+@pytest.mark.covers("000-M1", "000-S11")
+def test_a_model_is_validated_beside_training_and_logged_where_it_was_launched(
+    tmp_path: Path, tiny: Tiny
+) -> None:
+    config = tiny(max_epochs=3, **PATIENT)
+    here: Any = ludus.build_trainer(config)
+    plain = here.fit(root=str(tmp_path), name="here")
+    beside: Any = ludus.build_trainer(config)
+    beside.set_evaluator(ludus.AsyncEvaluator(config))
+    result = beside.fit(root=str(tmp_path), name="beside")
+    assert result.exact
+
+    def validated(run_dir: Any) -> tuple[list[int], list[float]]:
+        rows = [row for row in lines(run_dir) if "validation/epoch_loss" in row]
+        return [row["opt_steps"] for row in rows], [row["validation/epoch_loss"] for row in rows]
+
+    (places, losses), (wanted_places, wanted) = validated(result.run_dir), validated(plain.run_dir)
+    assert places == wanted_places
+    assert len(losses) == 3
+    assert losses == pytest.approx(wanted)
+    # Training itself knows nothing of it.
+    mine = beside.model.state_dict()
+    assert all(tensor.equal(mine[name]) for name, tensor in here.model.state_dict().items())
+
+
+def test_an_agent_is_judged_beside_training_by_an_evaluator_that_was_set(tmp_path: Path) -> None:
+    config = small("dqn")
+    plain = ludus.build_trainer(config).fit(root=str(tmp_path), name="here")
+    beside: Any = ludus.build_trainer(config)
+    beside.set_evaluator(ludus.AsyncEvaluator(config))
+    assert not beside.config.evaluation.asynchronous
+    result = beside.fit(root=str(tmp_path), name="beside")
+    assert beside.async_eval
+    assert history(result.run_dir, "eval/return_mean") == history(plain.run_dir, "eval/return_mean")
+
+
+def test_what_cannot_be_validated_beside_training_is_told_before_it(
+    tmp_path: Path, tiny: Tiny
+) -> None:
+    def refusal(config: Any, **given: Any) -> str:
+        trainer: Any = ludus.Trainer(config, **given)
+        trainer.set_evaluator(ludus.AsyncEvaluator(tiny(**PATIENT)))
+        with pytest.raises(ConfigError) as caught:
+            trainer.fit(root=str(tmp_path))
+        return str(caught.value)
+
+    best = {"metric": "validation/epoch_loss", "mode": None}
+    assert "'best_model' goes by" in refusal(tiny(early_stopping=None, best_model=best))
+    model = ludus.Model(tiny().model, loss="cross_entropy")
+    assert "register it as a model kind" in refusal(tiny(**PATIENT), model=model)
+    with pytest.raises(ConfigError, match="'model' is null"):
+        ludus.AsyncEvaluator(tiny(model=None))
+    with pytest.raises(ConfigError, match="'data' is null"):
+        ludus.Evaluator(tiny(data=None))
+    assert not list(tmp_path.iterdir())
+
+
+SCRIPT = """
+import json, sys, typing, numpy as np, gymnasium, ludus
+from ludus.registry import register
+from ludus.strict_config import StrictConfig
+
+{body}
+
+config = ludus.example("ppo", **{{"evaluation.asynchronous": True,
+    "evaluation.timeout_seconds": 60.0, "epochs.max_env_steps": 512,
+    "rollout_steps": 32, "num_envs": 2, "minibatches": 2, "passes": 1, "epochs.eval_freq": 1,
+    "evaluation.target_return": None, "settings.display": "none", "network.widths": [8],
+    "evaluation.episodes": 2, "env": {env}}})
+try:
+    print(json.dumps(ludus.build_trainer(config).fit(root="runs", name="mine").counters))
+except ludus.LudusError as error:
+    print("refused:", error)
+"""
+ENV = '''
+class Mine(gymnasium.Env):
+    class Config(StrictConfig):
+        kind: typing.Literal["mine"]
+        """Mine."""
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    def __init__(self, config=None):
+        pass
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(2, np.float32), 1.0, self.steps > 5, False, {}
+'''
+KIND = '{"kind": "mine"}'
+GYM = '{"kind": "gymnasium", "id": "Mine-v0", "kwargs": {}, "max_episode_steps": None, "wrappers": []}'
+HEAD = """
+import gymnasium, numpy as np, typing
+from ludus.registry import register
+from ludus.strict_config import StrictConfig
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "body", "env", "is_refused"),
+    [
+        ("", ENV + 'register("env", "mine")(Mine)', KIND, True),
+        ("", ENV + 'gymnasium.register("Mine-v0", Mine)', GYM, True),
+        (ENV + 'register("env", "mine")(Mine)', "import my_env", KIND, True),
+        (ENV + 'register("env", "mine")(Mine)', 'ludus.load_plugin("my_env")', KIND, False),
+    ],
+    ids=["kind of the script", "id of the script", "imported module", "plugin"],
+)
+def test_an_env_that_the_evaluation_process_cannot_know_is_refused_before_training(
+    module: str, body: str, env: str, is_refused: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "my_env.py").write_text(HEAD + module)
+    (tmp_path / "script.py").write_text(SCRIPT.format(body=body, env=env))
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(ludus.__file__).parent.parent)},
+    )
+    assert done.returncode == 0, done.stderr
+    if not is_refused:
+        assert json.loads(done.stdout)["env_steps"] == 512
+        return
+    assert done.stdout.startswith("refused: a process beside this one cannot rebuild")
+    assert "ludus.load_plugin('that_module')" in done.stdout
+    assert not (tmp_path / "runs").exists()
