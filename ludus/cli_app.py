@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -43,6 +44,9 @@ class Commands(TyperGroup):
             raise typer.Exit(128 + signal.SIGPIPE) from None
         except OSError as error:
             _drop_output()
+            if error.errno == errno.EIO and error.filename is None:
+                # The terminal has been closed: there is nobody left to tell.
+                raise typer.Exit(128 + signal.SIGHUP) from None
             code, text = 1, f"{error.filename or 'the system'}: {error.strerror or error}"
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):

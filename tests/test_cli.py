@@ -577,6 +577,16 @@ def test_ctrl_c_is_told_in_a_sentence(
     assert told.err == "ludus: stopped at once; a run can be resumed from its last checkpoint\n"
 
 
+@pytest.mark.parametrize("name", ["pipe.yaml", "/dev/zero"])
+def test_a_config_that_is_no_regular_file_is_refused_at_once(
+    call: Ludus, tmp_path: Path, name: str
+) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for command in ("train", "plan", "explain", "migrate", "verify"):
+        told = call(command, name).refusal()
+        assert told == f"{name} is no regular file; pipe the config in, and give -"
+
+
 # In a process of its own
 
 

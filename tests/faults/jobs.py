@@ -9,7 +9,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,25 @@ def _peak_megabytes() -> float:
 
 
 def command(
-    words: list[str], seconds_a_step: float = 0.0, sleep_at: int = 0, sleep_seconds: float = 60.0
+    words: list[str],
+    seconds_a_step: float = 0.0,
+    sleep_at: int = 0,
+    sleep_seconds: float = 60.0,
+    ignored: Sequence[int] = (),
+    terminal: str | None = None,
 ) -> None:
-    """Do what `ludus WORDS...` does, with slow steps; at one step, sleep for long, or until killed."""
+    """Do what `ludus WORDS...` does, with slow steps; at one step, sleep for long, or until killed.
+
+    Some signals may be ignored from the start, and a terminal may be the one that controls it.
+    """
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+    if terminal is not None:
+        os.setsid()
+        opened = os.open(terminal, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(opened, fd)
+        os.close(opened)
 
     def after_step(trainer: Any) -> None:
         time.sleep(seconds_a_step)

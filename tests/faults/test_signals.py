@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -38,7 +39,9 @@ def resume(path: Path, warm: WarmProcess) -> None:
     assert code == 0, output
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
+)
 def test_a_first_signal_saves_says_how_to_go_on_and_exits_with_0(
     number: signal.Signals,
     words: list[str],
@@ -143,3 +146,44 @@ def test_a_run_that_became_read_only_cannot_be_resumed_and_says_so(
     subprocess.run(["mount", "-o", "remount,ro", str(read_only)], check=True)
     with pytest.raises(LudusError, match="Read-only file system"):
         train(read_only, "run", max_epochs=2)
+
+
+def test_a_hangup_told_twice_still_saves_and_one_after_another_signal_changes_nothing(
+    words: list[str], warm: WarmProcess, right_ending: dict[str, Any], tmp_path: Path
+) -> None:
+    # A shell and the system each send one when a terminal is closed.
+    pid = warm.start("command", words=words, seconds_a_step=SLOW)
+    wait_for_steps(tmp_path / "run")
+    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pid, number)
+        time.sleep(0.01)
+    assert warm.wait(pid) == 0
+    assert events(tmp_path / "run")[-1]["event"] == "interrupted"
+    resume(tmp_path / "run", warm)
+    assert ending(tmp_path / "run") == right_ending
+
+
+def test_a_run_under_nohup_goes_on_after_a_hangup(
+    words: list[str], warm: WarmProcess, right_ending: dict[str, Any], tmp_path: Path
+) -> None:
+    pid = warm.start("command", words=words, seconds_a_step=SLOW, ignored=[signal.SIGHUP])
+    wait_for_steps(tmp_path / "run")
+    os.kill(pid, signal.SIGHUP)
+    assert warm.wait(pid) == 0
+    assert events(tmp_path / "run")[-1]["event"] == "finished"
+    assert ending(tmp_path / "run") == right_ending
+
+
+def test_a_terminal_that_is_closed_under_a_run_costs_nothing(
+    words: list[str], warm: WarmProcess, right_ending: dict[str, Any], tmp_path: Path
+) -> None:
+    master, slave = pty.openpty()
+    words = [*words, "settings.display=rich"]
+    pid = warm.start("command", words=words, seconds_a_step=SLOW, terminal=os.ttyname(slave))
+    wait_for_steps(tmp_path / "run")
+    os.close(slave)
+    os.close(master)
+    assert warm.wait(pid) == 129
+    assert events(tmp_path / "run")[-1]["event"] == "interrupted"
+    resume(tmp_path / "run", warm)
+    assert ending(tmp_path / "run") == right_ending

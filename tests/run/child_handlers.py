@@ -73,7 +73,11 @@ def start_a_grandchild(header, pieces):
     return {"pid": process.pid}, ()
 
 
+def write_to(header, pieces):
+    os.pwrite(header["fd"], b"hello", 0)
+
+
 def handlers():
-    found = (about, torch_state, print_much, fail, stumble, leave, crash, abort, hang)
+    found = (about, write_to, torch_state, print_much, fail, stumble, leave, crash, abort, hang)
     named = {handler.__name__: handler for handler in (echo, start_a_grandchild, *found)}
     return {**named, "": lambda header, pieces: None}

@@ -16,6 +16,7 @@ import torch
 from ludus import registry
 from ludus.run.child import Child, ChildDied, ChildFailed, ChildHung
 
+ROOT = Path(__file__).parents[2]
 HANDLERS = "tests.run.child_handlers"
 
 
@@ -207,3 +208,22 @@ def test_no_child_outlives_a_killed_parent(mood: str) -> None:
         parent.kill()
     psutil.wait_procs([child], timeout=10)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]], ids=str)
+def test_a_child_is_well_where_its_parents_standard_streams_are_closed(closed: list[int]) -> None:
+    code = f"""
+import os, sys
+for fd in {closed}: os.close(fd)
+from ludus.rl.shared_arrays import open_memory
+from ludus.run.child import Child
+memory = open_memory()
+os.ftruncate(memory, 64)
+child = Child("tests.run.child_handlers", name="worker", fds=[memory])
+header, _ = child.ask({{"do": "write_to", "fd": memory}})
+assert os.pread(memory, 5, 0) == b"hello", os.pread(memory, 5, 0)
+child.close()
+os._exit(42)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 42, done.stderr.decode()

@@ -352,3 +352,35 @@ def test_the_last_text_and_histogram_of_each_name_are_shown(tmp_path: Path) -> N
 def test_half_a_surrogate_pair_in_a_text_does_not_stop_the_report(tmp_path: Path) -> None:
     metrics = [{"opt_steps": 1, "text": {"reply": "\ud800 \0 done"}}]
     assert " done" in Page(write_report([make_run(tmp_path / "run", metrics=metrics)])).text
+
+
+def events_at(*told: tuple[float, str, int]) -> list[dict[str, Any]]:
+    return [{"time": time, "event": event, "pid": pid} for time, event, pid in told]
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        # The pause, an hour, comes before what the resume says first.
+        ([(0, "started", 1), (10, "finished", 1), (3610, "length_changed", 2), (3611, "resumed", 2),
+          (3631, "finished", 2)], "30.0 s"),
+        # A run that was killed says nothing of its end; the process that follows is another.
+        ([(0, "started", 1), (10, "first_checkpoint", 1), (3610, "checkpoint_damaged", 2),
+          (3611, "resumed", 2), (3613, "interrupted", 2)], "12.0 s"),
+        # Two calls of fit in one process.
+        ([(0, "started", 1), (10, "interrupted", 1), (3610, "log_lost", 1), (3611, "resumed", 1),
+          (3615, "finished", 1)], "14.0 s"),
+    ],
+)  # fmt: skip
+def test_the_wall_time_does_not_count_a_pause(
+    tmp_path: Path, told: list[tuple[float, str, int]], seconds: str
+) -> None:
+    run = make_run(tmp_path / "run")
+    write_lines(run / "events.jsonl", events_at(*told))
+    page = write_report([run]).read_text()
+    assert f"<b>{seconds}</b><span>wall time</span>" in page
+
+
+def test_a_report_tells_how_to_resume_a_run_whose_name_has_a_space(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "my run", ending={"event": "interrupted"})
+    assert f"ludus resume '{run}'" in Page(write_report([run])).text
