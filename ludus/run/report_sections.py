@@ -98,7 +98,7 @@ def comparison(runs: Sequence[RunRecord]) -> str:
             text(run.about.get("seed", "")),
             _EXACT_WORDS[0 if exact is True else 1 if exact is False else 2],
         ]
-        rows.append(f"<tr><th>{text(label)}</th>{_cells(cells)}</tr>")
+        rows.append(f"<tr><th>{text(label)}</th>{_cells(titles[1:], cells)}</tr>")
     head = "".join(f"<th>{text(title)}</th>" for title in titles)
     body = "".join(rows)
     return (
@@ -168,7 +168,7 @@ def events(run: RunRecord) -> str:
             f'<tr><td class="time">{text(_moment(event.get("time")))}</td>'
             f'<td class="{mark}">{text(word)}</td><td>{text(said)}</td></tr>'
         )
-    return _panel(f"<table><tbody>{''.join(rows)}</tbody></table>")
+    return _panel(f'<table class="events"><tbody>{"".join(rows)}</tbody></table>')
 
 
 def texts(run: RunRecord) -> str:
@@ -206,8 +206,10 @@ def _table(rows: Mapping[str, object]) -> str:
     return f"<table><tbody>{body}</tbody></table>"
 
 
-def _cells(cells: Iterable[str]) -> str:
-    return "".join(f"<td>{cell}</td>" for cell in cells)
+def _cells(titles: Sequence[str], cells: Sequence[str]) -> str:
+    """Return the cells of a row, each with the title that a narrow page shows beside it."""
+    named = zip(titles, cells, strict=True)
+    return "".join(f'<td data-title="{text(title)}">{cell}</td>' for title, cell in named)
 
 
 def _plain_score(run: RunRecord) -> str:

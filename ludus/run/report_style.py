@@ -75,13 +75,23 @@ td{vertical-align:top;overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
 tr:last-child>*{border-bottom:0}
 tbody th{width:1%;font-weight:400}
 .runs tbody th{width:auto;font-weight:600;color:var(--ink);white-space:normal}
+.runs td{overflow-wrap:break-word}.runs thead th{white-space:normal}
 .time{white-space:nowrap;color:var(--soft);width:1%}
 pre{margin:0;font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
  white-space:pre-wrap;overflow-wrap:anywhere;tab-size:2}
 code{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere}
 details{margin:10px 0}summary{cursor:pointer;font-weight:600;font-size:14px;color:var(--soft)}
 footer{margin-top:48px;color:var(--soft);font-size:13px}
-@media (max-width:520px){main{padding:20px 14px}.wide{grid-column:auto}}
+@media (max-width:640px){main{padding:20px 14px}h1{font-size:23px}.wide{grid-column:auto}
+ .cards{grid-template-columns:repeat(auto-fit,minmax(130px,1fr))}
+ .charts:not(.small) svg text{font-size:17px}
+ .runs,.runs tbody,.runs tr,.runs tbody th,.runs td{display:block}.runs thead{display:none}
+ .events,.events tbody,.events tr,.events td{display:block;width:auto}
+ .runs th,.runs td,.events td{border:0;padding:2px 0}
+ .runs tr,.events tr{padding:8px 0;border-bottom:1px solid var(--rule)}
+ .runs tr:last-child,.events tr:last-child{border-bottom:0}
+ .runs td[data-title]::before{content:attr(data-title);display:inline-block;width:11em;
+ color:var(--soft)}}
 @media print{body{background:none}.card,figure,.panel{break-inside:avoid}}
 """
 )

@@ -384,3 +384,51 @@ def test_the_wall_time_does_not_count_a_pause(
 def test_a_report_tells_how_to_resume_a_run_whose_name_has_a_space(tmp_path: Path) -> None:
     run = make_run(tmp_path / "my run", ending={"event": "interrupted"})
     assert f"ludus resume '{run}'" in Page(write_report([run])).text
+
+
+def several_wide_runs(root: Path) -> list[Path]:
+    """Runs whose names, metrics and events are too wide for a narrow page in one line."""
+    runs = [make_run(root / f"run-{n}", name=f"a-rather-long-name-of-a-run-{n}") for n in (1, 2)]
+    path = "/usr/lib/python3/dist-packages/a/very/long/path/without/any/space/in/it/file.py"
+    for run in runs:
+        told = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+        told.insert(1, {"time": 1794740450.0, "event": "evaluation_failed", "reason": path})
+        write_lines(run / "events.jsonl", told)
+    return runs
+
+
+def test_a_narrow_page_can_show_each_figure_of_a_comparison_with_its_title(tmp_path: Path) -> None:
+    page = write_report(several_wide_runs(tmp_path), tmp_path / "page.html").read_text()
+    body = page.split('<table class="runs">')[1].split("</table>")[0]
+    titles = [piece.split("<")[0] for piece in body.split("<thead>")[1].split("<th>")[1:]][:-2]
+    for row in body.split("<tbody>")[1].split("<tr>")[1:]:
+        named = [piece.split('"')[0] for piece in row.split('<td data-title="')[1:]]
+        assert named == titles[1:]
+        assert row.count("<td") == len(named)
+
+
+MEASURE = """<body><iframe src="{page}" style="width:390px;height:9000px"></iframe><script>
+onload = () => {{
+  const page = document.querySelector("iframe").contentDocument;
+  for (const one of page.querySelectorAll("details")) one.open = true;
+  const wide = [...page.querySelectorAll("html,.panel,figure,.card")]
+    .filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.className || one.tagName);
+  const slim = [...page.querySelectorAll("td.time, td.time ~ td")]
+    .filter(one => one.textContent && one.getBoundingClientRect().width < 200).length;
+  document.body.textContent = "measured:" + JSON.stringify([wide, slim]) + ";";
+}};</script></body>"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@pytest.mark.parametrize("num_runs", [1, 2])
+def test_on_a_phone_nothing_is_wider_than_the_page(tmp_path: Path, num_runs: int) -> None:
+    page = write_report(several_wide_runs(tmp_path)[:num_runs], tmp_path / "page.html")
+    (tmp_path / "frame.html").write_text(MEASURE.format(page=page.name))
+    options = "--headless --no-sandbox --disable-gpu --disable-web-security --dump-dom"
+    options += " --allow-file-access-from-files --virtual-time-budget=2000"
+    found = subprocess.run(
+        ["chromium", *options.split(), f"--user-data-dir={tmp_path / 'browser'}",
+         (tmp_path / "frame.html").as_uri()],
+        capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+    assert "measured:[[],0];" in found
