@@ -34,6 +34,9 @@ def _to_2(data: dict[str, Any]) -> dict[str, Any]:
     epochs = data.get("epochs")
     if isinstance(epochs, dict) and "max_env_steps" in epochs:
         epochs.setdefault("max_opts", None)
+    if isinstance(steps := data.get("steps"), dict) and "opt_interval" in steps:
+        steps.setdefault("record_agent_info_interval", 0)
+        steps.setdefault("record_compute_cost_interval", 0)
     if schedule == "steps":
         data["settings"]["checkpoint"]["every_epochs"] = 0
     _silence_evaluation(data)

@@ -157,6 +157,14 @@ class Agent:
         """Return what the agent can say of itself beyond its metrics."""
         return {}
 
+    def describe(self) -> dict[str, float]:
+        """Return the length of each network's vector of weights."""
+        return {
+            f"agent/{name}_norm": float(part.flat.vector.norm())
+            for name, part in self.learned().items()
+            if isinstance(part, Learner)
+        }
+
     def train(self, mode: bool = True) -> None:
         """Explore while acting, or not."""
         self.is_training = mode

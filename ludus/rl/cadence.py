@@ -45,7 +45,10 @@ def never_so_many(epochs: Any, most: int) -> Iterator[str]:
 
 def unreached_steps(steps: Any, max_opts: int) -> list[str]:
     """Return the intervals of a StepsConfig that are longer than a run of this many updates."""
-    keys = ("eval_interval", "record_interval", "save_interval")
+    keys = (
+        "eval_interval", "record_interval", "save_interval", "record_agent_info_interval",
+        "record_compute_cost_interval",
+    )  # fmt: skip
     return [key for key in keys if getattr(steps, key) > max_opts]
 
 

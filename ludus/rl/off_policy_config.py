@@ -31,6 +31,10 @@ class StepsConfig(StrictConfig):
     """Evaluate each time this many optimisation steps were made; 0 means never."""
     save_interval: Count
     """Keep the weights in models/<opt_steps> each time this many were made; 0 means never."""
+    record_agent_info_interval: Count
+    """Record the size of each network's weights each time this many were made; 0 means never."""
+    record_compute_cost_interval: Count
+    """Write to timing.jsonl how long acting and learning took each time this many were made; 0: never."""
     max_opts: Positive
     """How many optimisation steps the run has."""
 

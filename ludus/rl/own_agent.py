@@ -112,6 +112,11 @@ class AgentAdapter:
         """Return nothing: what the agent has to say, `opt` returns."""
         return {}
 
+    def describe(self) -> dict[str, float]:
+        """Return what the agent's own `info()` says of it, if it has one."""
+        info = getattr(self.own, "info", None)
+        return {} if info is None else {name: float(value) for name, value in info().items()}
+
     def train(self, mode: bool = True) -> None:
         """Tell the agent to explore, or not, if it wants to know."""
         self.is_training = mode

@@ -26,6 +26,18 @@ class Works:
     finish: Work
 
 
+def _nothing(run: Run) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a plan in steps records besides, where its config asks for it."""
+
+    agent_info: Work = _nothing
+    compute_cost: Work = _nothing
+
+
 def in_epochs(
     epochs: EpochsConfig,
     works: Works,
@@ -80,18 +92,30 @@ def in_epochs(
     return Repeat(name="train", times=1, body=(epoch, finish))
 
 
-def in_steps(steps: StepsConfig, works: Works, *, num_due: Callable[[Run], int]) -> Repeat:
+def in_steps(
+    steps: StepsConfig, works: Works, extras: Extras, *, num_due: Callable[[Run], int]
+) -> Repeat:
     """Return updates of `num_due` each time that env steps were taken."""
+    # A stage that is never due is left out: asking would cost time at every update.
+    besides = {
+        "agent_info": (steps.record_agent_info_interval, extras.agent_info),
+        "compute_cost": (steps.record_compute_cost_interval, extras.compute_cost),
+    }
+    intervals = [steps.record_interval, steps.eval_interval]
+    intervals += [interval for interval, _ in besides.values() if interval]
 
     def is_evaluated(run: Run) -> bool:
         return is_due(run.counters["opt_steps"], steps.eval_interval)
 
     def is_recorded(run: Run) -> bool:
         opts = run.counters["opt_steps"]
-        return is_due(opts, steps.record_interval) or is_due(opts, steps.eval_interval)
+        return any(is_due(opts, interval) for interval in intervals)
 
     def is_saved(run: Run) -> bool:
         return is_due(run.counters["opt_steps"], steps.save_interval)
+
+    def due_at(interval: int) -> Callable[[Run], bool]:
+        return lambda run: is_due(run.counters["opt_steps"], interval)
 
     def is_over(run: Run) -> bool:
         return bool(run.counters["opt_steps"] >= steps.max_opts)
@@ -105,6 +129,8 @@ def in_steps(steps: StepsConfig, works: Works, *, num_due: Callable[[Run], int])
             Stage(name="train_step", work=works.train_step),
             Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
                   note=every(steps.eval_interval, "opt_steps")),
+            *(Stage(name=name, work=work, when=due_at(interval), note=every(interval, "opt_steps"))
+              for name, (interval, work) in besides.items() if interval),
             Stage(name="record", work=works.record, when=is_recorded,
                   note=every(steps.record_interval, "opt_steps, and after an evaluation")),
             Stage(name="save", work=works.save, when=is_saved,

@@ -49,7 +49,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
     Config: ClassVar[type[Any]] = RLConfig
     Agent: ClassVar[type[Agent]]
     # What depends on the clock promises nothing.
-    derived = ("rollout_data", "_timer", "_timed_opts")
+    derived: ClassVar[tuple[str, ...]] = ("rollout_data", "_timer", "_timed_opts")
 
     config: Any
     agent: Any

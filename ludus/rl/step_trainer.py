@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from ludus.config import given
@@ -10,10 +12,11 @@ from ludus.core.surroundings import Resume
 from ludus.data.prioritised import PrioritisedReplay
 from ludus.data.replay import ReplayBuffer
 from ludus.nn.schedules import Schedule
+from ludus.rl.costs import Costs
 from ludus.rl.given_parts import KeepOwn, as_logger, build_changes, check_given
 from ludus.rl.off_policy_config import OffPolicyConfig
 from ludus.rl.own_agent import AgentAdapter, OwnEvaluator, check_agent
-from ludus.rl.plans import in_steps
+from ludus.rl.plans import Extras, in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.step_processor import NStep, OneStep
@@ -44,6 +47,7 @@ class StepRLTrainer(RLTrainer):
     """
 
     Config: ClassVar[type[Any]] = OffPolicyConfig
+    derived: ClassVar[tuple[str, ...]] = (*RLTrainer.derived, "_costs")
     own_agent: Any = None
     """The agent that `train` was given."""
     own_processor: Any = None
@@ -69,6 +73,7 @@ class StepRLTrainer(RLTrainer):
 
     def _prepare_data(self, episodes: Episodes) -> None:
         config, agent = self.config, self.agent
+        self._costs = Costs()
         device = self.device if config.replay.on_device else None
         options: dict[str, Any] = {"seed": config.seed, "batch_size": config.batch_size}
         options |= {"device": device} if device else {}
@@ -94,7 +99,24 @@ class StepRLTrainer(RLTrainer):
         """Return the plan that the config's schedule names."""
         if self.config.schedule == "epochs":
             return super().plan()
-        return in_steps(self.config.steps, self._works(self._collect_steps), num_due=self._num_due)
+        works = self._works(self._collect_steps)
+        if self.config.steps.record_compute_cost_interval:
+            works = replace(
+                works,
+                collect=self._costs.timed("collect", works.collect),
+                train_step=self._costs.timed("train_step", works.train_step),
+            )
+        extras = Extras(agent_info=self._record_agent_info, compute_cost=self._record_costs)
+        return in_steps(self.config.steps, works, extras, num_due=self._num_due)
+
+    def _record_agent_info(self, run: Run) -> Mapping[str, float]:
+        """Return what the agent is like, beyond its metrics."""
+        described: dict[str, float] = self.agent.describe()
+        return described
+
+    def _record_costs(self, run: Run) -> None:
+        for name, value in self._costs.take().items():
+            self.logger.rate(name, value)
 
     def _collect_steps(self, run: Run) -> None:
         """Take env steps up to the next update, or a stretch of those before learning starts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,19 @@ class Record:
     histograms: Mapping[str, Tensor] = field(default_factory=dict)
     images: Mapping[str, Tensor] = field(default_factory=dict)
     """Images as uint8 tensors of shape (channels, height, width)."""
+
+    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """What each scalar is the mean of, in the order it came."""
+
+    def aggregate(self, name: str) -> dict[str, float]:
+        """Return min, max, mean and median of what a scalar was given since the write before."""
+        values = self.values.get(name) or (self.scalars[name],)
+        return {
+            "min": min(values),
+            "max": max(values),
+            "mean": self.scalars[name],
+            "median": statistics.median(values),
+        }
 
     def flat(self) -> dict[str, float]:
         """Return all numbers by name: counters, scalars, and rates such as fps."""
@@ -141,10 +155,17 @@ class Logger:
 
     def write(self, run: Run) -> None:
         """Send everything gathered since the last write to every back end."""
-        scalars = {name: _mean(_floats(name, values)) for name, values in self._scalars.items()}
+        values = {name: _floats(name, given) for name, given in self._scalars.items()}
+        scalars = {name: _mean(numbers) for name, numbers in values.items()}
         counters = {name: value for name, value in run.counters.items() if value}
         record = Record(
-            counters, scalars, self._timing(counters), self._texts, self._histograms, self._images
+            counters,
+            scalars,
+            self._timing(counters),
+            self._texts,
+            self._histograms,
+            self._images,
+            values,
         )
         self._scalars, self._texts, self._histograms, self._images = {}, {}, {}, {}
         self.written, self.written_at = scalars, run.boundaries

@@ -27,7 +27,10 @@ from tests.rl.small import PRIORITISED, small
 from tests.rl.spying import Spy
 from tests.supervised.conftest import lines
 
-STEPS = ("opt_interval", "record_interval", "eval_interval", "save_interval", "max_opts")
+STEPS = (
+    "opt_interval", "record_interval", "eval_interval", "save_interval", "record_agent_info_interval",
+    "record_compute_cost_interval", "max_opts",
+)  # fmt: skip
 
 
 @pytest.mark.covers("004-M1")
@@ -336,3 +339,37 @@ def test_draws_do_not_depend_on_global_generators(tmp_path: Path) -> None:
         return trainer.agent.weights()
 
     torch.testing.assert_close(weights("calm"), weights("disturbed"), rtol=0, atol=0)
+
+
+@pytest.mark.covers("004-S1")
+def test_the_size_of_the_weights_is_recorded_at_its_own_interval(tmp_path: Path) -> None:
+    changes = {"steps.record_agent_info_interval": 5, "steps.eval_interval": 0}
+    spy = Spy(small("sac", **changes))
+    result = spy.run(tmp_path)
+    told = {line["opt_steps"]: line for line in lines(result.run_dir) if "agent/actor_norm" in line}
+    assert list(told) == [5, 10, 15, 20]
+    last = spy.trainer.agent.learned()["critics"].flat.vector.norm()
+    assert told[20]["agent/critics_norm"] == pytest.approx(float(last), rel=0.1)
+    # Metrics since the last record are in it, as in any other.
+    assert all("train/loss" in line for line in told.values())
+
+
+@pytest.mark.covers("004-S1", "004-D7")
+def test_what_acting_and_learning_cost_is_written_beside_the_metrics(tmp_path: Path) -> None:
+    """Never while nothing has been learned, and never among the metrics, which are exact."""
+    changes = {"steps.record_compute_cost_interval": 6, "steps.eval_interval": 0}
+    result = ludus.build_trainer(small("dqn", **changes)).fit(root=str(tmp_path), name="costs")
+    plain = ludus.build_trainer(small("dqn", **{"steps.eval_interval": 0}))
+    plain.fit(root=str(tmp_path), name="plain")
+    timing = [line for line in lines(result.run_dir, "timing.jsonl") if "collect_ms" in line]
+    assert [line["opt_steps"] for line in timing] == [6, 12, 18, 24]
+    assert all(line["collect_ms"] > 0 and line["train_step_ms"] > 0 for line in timing)
+    for line in lines(result.run_dir):
+        assert not any(name.endswith("_ms") for name in line)
+    assert not any("collect_ms" in line for line in lines(tmp_path / "plain", "timing.jsonl"))
+    assert [stage.name for stage in plain.plan().body[0].body[1].body] == [
+        "train_step",
+        "evaluate",
+        "record",
+        "save",
+    ]

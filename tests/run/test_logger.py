@@ -367,3 +367,28 @@ def test_a_back_end_added_on_resume_begins_with_its_heading(tmp_path: Path) -> N
     heading = (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0]
     assert heading.endswith("name,value")
     assert read_events(tmp_path / "run" / EVENTS)[0].file_version == "brain.Event:2"
+
+
+@pytest.mark.covers("004-S4", "004-D13")
+def test_a_record_knows_the_least_the_largest_and_the_middle_of_what_it_was_given() -> None:
+    seen: list[Record] = []
+
+    class Keep:
+        def write(self, record: Record) -> None:
+            seen.append(record)
+
+        def close(self) -> None: ...
+
+    logger = Logger({"backends": []})
+    logger.attach(Keep())
+    for value in (4.0, 1.0, torch.tensor(2.0), 9.0):
+        logger.log("train/loss", value)
+    logger.log("once", 0.1)
+    logger.write(Run())
+    # The middle of four is half way between the second and the third.
+    expected = {"min": 1.0, "max": 9.0, "mean": 4.0, "median": 3.0}
+    assert seen[0].aggregate("train/loss") == expected
+    assert set(seen[0].aggregate("once").values()) == {0.1}
+    assert (seen[0]["once"], seen[0].scalars["train/loss"]) == (0.1, 4.0)
+    logger.write_past(Run(), {}, {"late": 5.0})
+    assert seen[1].aggregate("late")["median"] == 5.0
