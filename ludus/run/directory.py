@@ -9,13 +9,13 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ludus import registry
 from ludus.config import TrainerConfig, key_paths
-from ludus.core.errors import RunError
+from ludus.core.errors import RunError, StorageError
 from ludus.run.storage import Storage
 from ludus.run.strict_json import parse_json
 
@@ -29,7 +29,6 @@ ENDINGS = ("finished", "stopped", "interrupted", "failed")
 JOURNALS = ("events.jsonl",)
 """Files that tell what happened to the run; a resume only adds to them."""
 _LOGS = ("metrics.jsonl", "timing.jsonl", "metrics.csv")
-_MAX_EVENTS = 1 << 26
 
 
 def run_path(root: str | Path, name: str, *, is_resume: bool = False) -> Path:
@@ -139,33 +138,49 @@ def tell_event(storage: Storage, event: str, **details: Any) -> None:
 
 def read_lines(storage: Storage, name: str) -> list[dict[str, Any]]:
     """Return the records of a .jsonl file; a torn or damaged line is left out."""
-    if not storage.exists(name):
-        return []
-    found = []
-    for line in storage.read(name, limit=_MAX_EVENTS).split(b"\n")[:-1]:
+    return list(_records(storage, name)) if storage.exists(name) else []
+
+
+def _records(storage: Storage, name: str, *, words: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the records of a .jsonl file, or those in which one of the words stands."""
+    wanted = [word.encode() for word in words]
+    for line in storage.lines(name):
+        # A journal may be long: what cannot be meant is not parsed.
+        if wanted and not any(word in line for word in wanted):
+            continue
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
-            found.append(record)
-    return found
+            yield record
+
+
+def _events(storage: Storage, *kinds: str) -> Iterator[dict[str, Any]]:
+    """Yield the events of these kinds, oldest first."""
+    if storage.exists("events.jsonl"):
+        for event in _records(storage, "events.jsonl", words=kinds):
+            if event.get("event") in kinds:
+                yield event
+
+
+def note_checkpoint(storage: Storage) -> None:
+    """Write into run.json that there was a checkpoint."""
+    if storage.exists("run.json"):
+        write_note(storage, {**read_note(storage), "has_checkpoint": True})
 
 
 def had_checkpoints(storage: Storage) -> bool:
-    """Return whether the journal says that a checkpoint was once on disk."""
-    events = read_lines(storage, "events.jsonl")
-    return any(event.get("event") == FIRST_CHECKPOINT for event in events)
+    """Return whether run.json or the journal says that a checkpoint was once on disk."""
+    is_noted = bool(read_note(storage).get("has_checkpoint"))
+    return is_noted or any(True for _ in _events(storage, FIRST_CHECKPOINT))
 
 
 def last_ending(storage: Storage) -> dict[str, Any] | None:
     """Return the event that says how the run last ended, unless it was taken up again since."""
     ending = None
-    for event in read_lines(storage, "events.jsonl"):
-        if event.get("event") in ENDINGS:
-            ending = event
-        elif event.get("event") in ("started", "resumed"):
-            ending = None
+    for event in _events(storage, *ENDINGS, "started", "resumed"):
+        ending = event if event["event"] in ENDINGS else None
     if ending is not None and not _is_plain(ending):
         raise RunError(f"{storage.root}/events.jsonl does not say plainly how the run ended")
     return ending
@@ -185,20 +200,43 @@ def _is_score(best: Mapping[str, Any]) -> bool:
     return type(best.get("score")) in (int, float) and isinstance(best.get("metric"), str)
 
 
-def log_offsets(
-    storage: Storage, saved: Mapping[str, int], *, tell: Callable[..., None]
-) -> dict[str, int]:
-    """Return where to cut each log back to: as the checkpoint saw it, or 0 if it saw none.
+def check_metrics(storage: Storage, manifest: Mapping[str, Any]) -> None:
+    """Raise StorageError unless metrics.jsonl is, up to where the checkpoint saw it, as it was.
 
-    Without metrics.jsonl the run cannot end as it should; any other log that was lost begins anew.
+    Without it the run cannot end as it should; any other log that was lost begins anew.
     """
-    offsets = {**dict.fromkeys(_LOGS, 0), **saved}
-    for name, offset in saved.items():
-        size = storage.size(name) if storage.exists(name) else 0
-        if size < offset and name not in (*JOURNALS, "metrics.jsonl"):
-            tell("log_lost", reason=f"{name} was shortened or lost since; it begins anew")
+    name = "metrics.jsonl"
+    problem = _log_problem(storage, name, manifest)
+    if problem:
+        path = storage.path(name)
+        raise StorageError(f"{path} {problem}: restore it, or start a new run")
+
+
+def log_offsets(
+    storage: Storage, manifest: Mapping[str, Any], *, tell: Callable[..., None]
+) -> dict[str, int]:
+    """Return where to cut each log back to: as the checkpoint saw it, or 0 if it saw none."""
+    offsets = {**dict.fromkeys(_LOGS, 0), **manifest["offsets"]}
+    for name in manifest["offsets"]:
+        problem = None if name in JOURNALS else _log_problem(storage, name, manifest)
+        if problem:
+            tell("log_lost", reason=f"{name} {problem}; it begins anew")
+            if storage.exists(name):
+                storage.set_aside(name)
             offsets[name] = 0
     return offsets
+
+
+def _log_problem(storage: Storage, name: str, manifest: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a log, up to where the checkpoint saw it, if anything is."""
+    offset = manifest["offsets"].get(name, 0)
+    size = storage.size(name) if storage.exists(name) else 0
+    if size < offset:
+        return f"has {size} bytes, but the checkpoint saw {offset}; it was shortened or lost"
+    digest = manifest["log_hashes"].get(name)
+    if digest is not None and storage.sha256(name, length=offset) != digest:
+        return f"has changed within the {offset} bytes that the checkpoint saw"
+    return None
 
 
 def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import stat
 from collections.abc import Iterable
@@ -47,12 +48,13 @@ def write_durably(path: Path, chunks: Iterable[Any]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def hash_file(path: Path) -> str:
-    """Return the sha256 of a file, read in pieces."""
-    digest = hashlib.sha256()
+def hash_file(path: Path, *, length: int | None = None) -> str:
+    """Return the sha256 of a file, or of its first `length` bytes, read in pieces."""
+    digest, left = hashlib.sha256(), math.inf if length is None else length
     with open_plain(path) as file:
-        while chunk := file.read(_CHUNK):
+        while left > 0 and (chunk := file.read(int(min(_CHUNK, left)))):
             digest.update(chunk)
+            left -= len(chunk)
     return digest.hexdigest()
 
 
@@ -88,6 +90,15 @@ class Append:
             sync_directory(path.parent)
         if path.suffix == ".jsonl":
             self._drop_torn_line()
+        self._digest = hashlib.sha256()
+        for start in range(0, self.offset, _CHUNK):
+            end = min(start + _CHUNK, self.offset)
+            self._digest.update(os.pread(self._descriptor, end - start, start))
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all that is in the file up to the offset."""
+        return self._digest.hexdigest()
 
     def _drop_torn_line(self) -> None:
         end = self.offset
@@ -124,6 +135,7 @@ class Append:
                 raise
             return False
         self.offset += written
+        self._digest.update(self.backlog)
         self.backlog, self._is_torn = b"", False
         return True
 

@@ -147,6 +147,7 @@ class Saver:
         state = {name: dict(part.state_dict()) for name, part in self._parts.items()}
         taken = codec.encode(state, keep=self._snapshot.keep)
         about = {**self._about(), "offsets": self._storage.offsets()}
+        about["log_hashes"] = self._storage.log_hashes()
 
         def write() -> None:
             self._write_models()
@@ -155,6 +156,8 @@ class Saver:
                 raise StorageError(f"a checkpoint needs {needed} bytes of disk, {free} are free")
             kept = [name for name in about["models"] if self._is_kept(name)]
             checkpoint.write(self._storage, number, taken, {**about, "models": kept})
+            if not self._has_saved:
+                directory.note_checkpoint(self._storage)
             self._has_saved, self.saved_number = True, number
             if kept and kept[0] != self._published:
                 publish(self._storage, kept[0], "models/best")

@@ -82,8 +82,8 @@ class Session:
         self._is_resumed = storage.exists("run.json")
         self._code = code_of(trainer.config, registry.loaded_plugins)
         saved = self._load() if self._is_resumed else None
-        offsets = saved.manifest["offsets"] if saved else {}
-        offsets = directory.log_offsets(storage, offsets, tell=self.tell)
+        seen = saved.manifest if saved else {"offsets": {}, "log_hashes": {}}
+        offsets = directory.log_offsets(storage, seen, tell=self.tell)
         storage.cut_back(offsets, keep=directory.JOURNALS)
         if self._is_resumed:
             self._note_resume(saved)
@@ -142,6 +142,7 @@ class Session:
                 is_approximate=self._request.resume == "approximate",
             )
             check_same_parts(self._parts, saved.state)
+            directory.check_metrics(storage, saved.manifest)
             self._inexact = list(saved.manifest["inexact_because"])
             self._inexact += [f"resumed elsewhere at boundary {saved.number}: {c}" for c in changed]
             if lengths:

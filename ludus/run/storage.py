@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ludus.core.errors import StorageError
 from ludus.run.files import Append, hash_file, open_plain, sync_directory, write_durably
+from ludus.run.leftovers import remove_leftovers
 
 __all__ = ["Append", "Storage", "hash_file", "is_log_name", "is_safe_name", "write_durably"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_LEFT_BEHIND = re.compile(r".+\.(tmp|trash)-[0-9]+")
-_FOLDERS = ("checkpoints", "models", "segments", "segments-copy", "events")
+_MAX_LINE = 1 << 20
 
 
 def is_safe_name(name: str) -> bool:
@@ -40,6 +40,7 @@ class Storage:
         self.root = Path(root)
         self._appends: dict[str, Append] = {}
         self._guard = threading.Lock()
+        self._continued: set[str] | None = None
         self.check_owned: Callable[[], None] = lambda: None
         """Called before anything is made, replaced or removed; a run raises here once it is not its own."""
 
@@ -53,8 +54,9 @@ class Storage:
         path = self.root
         for part in name.split("/"):
             path = path / part
-            if path.is_symlink():
-                raise StorageError(f"{path} is a link; a run directory holds none")
+            with _told(path, "read"):
+                if path.is_symlink():
+                    raise StorageError(f"{path} is a link; a run directory holds none")
         return path
 
     def make(self, name: str) -> Path:
@@ -68,7 +70,9 @@ class Storage:
         return path
 
     def exists(self, name: str) -> bool:
-        return self.path(name).exists()
+        path = self.path(name)
+        with _told(path, "read"):
+            return path.exists()
 
     def names(self, directory: str) -> list[str]:
         """Return the sorted names in a directory ('' is the root); none if it does not exist."""
@@ -164,17 +168,16 @@ class Storage:
 
     def sweep(self) -> None:
         """Delete what crashed writers left behind; only the holder of the lock may do this."""
-        for folder in (self.root, *(self.root / name for name in _FOLDERS)):
-            if folder.is_symlink() or not folder.is_dir():
-                continue
-            for path in sorted(folder.iterdir()):
-                if not _LEFT_BEHIND.fullmatch(path.name):
-                    continue
-                if path.is_dir() and not path.is_symlink():
-                    self.discard(path)
-                else:
-                    with _told(path, "removed"):
-                        path.unlink(missing_ok=True)
+        remove_leftovers(self.root)
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        """Yield the whole lines of a file however large, but for those too long to be a record."""
+        with open_plain(self.path(name)) as file:
+            is_whole = True
+            while line := file.readline(_MAX_LINE):
+                if is_whole and line.endswith(b"\n"):
+                    yield line[:-1]
+                is_whole = line.endswith(b"\n")
 
     def append(self, name: str) -> Append:
         """Return the growing file of this name, opening it at the first call."""
@@ -189,9 +192,25 @@ class Storage:
                     )
                 if "/" in name:
                     self.make(name.rpartition("/")[0])
+                self._clear_way(name)
                 with _told(path, "opened"):
                     self._appends[name] = Append(path)
             return self._appends[name]
+
+    def _clear_way(self, name: str) -> None:
+        """Put aside what stands where a log begins that the checkpoint did not know of.
+
+        A lost part of the run wrote it, or a user did. What is in nobody's way is not touched.
+        """
+        if self._continued is None or name in self._continued or name.startswith("journals/"):
+            return
+        if not self.exists(name):
+            return
+        if name.startswith("events/"):
+            # TensorBoard would go on reading a file that is only renamed.
+            self.remove(name)
+        else:
+            self.set_aside(name)
 
     def offsets(self) -> dict[str, int]:
         """Return how far each growing file has been written, but for journals.
@@ -200,6 +219,10 @@ class Storage:
         """
         appends = sorted(self._appends.items())
         return {name: file.offset for name, file in appends if not name.startswith("journals/")}
+
+    def log_hashes(self) -> dict[str, str]:
+        """Return the hash of each growing file up to its offset, but for journals."""
+        return {name: self._appends[name].sha256 for name in self.offsets()}
 
     def flush_appends(self) -> bool:
         """Try to write what a full disk made us hold back; return whether nothing is left."""
@@ -212,9 +235,10 @@ class Storage:
             file.sync()
 
     def cut_back(self, offsets: Mapping[str, int], *, keep: tuple[str, ...]) -> None:
-        """Shorten growing files to where a checkpoint saw them; put those it did not know aside.
+        """Shorten growing files to where a checkpoint saw them.
 
-        The files in `keep` (journals of what happened to the run) are left as they are.
+        One that it did not know is put aside when the run begins to write it, and not before. The
+        files in `keep` (journals of what happened to the run) are left as they are.
         """
         for name, offset in sorted(offsets.items()):
             size = self.size(name) if self.exists(name) else 0
@@ -223,20 +247,14 @@ class Storage:
                     f"{self.path(name)} has {size} bytes, but the checkpoint saw {offset}; the file"
                     " was shortened or lost: restore it, or start a new run"
                 )
-        present = [name for name in self.names("") if is_log_name(name)]
-        present += [f"events/{name}" for name in self.names("events") if is_safe_name(name)]
-        present += [name for name in offsets if self.exists(name)]
-        for name in sorted(set(present) - set(keep)):
+        self._continued = {*offsets, *keep}
+        for name in sorted({*offsets} - {*keep}):
             path = self.path(name)
             with _told(path, "cut back"):
-                if offsets.get(name):
+                if offsets[name]:
                     os.truncate(path, offsets[name])
-                elif name in offsets or name.startswith("events/"):
-                    # TensorBoard would go on reading a file that is only renamed.
-                    path.unlink()
                 else:
-                    # A log that only a lost part of the run wrote, or a file of the user's own.
-                    self.set_aside(name)
+                    path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Make the growing files durable and close them."""
@@ -247,11 +265,11 @@ class Storage:
             file.close()
         self._appends.clear()
 
-    def sha256(self, name: str) -> str:
-        """Return the hash of one file, read in pieces."""
+    def sha256(self, name: str, *, length: int | None = None) -> str:
+        """Return the hash of one file, or of its first bytes, read in pieces."""
         path = self.path(name)
         with _told(path, "read"):
-            return hash_file(path)
+            return hash_file(path, length=length)
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.root).free

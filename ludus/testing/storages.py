@@ -62,7 +62,10 @@ def _check_append(storage: Storage, make: Callable[[], Storage]) -> None:
     again = make()
     again.cut_back(offsets, keep=())
     assert again.read("log.jsonl") == b"one\n", "cutting back does not restore the length"
-    assert not again.exists("late.jsonl"), "a file the checkpoint did not know is still there"
+    again.append("late.jsonl").write(b"y\n")
     again.append("log.jsonl").write(b"three\n")
     again.close()
+    assert again.read("late.jsonl") == b"y\n", (
+        "a log the checkpoint did not know does not begin anew"
+    )
     assert again.read("log.jsonl") == b"one\nthree\n", "appending does not go on at the end"

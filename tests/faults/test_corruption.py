@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -11,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ludus.core.errors import CheckpointError
-from ludus.run import checkpoint
+from ludus.core.errors import CheckpointError, StorageError
+from ludus.run import checkpoint, directory
 from ludus.run.storage import Storage
 from tests.faults.small_run import contents, ending, events, interrupt_after, interrupt_now, train
 
@@ -52,6 +54,10 @@ def flip_bit(path: Path) -> None:
 
 def add_byte(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"x")
+
+
+def add_to_start(path: Path) -> None:
+    path.write_bytes(b"{}\n" + path.read_bytes())
 
 
 def truncate(path: Path) -> None:
@@ -305,15 +311,98 @@ def test_half_a_line_at_the_end_of_the_journal_does_not_spoil_the_next(run: Path
     assert told == ["resumed", "first_checkpoint", "finished"]
 
 
-def test_a_file_of_the_users_own_in_the_run_directory_survives_a_resume(run: Path) -> None:
-    (run / "notes.csv").write_text("my,notes\n")
-    (run / "my thoughts.csv").write_text("other,notes\n")
-    train(run.parent, "run")
-    assert (run / "notes.csv.aside-0").read_text() == "my,notes\n"
-    assert (run / "my thoughts.csv").read_text() == "other,notes\n"
+USERS_FILES = [
+    *("notes.csv", "my thoughts.csv", "mine.jsonl", "draft.tmp-1", "old.trash-7", "run.json.bak"),
+    *("checkpoints/mine.tmp-1", "checkpoints/0000000001.bak", "events/mine.txt"),
+    *("models/best-of-all/weights.safetensors", "models/best-9999999999-mine/a"),
+    *("models/mine.tmp-1/notes.txt", "models/a.tmp-1", "segments/mine.safetensors"),
+]
 
 
-def test_a_run_whose_checkpoints_were_deleted_is_never_begun_afresh(tmp_path: Path) -> None:
+def test_files_of_the_users_own_in_the_run_directory_survive_as_they_are(
+    run: Path, right_ending: dict[str, Any]
+) -> None:
+    for name in USERS_FILES:
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(name)
+    assert train(run.parent, "run").exact
+    found = contents(run)
+    assert [found.get(name) for name in USERS_FILES] == [name.encode() for name in USERS_FILES]
+    assert ending(run) == right_ending
+
+
+@pytest.mark.parametrize("damage", [fill_with_zeros, flip_bit, add_to_start])
+def test_a_changed_log_is_an_error_that_says_which_file_before_anything_is_written(
+    damage: Damage, run: Path
+) -> None:
+    damage(run / "metrics.jsonl")
+    before = contents(run)
+    with pytest.raises(StorageError, match=r"metrics\.jsonl has changed within the \d+ bytes"):
+        train(run.parent, "run")
+    after = contents(run)
+    for name in ("LOCK", "events.jsonl"):
+        before.pop(name), after.pop(name)
+    assert after == before
+
+
+def test_a_changed_log_that_promises_nothing_is_put_aside(
+    run: Path, right_ending: dict[str, Any]
+) -> None:
+    fill_with_zeros(run / "timing.jsonl")
+    assert train(run.parent, "run").status == "finished"
+    assert [event["event"] for event in events(run)].count("log_lost") == 1
+    assert (run / "timing.jsonl.aside-0").exists()
+    assert ending(run) == right_ending
+
+
+def test_a_journal_of_any_length_is_read(run: Path, right_ending: dict[str, Any]) -> None:
+    line = json.dumps({"event": "note", "text": "x" * 1000}).encode() + b"\n"
+    with (run / "events.jsonl").open("ab") as file:
+        for _ in range(70):
+            file.write(line * 1000)
+        file.write(b"y" * (3 << 20) + b"\n")
+    assert (run / "events.jsonl").stat().st_size > 64 << 20
+    assert directory.had_checkpoints(Storage(run))
+    assert (directory.last_ending(Storage(run)) or {})["event"] == "interrupted"
+    assert train(run.parent, "run").exact
+    assert ending(run) == right_ending
+
+
+def test_a_checkpoint_that_cannot_be_read_is_skipped_like_a_damaged_one(
+    run: Path, right_ending: dict[str, Any]
+) -> None:
+    """Whoever is not root; for root it is a file that the system refuses to read."""
+    newest = checkpoints(run)[0]
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            for path in [run.parent, *run.parent.rglob("*")]:
+                os.chown(path, 65534, 65534)
+            for parent in run.parents:
+                with contextlib.suppress(OSError):
+                    os.chmod(parent, parent.stat().st_mode | 0o011)
+            os.chmod(newest, 0)
+            if os.getuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            told: list[str] = []
+            saved = checkpoint.read_newest(Storage(run), damaged=told.append)
+            assert saved is not None
+            assert saved.number < int(newest.name)
+            assert len(told) == 1
+            assert "cannot be read" in told[0]
+            checkpoint.set_newer_aside(Storage(run), saved.number)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.parametrize("has_journal", [True, False])
+def test_a_run_whose_checkpoints_were_deleted_is_never_begun_afresh(
+    has_journal: bool, tmp_path: Path
+) -> None:
     import shutil
 
     from ludus.core.errors import CheckpointError
@@ -322,5 +411,7 @@ def test_a_run_whose_checkpoints_were_deleted_is_never_begun_afresh(tmp_path: Pa
     toy = modules_in("contracts/trainers")["toy_fused"]
     toy.make().fit(root=str(tmp_path), name="run")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
+    if not has_journal:
+        (tmp_path / "run" / "events.jsonl").unlink()
     with pytest.raises(CheckpointError, match="are gone"):
         toy.make().fit(root=str(tmp_path), name="run", resume=True)

@@ -60,6 +60,9 @@ def edit(run: Path, old: str, new: str) -> None:
 def lose_checkpoints(run: Path) -> None:
     """Make it a run that was killed before its first checkpoint."""
     shutil.rmtree(run / "checkpoints")
+    note = json.loads((run / "run.json").read_text())
+    assert note.pop("has_checkpoint")
+    (run / "run.json").write_text(json.dumps(note))
     told = [event for event in events(run) if event["event"] != "first_checkpoint"]
     (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in told))
 

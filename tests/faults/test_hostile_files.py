@@ -190,7 +190,6 @@ REFUSED: dict[str, Attack] = {
     "a link for the config": lambda run: run.link("config.yaml", run.outside / "file"),
     "a link for run.json": lambda run: run.link("run.json", run.outside / "file"),
     "a link for the models": lambda run: run.link("models", run.outside),
-    "a link among the logs": lambda run: run.link("more.jsonl", run.outside / "file"),
     "a pipe for the state": lambda run: run.pipe(f"checkpoints/{run.newest.name}/state.json"),
     "a pipe for the manifest": lambda run: run.pipe(f"checkpoints/{run.newest.name}/manifest.json"),
     "a pipe for the config": lambda run: run.pipe("config.yaml"),
@@ -233,6 +232,7 @@ FALSE_MANIFESTS: dict[str, Attack] = {
 
 # These may or may not be survived, but never with anything other than a typed error.
 ENDURED: dict[str, Attack] = {
+    "a link among the logs": lambda run: run.link("more.jsonl", run.outside / "file"),
     "a pickle as journal": lambda run: write_pickle(run, run.path / "events.jsonl"),
     "a pickle as metrics": lambda run: write_pickle(run, run.path / "metrics.jsonl"),
     "deep lines in the journal": write("events.jsonl", DEEP + b"\n"),

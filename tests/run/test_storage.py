@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -156,13 +157,12 @@ def test_sweeping_removes_what_crashed_writers_left_and_nothing_else(
 
 
 def test_sweeping_does_not_follow_a_link_out_of_the_root(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere" / "a.tmp-1").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "0000000001.tmp-1").mkdir(parents=True)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "run" / "b.tmp-1").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "run" / "run.json.tmp-1").symlink_to(tmp_path / "elsewhere")
     Storage(tmp_path / "run").sweep()
-    assert (tmp_path / "elsewhere" / "a.tmp-1").exists()
-    assert Storage(tmp_path / "run").names("") == ["checkpoints"]
+    assert (tmp_path / "elsewhere" / "0000000001.tmp-1").exists()
 
 
 def test_a_growing_file_can_be_cut_back_to_where_it_was(storage: Storage) -> None:
@@ -177,17 +177,34 @@ def test_a_growing_file_can_be_cut_back_to_where_it_was(storage: Storage) -> Non
     storage.cut_back(offsets, keep=("events.jsonl",))
     assert storage.read("metrics.jsonl") == b"one\n"
     assert storage.read("events/x") == b"\x01"
-    assert storage.names("events") == ["x"]
+    storage.append("events/late").write(b"\x04")
+    assert storage.read("events/late") == b"\x04"
+    assert storage.names("events") == ["late", "x"]
     assert storage.read("events.jsonl") == b"a journal\n"
 
 
-def test_a_growing_file_that_the_checkpoint_did_not_know_is_put_aside_not_lost(
+def test_a_growing_file_that_the_checkpoint_did_not_know_is_put_aside_once_it_is_written(
     storage: Storage,
 ) -> None:
     storage.write("late.csv", b"rows\n")
     storage.write("empty.jsonl", b"")
     storage.cut_back({"empty.jsonl": 0}, keep=())
-    assert storage.names("") == ["late.csv.aside-0"]
+    assert storage.names("") == ["late.csv"]
+    storage.append("late.csv").write(b"new\n")
+    assert storage.read("late.csv") == b"new\n"
+    assert storage.read("late.csv.aside-0") == b"rows\n"
+
+
+def test_a_growing_file_knows_the_hash_of_what_it_holds(storage: Storage) -> None:
+    storage.append("a.jsonl").write(b"one\n")
+    storage.append("a.jsonl").write(b"two\n")
+    whole = hashlib.sha256(b"one\ntwo\n").hexdigest()
+    assert storage.log_hashes() == {"a.jsonl": whole}
+    storage.close()
+    again = Storage(storage.root)
+    again.append("a.jsonl")
+    assert again.log_hashes() == {"a.jsonl": whole}
+    assert again.sha256("a.jsonl", length=4) == hashlib.sha256(b"one\n").hexdigest()
 
 
 def test_a_file_shorter_than_the_checkpoint_saw_it_is_an_error_before_anything_is_cut(
