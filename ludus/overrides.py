@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -100,7 +101,8 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
         meant = [f"{place}.initial"] if "initial" in present else others
         if meant:
             raise ConfigError(f"'{key}' is a section, not a number; the number is '{meant[0]}'")
-    section[path[-1]] = value
+    # A later override may reach into the value, which is the caller's.
+    section[path[-1]] = copy.deepcopy(value)
     return place
 
 

@@ -389,6 +389,13 @@ def test_a_section_is_replaced_by_data_or_by_a_config() -> None:
     assert small_config().replace(model=model) == small_config(model=MODEL | {"widths": [4]})
 
 
+def test_a_section_that_was_given_is_left_as_it_was() -> None:
+    given_model = {**MODEL, "widths": [4]}
+    config = small_config().replace(model=given_model, **{"model.widths": [5]})
+    assert config.model.widths == [5]
+    assert given_model["widths"] == [4]
+
+
 def test_a_config_of_another_category_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'model.kind' is wrong: no model kind is named 'wine'"):
         small_config(model=small_config().data)

@@ -1,0 +1,175 @@
+"""Tiny runs in memory: what was written, what was kept, every batch and the weights before and after."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import ludus
+from ludus import Logger
+from ludus.core.run import Run, Stateful
+from ludus.core.surroundings import Bare
+from ludus.nn.learner import Target
+from ludus.run.seeds import derive, seed_everything
+from tests.rl.small import small
+from tests.supervised.conftest import MLP, QUIET, WINE
+
+STEADY = {"kind": "constant", "warmup_steps": 0}
+SGD = {"kind": "sgd", "learning_rate": 1.0, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0}
+EPOCHS = {
+    "max_env_steps": 40, "record_freq": 1, "eval_freq": 2, "save_freq": 0, "steps_per_epoch": 4,
+    "updates_per_env_step": 0.5, "max_opts": None,
+}  # fmt: skip
+_RL: dict[str, Any] = {
+    "num_envs": 2, "optimizer.learning_rate": 0.01, "learning_rate": STEADY, "compile": False,
+    "max_grad_norm": None,
+}  # fmt: skip
+_OFF_POLICY: dict[str, Any] = {
+    "learning_starts": 12, "replay.capacity": 40, "target.every_opt_steps": 3, "target.share": 1.0,
+}  # fmt: skip
+_STEPS: dict[str, Any] = {
+    "steps.opt_interval": 2, "steps.max_opts": 12, "steps.record_interval": 3,
+    "steps.eval_interval": 6, "steps.save_interval": 0,
+}  # fmt: skip
+_PPO: dict[str, Any] = {
+    "rollout_steps": 8, "passes": 2, "minibatches": 2, "clip.schedule": STEADY,
+    "epochs.max_env_steps": 48, "epochs.record_freq": 1, "epochs.eval_freq": 2, "epochs.save_freq": 0,
+}  # fmt: skip
+
+
+def tiny(kind: str, **changed: Any) -> Any:
+    """Return the config of a run of a few steps; sections are changed by path."""
+    if kind == "supervised":
+        own = {
+            "data": WINE, "model": MLP, "batch_size": 16, "max_epochs": 2, "compile": False,
+            "ema_decay": None, "max_grad_norm": None, "early_stopping": None, "best_model": None,
+            "log_every_opt_steps": 0, "schedule": STEADY, **QUIET,
+        }  # fmt: skip
+        return ludus.example(kind).replace(**{**own, **changed})
+    own = dict(_RL)
+    if kind == "ppo":
+        own |= _PPO
+    else:
+        own |= _OFF_POLICY if changed.get("schedule") == "epochs" else _OFF_POLICY | _STEPS
+    if kind in ("dqn", "iqn"):
+        own["exploration.schedule"] = STEADY
+    return small(kind, **{**own, **changed})
+
+
+class InMemory(Bare):
+    """Keeps what a run tells in lists."""
+
+    def open(self, run: Run, parts: Mapping[str, Stateful]) -> None:
+        run.record = self._trainer.logger.record
+
+
+class Outcome:
+    """What came of one run."""
+
+    def __init__(self, config: Any, evaluator: Any = None) -> None:
+        torch.set_num_threads(1)
+        seed_everything(derive(config.seed, "global"))
+        trainer: Any = ludus.build_trainer(config)
+        kind = type(trainer)
+        trainer.__class__ = type(kind.__name__, (kind,), {"surroundings": InMemory})
+        self.trainer, self.config = trainer, config
+        self.records: list[Any] = []
+        self.kept: dict[str, Mapping[str, Tensor]] = {}
+        self.batches: list[Any] = []
+        self.moments: list[dict[str, Tensor]] = []
+        """The weights before the first update and after each."""
+        trainer.keep_model = lambda name, weights, note: self.kept.update({name: weights})
+        trainer.recall_model = self.kept.__getitem__
+        trainer.set_logger(Logger({"backends": []}))
+        trainer.logger.attach(self)
+        if evaluator is not None:
+            trainer.set_evaluator(evaluator)
+        trainer.add(self, name="outcome")
+        self._learn()
+        self.result = trainer.fit()
+
+    def _learn(self) -> None:
+        train_step = self.trainer.train_step
+
+        def watched(batch: Any, batch_idx: int) -> Any:
+            self.batches.append(_copied(batch))
+            found = train_step(batch, batch_idx)
+            self.moments.append(weights_of(self.trainer))
+            return found
+
+        self.trainer.train_step = watched
+
+    def before_train(self) -> None:
+        self.moments.append(weights_of(self.trainer))
+
+    def write(self, record: Any) -> None:
+        self.records.append(record)
+
+    def close(self) -> None: ...
+
+    @property
+    def agent(self) -> Any:
+        return self.trainer.agent
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return self.result.counters
+
+    @property
+    def weights(self) -> Tensor:
+        """All weights at the end, in one vector."""
+        return torch.cat([tensor.flatten() for tensor in self.moments[-1].values()])
+
+    def curve(self, metric: str) -> list[float]:
+        """Return the values of a metric in the order they were written."""
+        return [record.scalars[metric] for record in self.records if metric in record.scalars]
+
+    def at(self, metric: str) -> list[int]:
+        """Return the optimisation steps at which a metric was written."""
+        return [r.counters.get("opt_steps", 0) for r in self.records if metric in r.scalars]
+
+
+def weights_of(trainer: Any) -> dict[str, Tensor]:
+    """Return a copy of every network's weights by its name."""
+    if not hasattr(trainer, "agent"):
+        return {"model": trainer.flat.vector.detach().clone()}
+    return {
+        name: (part.vector if isinstance(part, Target) else part.flat.vector).detach().clone()
+        for name, part in trainer.agent.learned().items()
+    }
+
+
+def _copied(batch: Any) -> Any:
+    if isinstance(batch, Tensor):
+        return batch.clone()
+    if hasattr(batch, "_fields"):
+        return type(batch)(*map(_copied, batch))
+    return [*map(_copied, batch)] if isinstance(batch, tuple | list) else batch
+
+
+@functools.cache
+def _cached(kind: str, text: str) -> Outcome:
+    return Outcome(tiny(kind, **json.loads(text)))
+
+
+def run(kind: str, **changed: Any) -> Outcome:
+    """Return the outcome of a tiny run with these changes; the same run is made once."""
+    return _cached(kind, json.dumps(changed, sort_keys=True))
+
+
+def differ(one: Outcome, two: Outcome) -> bool:
+    """Return whether two runs came to other weights."""
+    same = one.weights.shape == two.weights.shape and torch.equal(one.weights, two.weights)
+    return not same
+
+
+def rows_of(outcome: Outcome) -> Any:
+    """Return all that the replay buffer holds, split into its columns."""
+    trainer = outcome.trainer
+    buffer = trainer.replay_buffer
+    return trainer.agent.layout.split(buffer._rows[: buffer.size])

@@ -1,0 +1,100 @@
+"""Every key that a config can hold, found by listing, and the tests that say what a change of it does.
+
+A group is a trainer kind (`dqn`) or a kind of section that several trainers can hold (`optimizer sgd`,
+`network mlp`). A key is the path of a value within its group. A section that may be null, or that may
+be of several kinds, is a key by itself: what stands there must take effect there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import pytest
+
+from ludus import registry
+from ludus.nn.optimizer import OptimizerSection
+from ludus.nn.schedules import ScheduleSection
+from ludus.strict_config import StrictConfig, annotation_of
+
+F = TypeVar("F", bound=Callable[..., None])
+
+TRAINERS = "supervised, dqn, iqn, sac, ppo"
+RL = "dqn, iqn, sac, ppo"
+OFF_POLICY = "dqn, iqn, sac"
+VALUES = "dqn, iqn"
+
+CASES: dict[tuple[str, str], str] = {}
+"""The test of each key of each group."""
+
+
+def changes(groups: str, *keys: str, shown_by: str | None = None) -> Callable[[F], F]:
+    """Return the decorator of a test that shows what a change of these keys does in these groups.
+
+    The test takes the group as `kind`, and runs once for each. Where code that knows no group reads
+    the keys, a few groups, `shown_by`, do for all.
+    """
+    names = [name.strip() for name in groups.split(",")]
+    shown = names if shown_by is None else [name.strip() for name in shown_by.split(",")]
+
+    def remember(test: F) -> F:
+        for name in names:
+            for key in keys:
+                CASES[name, key] = test.__name__
+        marked: F = pytest.mark.parametrize("kind", shown)(test)
+        return marked
+
+    return remember
+
+
+def every_key() -> Iterator[tuple[str, str]]:
+    """Yield each group and key there is, by listing the Config classes."""
+    for kind in _built_in("trainer"):
+        yield from ((kind, key) for key in keys_of(registry.find("trainer", kind).Config))
+    for category in ("model", "dataset", "logger", "env", "wrapper", "network"):
+        for kind in _built_in(category):
+            for key in keys_of(registry.find(category, kind).Config):
+                yield f"{category} {kind}", key
+    for category, section in (("optimizer", OptimizerSection), ("schedule", ScheduleSection)):
+        for member in sections_in(section):
+            for kind in get_args(member.model_fields["kind"].annotation):
+                for key in keys_of(member):
+                    yield f"{category} {kind}", key
+
+
+def _built_in(category: str) -> list[str]:
+    return list(registry._built_in(category))
+
+
+def keys_of(config: type[StrictConfig], prefix: str = "") -> Iterator[str]:
+    """Yield the path of every key of a Config, those of its own sections included."""
+    for name, field in config.model_fields.items():
+        annotation, path = annotation_of(field), f"{prefix}{name}"
+        members = sections_in(annotation)
+        is_one = len(members) == 1 and not is_listed(annotation)
+        if not is_one or may_be_null(annotation):
+            yield path
+        if is_one:
+            yield from keys_of(members[0], f"{path}.")
+
+
+def sections_in(annotation: Any) -> list[type[StrictConfig]]:
+    """Return the sections that a value may be read with; a registered kind's are not among them."""
+    if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
+        # The base itself stands for whatever class is registered under a kind.
+        return [] if annotation is StrictConfig else [annotation]
+    return [found for argument in get_args(annotation) for found in sections_in(argument)]
+
+
+def is_listed(annotation: Any) -> bool:
+    """Return whether a value is a list or a dict of sections."""
+    if get_origin(annotation) in (list, dict):
+        return True
+    return get_origin(annotation) is not Literal and any(map(is_listed, get_args(annotation)))
+
+
+def may_be_null(annotation: Any) -> bool:
+    """Return whether null is a value."""
+    return type(None) in get_args(annotation) or any(
+        may_be_null(argument) for argument in get_args(annotation) if get_origin(argument)
+    )

@@ -1,0 +1,235 @@
+"""What each key of supervised training does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import ludus
+from ludus.core.errors import ConfigError
+from ludus.supervised.compiled import CompiledUpdate
+from tests.keys.runs import SGD, STEADY, Outcome, differ, run, tiny
+from tests.keys.table import changes
+from tests.supervised.conftest import MLP, WINE
+
+SUPERVISED = "supervised"
+
+
+@changes(SUPERVISED, "experiment")
+def test_the_experiment_stands_in_the_names_of_saved_models(kind: str) -> None:
+    outcome = run(kind, experiment="mine", milestone_every_epochs=1)
+    assert list(outcome.kept) == ["models/mlp_wine_mine_epoch_1", "models/mlp_wine_mine_epoch_2"]
+
+
+@changes(SUPERVISED, "data")
+def test_the_data_set_that_is_named_is_learned_from(kind: str) -> None:
+    other = run(kind, data={**WINE, "kind": "breast_cancer"}, **{"model.inputs": 30})
+    assert (run(kind).trainer.dataset_name, other.trainer.dataset_name) == ("wine", "breast_cancer")
+    assert other.batches[0][0].shape[1] == 30
+    with pytest.raises(ConfigError, match="'data' is null and no train_loader was given"):
+        Outcome(tiny(kind, data=None))
+
+
+@changes(SUPERVISED, "model")
+def test_the_network_that_is_described_is_trained(kind: str) -> None:
+    assert len(run(kind, model={**MLP, "widths": [5]}).weights) == 13 * 5 + 5 + 5 * 3 + 3
+    assert len(run(kind).weights) == 13 * 8 + 8 + 8 * 3 + 3
+    with pytest.raises(ConfigError, match="model"):
+        Outcome(tiny(kind, model=None))
+
+
+@changes(SUPERVISED, "loss")
+def test_the_loss_that_is_named_is_minimised(kind: str) -> None:
+    found = {}
+    numbers = {"data": {**WINE, "kind": "diabetes"}, "model": {**MLP, "inputs": 10, "outputs": 1}}
+    for loss in ("mse", "l1", "smooth_l1"):
+        outcome = run(kind, loss=loss, **numbers)
+        inputs, targets = outcome.batches[0]
+        before = first_outputs(outcome, inputs)[:, 0]
+        expected = getattr(
+            torch.nn.functional, f"{loss}_loss" if "_" in loss or loss != "l1" else "l1_loss"
+        )
+        found[loss] = expected(before, targets)
+        logged = run(kind, loss=loss, log_every_opt_steps=1, **numbers).curve("train/loss")[0]
+        assert logged == pytest.approx(float(found[loss]), rel=1e-5)
+    assert len({float(value) for value in found.values()}) == 3
+    assert "train/epoch_accuracy" in run(kind).records[0].scalars
+
+
+def first_outputs(outcome: Any, inputs: torch.Tensor) -> torch.Tensor:
+    """Return what the network said before it learned anything."""
+    flat, module = outcome.trainer.flat, outcome.trainer.model.module
+    weights = flat.by_name(outcome.moments[0]["model"])
+    return torch.func.functional_call(module, weights, (inputs,)).detach()
+
+
+@changes(SUPERVISED, "batch_size", "drop_last")
+def test_batches_hold_so_many_examples_and_the_last_may_be_left_out(kind: str) -> None:
+    sizes = [len(batch[0]) for batch in run(kind, max_epochs=1).batches]
+    assert sizes == [16] * 6 + [10]
+    assert [len(b[0]) for b in run(kind, max_epochs=1, batch_size=50).batches] == [50, 50, 6]
+    assert [len(b[0]) for b in run(kind, max_epochs=1, drop_last=True).batches] == [16] * 6
+
+
+@changes(SUPERVISED, "max_epochs")
+def test_the_data_is_gone_through_so_often(kind: str) -> None:
+    assert (run(kind).counters["epoch"], run(kind, max_epochs=3).counters["epoch"]) == (2, 3)
+
+
+@changes(SUPERVISED, "max_steps")
+def test_the_run_stops_after_so_many_steps_even_within_an_epoch(kind: str) -> None:
+    assert run(kind, max_steps=9).counters["opt_steps"] == 9
+    assert run(kind).counters["opt_steps"] == 14
+
+
+@changes(SUPERVISED, "accumulate")
+def test_so_many_batches_make_a_step_and_their_gradients_are_averaged(kind: str) -> None:
+    slow = {"optimizer": {**SGD, "learning_rate": 0.1}, "drop_last": True, "max_epochs": 1}
+    halves, whole = run(kind, accumulate=2, **slow), run(kind, batch_size=32, **slow)
+    assert halves.counters["opt_steps"] == whole.counters["opt_steps"] == 3
+    assert torch.allclose(halves.weights, whole.weights, atol=1e-5)
+
+
+@changes(SUPERVISED, "max_grad_norm")
+def test_a_gradient_that_is_too_long_is_shortened(kind: str) -> None:
+    for limit in (0.01, 0.001):
+        outcome = run(kind, optimizer=SGD, max_grad_norm=limit)
+        way = outcome.moments[1]["model"] - outcome.moments[0]["model"]
+        assert float(way.norm()) == pytest.approx(limit, rel=1e-3)
+    free = run(kind, optimizer={**SGD, "learning_rate": 0.1})
+    assert float((free.moments[1]["model"] - free.moments[0]["model"]).norm()) > 0.01
+
+
+@changes(SUPERVISED, "optimizer")
+def test_weights_move_by_the_optimizer_that_is_named(kind: str) -> None:
+    ways = []
+    for rate in (0.1, 0.01):
+        outcome = run(kind, optimizer={**SGD, "learning_rate": rate}, max_steps=1)
+        ways.append(outcome.moments[1]["model"] - outcome.moments[0]["model"])
+    assert torch.allclose(ways[0], 10 * ways[1], rtol=1e-2, atol=1e-6)
+    adam = run(kind, max_steps=1)
+    way = (adam.moments[1]["model"] - adam.moments[0]["model"]).abs()
+    assert float(way.median()) == pytest.approx(0.002, rel=0.05)
+
+
+@changes(SUPERVISED, "schedule")
+def test_the_learning_rate_follows_its_schedule(kind: str) -> None:
+    falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 8}
+    outcome = run(kind, schedule=falling, log_every_opt_steps=1)
+    rates = outcome.curve("train/learning_rate")
+    assert rates[:9] == pytest.approx([0.002 * (1 - n / 8) for n in range(9)])
+    assert torch.equal(outcome.moments[8]["model"], outcome.moments[-1]["model"])
+    assert not torch.equal(outcome.moments[7]["model"], outcome.moments[8]["model"])
+
+
+@changes(SUPERVISED, "precision")
+def test_the_network_computes_in_the_precision_and_weights_stay_float32(kind: str) -> None:
+    for precision in ("bfloat16", "float16"):
+        outcome = run(kind, precision=precision)
+        assert outcome.weights.dtype == torch.float32
+        assert differ(outcome, run(kind))
+        assert torch.allclose(outcome.weights, run(kind).weights, atol=0.02)
+
+
+@changes(SUPERVISED, "compile")
+def test_the_update_is_compiled_if_asked_or_if_the_run_is_long_enough(kind: str) -> None:
+    def prepared(**changed: Any) -> Any:
+        trainer: Any = ludus.build_trainer(tiny(kind, **changed))
+        trainer.set_logger(ludus.Logger({"backends": []}))
+        trainer.prepare(max_steps=None)
+        return trainer
+
+    assert isinstance(prepared(compile=True).update, CompiledUpdate)
+    assert not isinstance(prepared(compile=False).update, CompiledUpdate)
+    assert prepared(compile="auto").config.compile is False
+    assert prepared(compile="auto", max_epochs=50_000).config.compile is True
+
+
+@changes(SUPERVISED, "ema_decay")
+def test_a_running_mean_that_forgets_so_slowly_is_kept(kind: str) -> None:
+    outcome = run(kind, ema_decay=0.75, milestone_every_epochs=2)
+    mean = outcome.moments[0]["model"]
+    for moment in outcome.moments[1:]:
+        mean = 0.75 * mean + 0.25 * moment["model"]
+    assert torch.allclose(outcome.trainer.update.ema, mean, atol=1e-5)
+    kept = torch.cat([t.flatten() for t in next(iter(outcome.kept.values())).values()])
+    assert torch.allclose(kept, mean, atol=1e-5)
+    assert torch.equal(outcome.weights, run(kind).weights)
+
+
+@changes(SUPERVISED, "with_validation")
+def test_every_epoch_is_validated_if_it_is_asked_for(kind: str) -> None:
+    assert len(run(kind).curve("validation/epoch_loss")) == 2
+    assert run(kind, with_validation=False).curve("validation/epoch_loss") == []
+
+
+# Watching. At a rate of zero, or nearly so, nothing ever gets better; at this one everything does.
+IDLE = {"optimizer": {**SGD, "learning_rate": 1e-12}, "max_epochs": 6}
+STOPPING = {"metric": "train/epoch_loss", "patience": 2, "mode": None, "min_delta": 0.001}
+
+
+@changes(SUPERVISED, "early_stopping", "early_stopping.patience")
+def test_a_run_stops_after_so_many_epochs_without_a_better_value(kind: str) -> None:
+    assert run(kind, **IDLE).counters["epoch"] == 6
+    for patience in (2, 3):
+        stopped = run(kind, early_stopping={**STOPPING, "patience": patience}, **IDLE)
+        assert (stopped.result.status, stopped.counters["epoch"]) == ("stopped", 1 + patience)
+
+
+@changes(SUPERVISED, "early_stopping.metric")
+def test_the_metric_that_is_named_is_watched(kind: str) -> None:
+    stopped = run(kind, early_stopping={**STOPPING, "metric": "validation/epoch_accuracy"}, **IDLE)
+    assert "validation/epoch_accuracy has not improved" in str(stopped.result.reason)
+
+
+@changes(SUPERVISED, "early_stopping.mode", "early_stopping.min_delta")
+def test_better_is_less_or_more_and_by_more_than_the_delta(kind: str) -> None:
+    falling = {"max_epochs": 6}
+    assert run(kind, early_stopping=STOPPING, **falling).counters["epoch"] == 6
+    assert run(kind, early_stopping={**STOPPING, "mode": "max"}, **falling).counters["epoch"] == 3
+    assert (
+        run(kind, early_stopping={**STOPPING, "min_delta": 99.0}, **falling).counters["epoch"] == 3
+    )
+
+
+@changes(SUPERVISED, "best_model", "best_model.metric", "best_model.mode")
+def test_the_best_model_by_the_metric_is_kept(kind: str) -> None:
+    def best(**section: Any) -> Any:
+        return run(kind, max_epochs=4, best_model={"mode": None, **section}).trainer.best()
+
+    assert run(kind, max_epochs=4).trainer.best() is None
+    least = best(metric="train/epoch_loss")
+    assert (least["metric"], least["mode"], least["counters"]["epoch"]) == (
+        "train/epoch_loss",
+        "min",
+        4,
+    )
+    assert best(metric="train/epoch_loss", mode="max")["counters"]["epoch"] == 1
+    assert best(metric="validation/epoch_accuracy")["mode"] == "max"
+
+
+@changes(SUPERVISED, "milestone_every_epochs")
+def test_weights_are_saved_every_so_many_epochs_and_at_the_end(kind: str) -> None:
+    names = list(run(kind, max_epochs=5, milestone_every_epochs=2).kept)
+    assert [name.rpartition("_")[2] for name in names] == ["2", "4", "5"]
+    assert run(kind).kept == {}
+
+
+@changes(SUPERVISED, "log_every_opt_steps")
+def test_the_mean_of_the_metrics_is_written_after_so_many_steps(kind: str) -> None:
+    assert run(kind, log_every_opt_steps=5).at("train/loss") == [5, 7, 10, 14]
+    assert run(kind).at("train/loss") == [7, 14]
+
+
+@changes(SUPERVISED, "seed")
+def test_another_seed_is_another_run_and_the_same_one_the_same(kind: str) -> None:
+    assert differ(run(kind, seed=1), run(kind))
+    assert torch.equal(Outcome(tiny(kind)).weights, run(kind).weights)
+
+
+@changes(SUPERVISED, "name")
+def test_the_name_changes_nothing(kind: str) -> None:
+    assert torch.equal(Outcome(tiny(kind, name="another")).weights, run(kind).weights)
+    assert tiny(kind).schedule.model_dump() == STEADY
