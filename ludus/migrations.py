@@ -40,7 +40,25 @@ def _to_2(data: dict[str, Any]) -> dict[str, Any]:
     if schedule == "steps":
         data["settings"]["checkpoint"]["every_epochs"] = 0
     _silence_evaluation(data)
+    if "policy_loss" in data and "clip" in data:
+        _split_clip(data)
     return data
+
+
+def _split_clip(data: dict[str, Any]) -> None:
+    """Move what stood under `clip` and meant the price of KL divergence to a section of its own."""
+    data.setdefault("target_kl", None)
+    data.setdefault("kl", None)
+    if data["policy_loss"] != "kl" or data["kl"] is not None:
+        return
+    schedule = data["clip"]["schedule"]
+    if schedule["kind"] != "constant" or schedule["warmup_steps"]:
+        raise ConfigError(
+            "'clip.schedule' changes the price of the KL divergence (policy_loss: kl), which version 2"
+            " adapts by kl.target instead; make the schedule constant without warm-up first"
+        )
+    data["kl"] = {"beta": data["clip"]["initial"], "target": None}
+    data["clip"] = None
 
 
 def _sections(data: Any) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -40,14 +40,16 @@ class Learner:
         *,
         max_grad_norm: float | None,
         precision: str = "float32",
+        undecayed: Collection[str] = (),
     ) -> None:
+        """Weight decay leaves the parameters named in `undecayed` alone."""
         self.module = module
         self._modal = _parts_with_modes(module)
         self.flat = FlatParameters(module)
         self.held = Held(module, without=self.flat.names)
         # The compiled update works on these very tensors; modules that replace theirs are not compiled.
         self._buffers = dict(module.named_buffers())
-        self.optimizer = Optimizer(config, self.flat)
+        self.optimizer = Optimizer(config, self.flat, undecayed=undecayed)
         self._max_grad_norm = max_grad_norm
         self._is_steep = config.learning_rate > STEEP
         self._corrections = torch.zeros(2, device=self.flat.vector.device)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import torch
@@ -54,15 +55,54 @@ class Sgd(StrictConfig):
 OptimizerSection = Annotated[Adam | Sgd, Field(discriminator="kind")]
 
 
+class _Group:
+    """Pieces of the flat vector, with their gradients and moments, that have one weight decay."""
+
+    def __init__(
+        self, flat: FlatParameters, moments: list[Tensor], decay: float, pieces: list[slice] | None
+    ) -> None:
+        """With None, all of it."""
+
+        def cut(vector: Tensor) -> list[Tensor]:
+            return [vector] if pieces is None else [vector[piece] for piece in pieces]
+
+        self.decay = decay
+        self.vectors, self.gradients = cut(flat.vector), cut(flat.gradient)
+        self.moments = [cut(moment) for moment in moments]
+
+
 class Optimizer:
     """Updates a flat vector; its moments are vectors of the same layout, saved by parameter name."""
 
-    def __init__(self, config: Adam | Sgd, flat: FlatParameters) -> None:
+    def __init__(
+        self, config: Adam | Sgd, flat: FlatParameters, *, undecayed: Collection[str] = ()
+    ) -> None:
+        """Weight decay leaves the parameters named in `undecayed` alone."""
         self.config = config
         self._flat = flat
         count = 2 if isinstance(config, Adam) else 1
         self.moments = [torch.zeros_like(flat.vector) for _ in range(count)]
         self.num_steps = torch.zeros((), device=flat.vector.device)
+        self._decay: float | Tensor = config.weight_decay
+        """Of all weights alike, or of each."""
+        self._groups = [_Group(flat, self.moments, config.weight_decay, None)]
+        if config.weight_decay and undecayed:
+            self._part(undecayed)
+
+    def _part(self, undecayed: Collection[str]) -> None:
+        """Keep the pieces of the vector that have no weight decay apart from the others."""
+        flat, decay = self._flat, self.config.weight_decay
+        self._decay = torch.full_like(flat.vector, decay)
+        decayed: list[slice] = []
+        others: list[slice] = []
+        for name, (start, end) in zip(
+            flat.names, itertools.pairwise(itertools.accumulate(flat.sizes, initial=0)), strict=True
+        ):
+            (others if name in undecayed else decayed).append(slice(start, end))
+            if name in undecayed:
+                self._decay[start:end] = 0.0
+        both = ((decay, decayed), (0.0, others))
+        self._groups = [_Group(flat, self.moments, own, found) for own, found in both if found]
 
     def step(
         self,
@@ -72,28 +112,31 @@ class Optimizer:
         grad_scale: Tensor | None = None,
     ) -> None:
         """Take one step along the gradient divided by grad_scale, unless found_inf holds 1."""
-        vector, gradient, config = [self._flat.vector], [self._flat.gradient], self.config
+        config = self.config
         if isinstance(config, Adam):
-            # The kernel itself: what torch.optim wraps around it costs more than it on small networks.
-            move = torch._fused_adam_ if config.kind == "adam" else torch._fused_adamw_
-            first, second = self.moments
             self.num_steps += 1
             if found_inf is not None:
                 self.num_steps -= found_inf
-            move(
-                vector, gradient, [first], [second], [], [self.num_steps],
-                amsgrad=False, maximize=False, grad_scale=grad_scale, found_inf=found_inf,
-                beta1=config.beta1, beta2=config.beta2, lr=learning_rate,
-                weight_decay=config.weight_decay, eps=config.eps,
-            )  # fmt: skip
+            # The kernel itself: what torch.optim wraps around it costs more than it on small networks.
+            move = torch._fused_adam_ if config.kind == "adam" else torch._fused_adamw_
+            for group in self._groups:
+                first, second = group.moments
+                move(
+                    group.vectors, group.gradients, first, second, [],
+                    [self.num_steps] * len(group.vectors),
+                    amsgrad=False, maximize=False, grad_scale=grad_scale, found_inf=found_inf,
+                    beta1=config.beta1, beta2=config.beta2, lr=learning_rate,
+                    weight_decay=group.decay, eps=config.eps,
+                )  # fmt: skip
             return
-        buffers: list[Tensor | None] = [*self.moments] if config.momentum else [None]
-        sgd(
-            vector, gradient, buffers, foreach=False, fused=True,
-            grad_scale=grad_scale, found_inf=found_inf,
-            weight_decay=config.weight_decay, momentum=config.momentum, lr=learning_rate,  # type: ignore[arg-type]
-            dampening=0.0, nesterov=config.nesterov, maximize=False,
-        )  # fmt: skip
+        for group in self._groups:
+            none: list[Tensor | None] = [None] * len(group.vectors)
+            sgd(
+                group.vectors, group.gradients, [*group.moments[0]] if config.momentum else none,
+                foreach=False, fused=True, grad_scale=grad_scale, found_inf=found_inf,
+                weight_decay=group.decay, momentum=config.momentum, lr=learning_rate,  # type: ignore[arg-type]
+                dampening=0.0, nesterov=config.nesterov, maximize=False,
+            )  # fmt: skip
         self.num_steps.add_(1 if found_inf is None else 1 - found_inf)
 
     def corrections(self, num_steps: Tensor) -> Tensor:
@@ -113,15 +156,15 @@ class Optimizer:
         """Return the vector and moments after one step, as arithmetic that a compiler can fuse."""
         config = self.config
         if isinstance(config, Sgd):
-            gradient = gradient + config.weight_decay * vector
+            gradient = gradient + self._decay * vector
             momentum = config.momentum * moments[0] + gradient
             if config.momentum:
                 gradient = gradient + config.momentum * momentum if config.nesterov else momentum
             return vector - lr * gradient, [momentum]
         if config.kind == "adam":
-            gradient = gradient + config.weight_decay * vector
+            gradient = gradient + self._decay * vector
         else:
-            vector = vector * (1 - lr * config.weight_decay)
+            vector = vector * (1 - lr * self._decay)
         first = torch.lerp(moments[0], gradient, 1 - config.beta1)
         second = config.beta2 * moments[1] + (1 - config.beta2) * gradient * gradient
         denominator = second.sqrt() / corrections[1].sqrt() + config.eps

@@ -35,7 +35,7 @@ class Agent:
     `_update` holds everything one step of learning does. Compiled or not, it is the same code.
     """
 
-    metric_names: ClassVar[tuple[str, ...]] = ("loss", "grad_norm")
+    metric_names: tuple[str, ...] = ("loss", "grad_norm")
     worth_compiling: ClassVar[int] = 150_000
     """From how many updates on compiling pays, by `compile: auto`."""
 
@@ -55,6 +55,7 @@ class Agent:
                 clip=normalise.clip,
                 gamma=config.gamma,
                 device=device,
+                are_sums=getattr(config, "n_step", 1) > 1,
             )
         self.totals = torch.zeros(len(self.metric_names), dtype=torch.float64, device=device)
         """The sum of each metric since the last record."""

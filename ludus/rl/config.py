@@ -84,7 +84,8 @@ class NormaliseConfig(StrictConfig):
     rewards: bool
     """Divide rewards by the deviation of the discounted return."""
     clip: PositiveFloat
-    """Cut normalised numbers off at this distance from zero."""
+    """Cut each normalised number off at this distance from zero, every reward of an n-step sum by
+    itself."""
 
     def problems(self) -> Iterator[str]:
         """Yield a section that does nothing."""

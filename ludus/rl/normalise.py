@@ -78,9 +78,12 @@ class Normaliser:
         clip: float,
         gamma: float,
         device: torch.device,
+        are_sums: bool = False,
     ) -> None:
+        """With `are_sums` the rewards of a loss are n-step sums, of rewards that `clipped` has cut."""
         self.clip = clip
         self._gamma = gamma
+        self._are_sums = are_sums
         self._observed = RunningMoments(obs_shape) if observations else None
         self._returned = RunningMoments(()) if rewards else None
         self._returns_N = np.zeros(num_envs)
@@ -152,7 +155,15 @@ class Normaliser:
         """Return scaled rewards for a loss."""
         if self._returned is None:
             return rewards
-        return (rewards * self.reward_scale).clamp(-self.clip, self.clip)
+        scaled = rewards * self.reward_scale
+        return scaled if self._are_sums else scaled.clamp(-self.clip, self.clip)
+
+    def clipped(self, rewards_N: NDArray[Any]) -> NDArray[Any]:
+        """Return raw rewards, each cut off where it would be once it is scaled, as far as known now."""
+        if self._returned is None or self._returned.count < _ENOUGH:
+            return rewards_N
+        limit = self.clip * math.sqrt(float(self._returned.variance) + _SMALL)
+        return rewards_N.clip(-limit, limit)
 
     def weights(self) -> dict[str, Tensor]:
         """Return what a trained policy needs of this: how observations are shifted and scaled."""

@@ -43,19 +43,26 @@ def in_epochs(
     works: Works,
     *,
     num_updates: Callable[[Run], int],
+    is_far: Callable[[Run], bool] | None,
     note: str,
     info: Callable[[Run], Mapping[str, Any]],
 ) -> Repeat:
-    """Return epochs of collecting and updating; `num_updates` is asked after each collecting."""
+    """Return epochs of collecting and updating; `num_updates` is asked after each collecting.
+
+    Where there is an `is_far`, it ends the updates of an epoch.
+    """
     most = epochs.max_opts
 
     def is_enough(run: Run) -> bool:
         return most is not None and bool(run.counters["opt_steps"] >= most)
 
+    def is_learned(run: Run) -> bool:
+        return is_enough(run) or (is_far is not None and is_far(run))
+
     step = Repeat(
         name="step",
         times=num_updates,
-        until=None if most is None else is_enough,
+        until=None if most is None and is_far is None else is_learned,
         after="after_update",
         note=note,
         body=(Stage(name="train_step", work=works.train_step),),

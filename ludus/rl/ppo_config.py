@@ -10,6 +10,17 @@ from ludus.nn.schedules import too_long
 from ludus.rl.cadence import epochs_never_reached, never_so_many
 from ludus.rl.config import Discount, EpochsConfig, RLConfig, Scheduled
 from ludus.rl.network_config import NetworkSection
+from ludus.strict_config import StrictConfig
+
+
+class KlConfig(StrictConfig):
+    """A price on the KL divergence from the policy that made the rollout."""
+
+    beta: PositiveFloat
+    """The price at the beginning."""
+    target: PositiveFloat | None
+    """The KL divergence aimed at: after a rollout whose last pass found 1.5 times more beta doubles,
+    after one that found 1.5 times less it halves; null keeps beta as it is."""
 
 
 class PpoConfig(RLConfig):
@@ -30,15 +41,21 @@ class PpoConfig(RLConfig):
     gae_lambda: Discount
     """How far ahead advantages look: 0 one step, 1 to the end of the episode."""
     policy_loss: Literal["clip", "kl"]
-    """Hold an update back by clipping its ratio, or by a price on its distance."""
-    clip: Scheduled
-    """How far a ratio may go from 1, by optimisation steps; with kl, the price of distance."""
+    """Hold updates back by clipping their ratios (clip) or by a price on the KL divergence (kl); the
+    section of the other one is null."""
+    clip: Scheduled | None
+    """How far a ratio may go from 1, by optimisation steps; null with policy_loss: kl."""
+    kl: KlConfig | None
+    """The price on the KL divergence; null with policy_loss: clip."""
+    target_kl: PositiveFloat | None
+    """End the passes over a rollout after an update that found a KL divergence of more than 1.5 times
+    this; null goes through all of them."""
     value_clip: PositiveFloat | None
     """How far a value may move from the one before the updates; null lets it go."""
     value_coef: NonNegativeFloat
-    """How much the value's loss counts beside the policy's."""
+    """How much the value's loss, half its mean squared error, counts beside the policy's."""
     entropy_coef: NonNegativeFloat
-    """How much being undecided is worth."""
+    """How much the policy's entropy counts, against becoming certain too soon."""
     normalise_advantage: bool
     """Bring the advantages of each minibatch to mean 0 and deviation 1."""
 
@@ -56,9 +73,24 @@ class PpoConfig(RLConfig):
             yield from never_so_many(self.epochs, self._whole_epochs * self._per_epoch)
         yield from epochs_never_reached(self.epochs, self.num_epochs)
         yield from self.length_problems(self.run_opts, ("epochs.eval_freq", self.epochs.eval_freq))
-        yield from too_long(
-            self.clip.schedule, "clip.schedule", self.run_opts, "optimisation steps"
-        )
+        yield from self._restraint_problems()
+
+    def _restraint_problems(self) -> Iterator[str]:
+        """Yield the section that is missing, and the one that would not be read."""
+        other = "kl" if self.policy_loss == "clip" else "clip"
+        if getattr(self, self.policy_loss) is None:
+            yield (
+                f"'policy_loss' is {self.policy_loss}, but the section '{self.policy_loss}' is null;"
+                " fill it in"
+            )
+        if getattr(self, other) is not None:
+            yield (
+                f"'policy_loss' is {self.policy_loss}, so nothing reads the section '{other}'; set it"
+                f" to null, or set policy_loss: {other}"
+            )
+        if self.clip is not None:
+            schedule, steps = self.clip.schedule, self.run_opts
+            yield from too_long(schedule, "clip.schedule", steps, "optimisation steps")
 
     @property
     def _whole_epochs(self) -> int:

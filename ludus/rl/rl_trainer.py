@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -135,9 +135,14 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
             self.config.epochs,
             self._works(self._collect),
             num_updates=lambda run: self.get_num_updates(),
+            is_far=self._is_far(),
             note=self.updates_note(),
             info=self._epoch_info,
         )
+
+    def _is_far(self) -> Callable[[Run], bool] | None:
+        """Return what ends the updates of an epoch before all are made; None where nothing does."""
+        return None
 
     def _works(self, collect: Work) -> Works:
         return Works(
@@ -229,7 +234,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         metrics |= self.agent.info(self.sampler.num_env_steps)
         opts = run.counters["opt_steps"]
         metrics["train/learning_rate"] = self.rate(opts)
-        metrics["train/n_updates"] = float(opts)
+        metrics["train/n_updates"] = float(self._num_updates(opts))
         run.record(metrics)
         elapsed = time.monotonic() - self._timer
         self.logger.rate("fps", self.sampler.fps())
@@ -238,6 +243,10 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self._timer, self._timed_opts = time.monotonic(), opts
         self.logger.write(run)
         refuse_divergence(metrics, opts)
+
+    def _num_updates(self, num_opts: int) -> int:
+        """Return what other libraries count as updates: the optimisation steps."""
+        return num_opts
 
     def _save(self, run: Run) -> None:
         opts = run.counters["opt_steps"]

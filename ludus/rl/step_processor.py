@@ -12,7 +12,7 @@ Shapes: N envs, D numbers of an observation, k numbers of an action, A actions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,10 +75,19 @@ class NStep:
     All envs step together, so the step begun at time t lies in slot t % n for every one of them.
     """
 
-    def __init__(self, num_envs: int, layout: RowLayout, gamma: float, n: int) -> None:
+    def __init__(
+        self,
+        num_envs: int,
+        layout: RowLayout,
+        gamma: float,
+        n: int,
+        clipped: Callable[[Array], Array] | None = None,
+    ) -> None:
+        """With `clipped`, each reward passes through it before it is added to a sum."""
         if n < 1:
             raise ConfigError(f"n_step is {n}; use 1 or more")
         self._n = n
+        self._clipped = clipped
         self._obs = np.zeros((num_envs, *layout.obs_shape), dtype=layout.obs_dtype)
         # First the slot, then the env: what all envs began at one time is pushed as one block.
         self._first_obs = np.zeros((n, *self._obs.shape), dtype=layout.obs_dtype)
@@ -106,7 +115,8 @@ class NStep:
         self._actions[slot] = actions_Nk
         self._returns[slot] = 0.0
         # Slots that are not pending get their share too; they are set to 0 when they are used again.
-        np.multiply(self._by_slot[slot], env.rewards, out=self._share)
+        rewards = env.rewards if self._clipped is None else self._clipped(env.rewards)
+        np.multiply(self._by_slot[slot], rewards, out=self._share)
         self._returns += self._share
         self._num_pending += 1
         self._slot = oldest = (slot + 1) % self._n

@@ -90,7 +90,10 @@ class StepRLTrainer(RLTrainer):
                 per.beta_schedule, initial=per.beta, run_steps=self.num_train_steps
             )
         shape = (config.num_envs, agent.layout, config.gamma)
-        processor = OneStep(*shape) if config.n_step == 1 else NStep(*shape, config.n_step)
+        clipped = None if agent.normaliser is None else agent.normaliser.clipped
+        processor = (
+            OneStep(*shape) if config.n_step == 1 else NStep(*shape, config.n_step, clipped)
+        )
         processor = self.own_processor or processor
         self.sampler = SyncSampler(self.env, processor, episodes, agent.normaliser)
         self.sampler.begin()

@@ -174,3 +174,38 @@ def test_nesterov_without_momentum_is_refused() -> None:
     sgd = {"kind": "sgd", "learning_rate": 0.1, "momentum": 0.0, "nesterov": True}
     with pytest.raises(ConfigError, match=r"optimizer.*nesterov.*momentum' is 0"):
         ludus.example("supervised").replace(optimizer={**sgd, "weight_decay": 0.0})
+
+
+@each_case
+def test_named_parameters_can_be_left_out_of_the_weight_decay(config: Adam | Sgd) -> None:
+    """As with two parameter groups in torch; the arithmetic for the compiler does the same."""
+    config = config.replace(weight_decay=0.3)
+    reference = network()
+    theirs = torch_optimizer(config, reference)
+    named = dict(reference.named_parameters())
+    free = [name for name in named if name.endswith("bias")]
+    assert 0 < len(free) < len(named)
+    (group,) = theirs.param_groups
+    theirs.add_param_group({"params": [], "weight_decay": 0.0})
+    group["params"] = [p for name, p in named.items() if name not in free]
+    theirs.param_groups[1]["params"] = [named[name] for name in free]
+    for loss in losses(reference):
+        theirs.zero_grad()
+        loss.backward()
+        theirs.step()
+
+    module = network()
+    flat = FlatParameters(module)
+    optimizer = Optimizer(config, flat, undecayed=free)
+    vector = flat.vector.clone()
+    moments = [moment.clone() for moment in optimizer.moments]
+    rate = torch.tensor(config.learning_rate)
+    for num_steps, loss in enumerate(losses(module), start=1):
+        loss.backward()
+        corrections = optimizer.corrections(torch.tensor(float(num_steps)))
+        vector, moments = optimizer.moved(vector, flat.gradient, moments, corrections, rate)
+        optimizer.step(config.learning_rate, found_inf=None)
+        flat.gradient.zero_()
+    torch.testing.assert_close(as_vector(module), as_vector(reference), atol=1e-7, rtol=1e-6)
+    torch.testing.assert_close(vector, flat.vector, atol=2e-6, rtol=2e-5)
+    assert optimizer.num_steps.item() == 20

@@ -64,3 +64,4 @@ PRIORITISED = {
     "beta_schedule": {"kind": "linear", "warmup_steps": 0, "final": 1.0, "total_steps": None},
 }
 NORMALISE = {"observations": True, "rewards": True, "clip": 10.0}
+BY_KL: dict[str, Any] = {"policy_loss": "kl", "clip": None, "kl": {"beta": 0.5, "target": 0.01}}

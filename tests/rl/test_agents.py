@@ -23,7 +23,7 @@ from tests.rl.known_problems import (
     observation,
     problem,
 )
-from tests.rl.small import NORMALISE, PRIORITISED, small
+from tests.rl.small import BY_KL, NORMALISE, PRIORITISED, small
 
 CONTEXTS = np.stack([observation(0), observation(1)])
 
@@ -94,7 +94,7 @@ def test_ppo_finds_the_best_of_several_actions(tmp_path: Path) -> None:
 
 
 def test_ppo_finds_the_best_of_two_choices_at_once(tmp_path: Path) -> None:
-    agent = learned("ppo", problem("tests_pair"), tmp_path, policy_loss="kl", shared_body=True)
+    agent = learned("ppo", problem("tests_pair"), tmp_path, shared_body=True, **BY_KL)
     assert agent.act_greedy(CONTEXTS, None).tolist() == [list(pair) for pair in PAIRS_C]
 
 

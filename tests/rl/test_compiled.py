@@ -12,7 +12,7 @@ import ludus
 from ludus.nn import compiling
 from ludus.run.checkpoint import digest_of
 from tests.rl.known_problems import learning, problem
-from tests.rl.small import NORMALISE, PRIORITISED, small
+from tests.rl.small import BY_KL, NORMALISE, PRIORITISED, small
 
 # Torch warns of its own code when its compiler is first imported.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
@@ -40,7 +40,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "iqn": ("iqn", {"target.share": 0.1, "target.every_opt_steps": 2}),
     "sac": ("sac", {"normalise": NORMALISE}),
     "ppo": ("ppo", {"normalise": NORMALISE, "value_clip": 0.2}),
-    "ppo of numbers": ("ppo", {"env.id": "Pendulum-v1", "policy_loss": "kl", "shared_body": True}),
+    "ppo of numbers": ("ppo", {"env.id": "Pendulum-v1", **BY_KL, "shared_body": True}),
 }
 
 

@@ -217,3 +217,42 @@ def test_the_return_of_an_episode_that_was_cut_does_not_go_on_in_the_next(
     assert own._returns_N[0] == 0
     assert (own._returns_N[1:] > 1).all()
     trainer.env.close()
+
+
+def test_each_reward_of_an_n_step_sum_is_clipped_by_itself(tmp_path: Path) -> None:
+    """Three rewards within the clip may add up to more than it; one beyond it is cut."""
+    trainer: Any = ludus.build_trainer(
+        small("dqn", normalise={**NORMALISE, "clip": 2.0}, n_step=3, gamma=1.0)
+    )
+    trainer.prepare(max_steps=None)
+    own, env, buffer = trainer.agent.normaliser, trainer.env, trainer.replay_buffer
+    generator = np.random.default_rng(0)
+    for _ in range(40):
+        own.gather_rewards(generator.normal(size=3), np.ones(3, bool))
+    deviation = 1 / own.reward_scale.item()
+    assert deviation == pytest.approx(1, abs=0.2)
+    processor = trainer.sampler.processor
+    for reward in (1.5, 1.5, 100.0):
+        env.step(np.zeros(3, np.int64))
+        env.rewards[:] = reward
+        processor.process(np.zeros((3, 1)), env, buffer)
+    assert buffer.size == 3
+    batch = trainer.agent.layout.split(buffer.sample(8).rows, None)
+    summed = (1.5 + 1.5) / deviation + 2.0
+    torch.testing.assert_close(
+        own.rewards(batch.rewards), torch.full((8,), summed), rtol=1e-4, atol=1e-4
+    )
+    trainer.close()
+
+
+def test_a_single_reward_is_clipped_where_it_is_used() -> None:
+    own = normaliser(observations=False, clip=2.0)
+    for reward in np.random.default_rng(0).normal(size=(40, 2)):
+        own.gather_rewards(reward, np.ones(2, bool))
+    assert own.rewards(torch.tensor([100.0, -100.0])).tolist() == [2, -2]
+
+
+def test_no_reward_is_clipped_before_the_deviation_is_known() -> None:
+    own = normaliser(observations=False, clip=2.0, are_sums=True)
+    own.gather_rewards(np.array([1000.0, 2000.0]), np.ones(2, bool))
+    assert own.clipped(np.array([1000.0, 2000.0])).tolist() == [1000, 2000]

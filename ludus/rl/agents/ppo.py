@@ -31,6 +31,7 @@ from ludus.nn.learner import Learner, Target
 from ludus.nn.schedules import Schedule
 from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, Agent
+from ludus.rl.kl_watch import KlWatch
 from ludus.rl.network_config import head, make_body
 from ludus.rl.normalise import Moments
 from ludus.rl.policies import Policy, make_policy
@@ -76,7 +77,10 @@ class Ppo(Agent):
     worth_compiling = 50_000
 
     def __init__(self, config: PpoConfig, spec: EnvSpec, device: torch.device) -> None:
+        if config.policy_loss == "kl":
+            self.metric_names = (*self.metric_names[:-1], "kl_beta")
         super().__init__(config, spec, device)
+        self.watch = KlWatch(config, device)
         self.policy = make_policy(spec)
         with forked(derive(config.seed, "model")):
             network = ActorCritic(config, spec, self.policy)
@@ -85,10 +89,14 @@ class Ppo(Agent):
             config.optimizer,
             max_grad_norm=config.max_grad_norm,
             precision=config.precision,
+            # It would pull the deviation towards 1, which is no smaller a policy.
+            undecayed=("log_std",),
         )
-        self.clip = Schedule(
-            config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
-        )
+        self.clip: Schedule | None = None
+        if config.clip is not None:
+            self.clip = Schedule(
+                config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
+            )
         # Both take observations as the network sees them: normalised already.
         self._outputs = acting_net([network.body, network.policy], None, device)
         body = network.body if network.value_body is None else network.value_body
@@ -140,6 +148,7 @@ class Ppo(Agent):
         `moments` are the normaliser's at each step and after the last; none where there is no
         normaliser.
         """
+        self.watch.begin_rollout()
         steps, envs = rollout.rewards.shape
         obs, next_obs = rollout.obs, rollout.next_obs
         if self.normaliser is not None:
@@ -202,9 +211,10 @@ class Ppo(Agent):
     def learn(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
         """Improve the policy and the values on some rows of an estimate."""
         images = batch.images if self._has_images else None
-        self._learn(batch.rows, images, numbers=(learning_rate, self.clip(num_opts)))
+        restraint = self.watch.beta if self.clip is None else self.clip(num_opts)
+        self.watch.note(self._learn(batch.rows, images, numbers=(learning_rate, restraint)))
 
-    def _update(self, rows: Tensor, images: Tensor | None, numbers: Any) -> None:
+    def _update(self, rows: Tensor, images: Tensor | None, numbers: Any) -> Tensor:
         config = self.config
         pieces = [rows[:, columns] for columns in self._columns]
         obs = pieces[0].reshape(-1, *self.spec.obs_shape) if images is None else images
@@ -227,14 +237,34 @@ class Ppo(Agent):
             )  # fmt: skip
             with torch.no_grad():
                 kl = approximate_kl(log_probs, old_log_probs)
-                clipped = clip_fraction(log_probs, old_log_probs, numbers[1])
-            return loss, (gain.detach(), worth.detach(), -entropies.detach().mean(), kl, clipped)
+                last = numbers[1]
+                if config.policy_loss == "clip":
+                    last = clip_fraction(log_probs, old_log_probs, numbers[1])
+            # Logged as it is known elsewhere: the mean squared error itself, not half of it.
+            error = 2 * worth.detach()
+            return loss, (gain.detach(), error, -entropies.detach().mean(), kl, last)
 
         # A ratio compares with the policy that acted, so this one is computed in the same mode: with
         # another dropout mask or other statistics of batch norm it would not begin at 1.
         loss, norm, more = self.learner.improve(loss_of, numbers[0], in_train_mode=False)
         self.learner.observe(obs, norm=norm)
         self.count(loss, norm, *more)
+        found: Tensor = more[3]
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what every agent has, and how far this rollout's updates have gone."""
+        return {**super().state_dict(), "watch": self.watch.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy a saved state in."""
+        super().load_state_dict(state)
+        if "watch" in state:
+            self.watch.load_state_dict(state["watch"])
+        else:
+            # Saved before there was one: every pass was gone through.
+            opts = int(self.learner.optimizer.num_steps)
+            self.watch.num_passes = -(-opts // self.config.minibatches)
 
     def info(self, num_env_steps: int) -> dict[str, float]:
         """Return the mean deviation of continuous actions."""

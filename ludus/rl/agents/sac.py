@@ -138,7 +138,10 @@ class Sac(Agent):
         self.actor = Learner(actor.to(device), config.optimizer, **limits)
         self.critics = Learner(critics.to(device), config.optimizer, **limits)
         temperature = Temperature(config.temperature.initial).to(device)
-        self.temperature = Learner(temperature, config.optimizer, max_grad_norm=None)
+        # Weight decay would pull the temperature towards 1.
+        self.temperature = Learner(
+            temperature, config.optimizer, max_grad_norm=None, undecayed=("log",)
+        )
         self.target = Target(self.critics)
         self._acting = acting_net([actor.body, actor.out], self.normaliser, device)
         self._noise = torch.empty(2, config.batch_size, self._width)

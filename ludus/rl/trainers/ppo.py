@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,15 @@ class PpoTrainer(RLTrainer):
     def get_num_updates(self) -> int:
         """Return the number of minibatches in all passes."""
         return int(self.config.passes * self.config.minibatches)
+
+    def _is_far(self) -> Callable[[Run], bool] | None:
+        if self.config.target_kl is None:
+            return None
+        return lambda run: bool(self.agent.watch.is_far)
+
+    def _num_updates(self, num_opts: int) -> int:
+        """Return the passes over rollouts, which is what Stable-Baselines3 counts for PPO."""
+        return int(self.agent.watch.num_passes)
 
     def _train_step(self, run: Run) -> None:
         self.train_step(self.replay_buffer.sample(), run.cursor[-2].index)

@@ -1,4 +1,4 @@
-"""The normaliser: its moments, the returns under way, and what it published last."""
+"""The normaliser: its moments, the returns under way, and the shifts and scales that follow from them."""
 
 from __future__ import annotations
 
@@ -19,5 +19,4 @@ def use(normaliser: Normaliser) -> None:
     for _ in range(3):
         normaliser.gather_rewards(generator.normal(size=2), np.array([False, True]))
         normaliser.gather_observations(generator.normal(2, 3, size=(2, 3)).astype(np.float32))
-    # Gathered, but not yet published.
     normaliser.gather_rewards(np.array([10.0, 20.0]), np.array([False, False]))

@@ -1,0 +1,82 @@
+"""How far the updates of a rollout move the policy: the adaptive price of it, and when it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.core.errors import CheckpointError
+from ludus.losses.ppo import next_kl_beta
+from ludus.rl.ppo_config import PpoConfig
+
+# As in Stable-Baselines3: a KL divergence this many times the target is too much.
+_TOO_FAR = 1.5
+
+
+class KlWatch:
+    """Counts passes over rollouts and keeps the KL divergence that the updates find.
+
+    A number is read from the device after each update only where `target_kl` is set, and once a
+    rollout where beta adapts.
+    """
+
+    def __init__(self, config: PpoConfig, device: torch.device) -> None:
+        self._minibatches = config.minibatches
+        self._target_kl = config.target_kl
+        self._target = None if config.kl is None else config.kl.target
+        self.beta = 0.0 if config.kl is None else config.kl.beta
+        """The price of KL divergence now; 0 where ratios are clipped instead."""
+        self.num_passes = 0
+        """How many passes over rollouts have begun, in the whole run."""
+        self._num_updates = 0
+        self._last = 0.0
+        self._sum = torch.zeros((), device=device)
+        """What the updates of this pass found, added up."""
+
+    def note(self, kl: Tensor) -> None:
+        """Take in the KL divergence that an update has found."""
+        if self._num_updates % self._minibatches == 0:
+            self.num_passes += 1
+            self._sum.zero_()
+        self._num_updates += 1
+        if self._target is not None:
+            self._sum.add_(kl)
+        if self._target_kl is not None:
+            self._last = float(kl)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the last update found the policy too far from the one that made the rollout."""
+        return self._target_kl is not None and self._last > _TOO_FAR * self._target_kl
+
+    def begin_rollout(self) -> None:
+        """Adapt beta to the mean of the last pass, and begin to watch anew."""
+        if self._target is not None and self._num_updates:
+            count = (self._num_updates - 1) % self._minibatches + 1
+            self.beta = next_kl_beta(self.beta, float(self._sum) / count, target=self._target)
+        self._num_updates, self._last = 0, 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return beta, the passes, and what this rollout's updates have found."""
+        return {
+            "beta": self.beta,
+            "num_passes": self.num_passes,
+            "num_updates": self._num_updates,
+            "last": self._last,
+            "sum": self._sum,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up a saved state."""
+        counts = state["num_passes"], state["num_updates"]
+        if min(counts) < 0 or not state["beta"] >= 0:
+            raise CheckpointError(
+                f"the KL watch was saved with counts {counts} and beta {state['beta']}, of which none"
+                " can be negative; resume from an older checkpoint"
+            )
+        self.num_passes, self._num_updates = counts
+        self.beta, self._last = float(state["beta"]), float(state["last"])
+        self._sum.copy_(state["sum"])

@@ -1,0 +1,20 @@
+"""What PPO's updates have found of the KL divergence, half way through a pass."""
+
+from __future__ import annotations
+
+import torch
+
+from ludus.rl.kl_watch import KlWatch
+from tests.rl.small import BY_KL, small
+
+
+def make() -> KlWatch:
+    return KlWatch(small("ppo", target_kl=0.01, **BY_KL), torch.device("cpu"))
+
+
+def use(watch: KlWatch) -> None:
+    for kl in (0.1, 0.2, 0.3):
+        watch.note(torch.tensor(kl))
+    watch.begin_rollout()
+    for kl in (0.1, 0.2, 0.3, 0.4):
+        watch.note(torch.tensor(kl))
