@@ -91,9 +91,7 @@ class StepRLTrainer(RLTrainer):
             )
         shape = (config.num_envs, agent.layout, config.gamma)
         clipped = None if agent.normaliser is None else agent.normaliser.clipped
-        processor = (
-            OneStep(*shape) if config.n_step == 1 else NStep(*shape, config.n_step, clipped)
-        )
+        processor = OneStep(*shape) if config.n_step == 1 else NStep(*shape, config.n_step, clipped)
         processor = self.own_processor or processor
         self.sampler = SyncSampler(self.env, processor, episodes, agent.normaliser)
         self.sampler.begin()
