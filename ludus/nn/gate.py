@@ -52,18 +52,18 @@ def is_plain(modules: Sequence[nn.Module]) -> bool:
 
 def decide(
     wanted: bool | Literal["auto"], *, is_long: bool, why_not: Callable[[], str | None]
-) -> tuple[bool, str | None]:
+) -> tuple[bool, list[str]]:
     """Return whether to compile the update and, where a long run is not compiled, a sentence why not.
 
     Raise ConfigError where compiling was asked for and cannot be.
     """
     if wanted is False or (wanted == "auto" and not is_long):
-        return False, None
+        return False, []
     reason = why_not()
     if reason is None:
-        return True, None
+        return True, []
     if wanted == "auto":
-        return False, f"the update is not compiled: {reason}"
+        return False, [f"the update is not compiled: {reason}"]
     raise ConfigError(f"'compile' is true, but {reason}; else set compile to false or auto")
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from ludus.config import StrictConfig, validate
 from ludus.core.errors import ConfigError, LudusError
+from ludus.nn.held import extra_modules, extra_to_tensor, tensor_to_extra
 from ludus.registry import find, kinds
 from ludus.run.models import read_model, write_model
 from ludus.run.storage import Storage
@@ -85,16 +86,33 @@ class Model:
         self.module.zero_grad(set_to_none=False)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return parameters and buffers by name."""
-        return dict(self.module.state_dict())
+        """Return parameters, all buffers and extra state by name; extra state is turned into bytes."""
+        state = dict(self.module.state_dict())
+        for name, part in extra_modules(self.module).items():
+            state[name] = extra_to_tensor(part.get_extra_state())
+        for name, buffer in self.module.named_buffers():
+            # Those that torch would not save may move all the same.
+            state.setdefault(name, buffer.detach())
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Copy saved parameters and buffers in; every name must match."""
+        saved: dict[str, Any] = dict(state)
+        known = self.module.state_dict()
+        fleeting = {n: b for n, b in self.module.named_buffers() if n not in known and n in saved}
+        found = {name: saved.pop(name) for name in fleeting}
+        for name in extra_modules(self.module):
+            if isinstance(saved.get(name), Tensor):
+                saved[name] = tensor_to_extra(saved[name])
         try:
-            self.module.load_state_dict(dict(state), strict=True)
+            self.module.load_state_dict(saved, strict=True)
         except RuntimeError as error:
             problem = " ".join(str(error).split())
             raise LudusError(f"the saved weights do not fit this model: {problem}") from None
+        for name, buffer in fleeting.items():
+            if buffer.shape != found[name].shape:
+                raise LudusError(f"the saved weights do not fit this model: size of '{name}'")
+            buffer.copy_(found[name])
 
     def save_model(self, directory: str | Path) -> None:
         """Write the weights to a directory of their own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,9 +19,12 @@ _LEAST_DRAW = np.float32(1e-30)
 
 
 def acting_net(
-    modules: Sequence[nn.Module], normaliser: Normaliser | None, device: torch.device
+    modules: Sequence[nn.Module],
+    normaliser: Normaliser | None,
+    device: torch.device,
+    obs_shape: tuple[int, ...],
 ) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Return a function from observations to outputs, one row each, without a gradient.
+    """Return a function from observations to outputs, one row each, without a gradient, in eval mode.
 
     A small network costs less in NumPy than the framework's own overhead; it reads the weights where
     the learner changes them, so it is never out of date. What it returns may be reused by its next
@@ -36,10 +40,24 @@ def acting_net(
         out: NDArray[Any] = found.float().cpu().numpy()
         return out
 
-    compute = by_torch if steps is None else NumpyMlp(steps)
+    compute: Callable[[NDArray[Any]], NDArray[Any]] = by_torch
+    if steps is not None and _agree(NumpyMlp(steps), by_torch, obs_shape):
+        compute = NumpyMlp(steps)
     if normaliser is None:
         return compute
     return lambda obs_ND: compute(normaliser.numpy_obs(obs_ND))
+
+
+def _agree(by_numpy: Any, by_torch: Any, obs_shape: tuple[int, ...]) -> bool:
+    """Return whether NumPy, which flattens observations at once, comes to what torch comes to."""
+    if len(obs_shape) == 1:
+        return True
+    obs_ND = np.linspace(-1, 1, 2 * math.prod(obs_shape), dtype=np.float32).reshape(2, *obs_shape)
+    try:
+        found, wanted = by_numpy(obs_ND), by_torch(obs_ND)
+    except (ValueError, RuntimeError):
+        return False
+    return found.shape == wanted.shape and bool(np.allclose(found, wanted, 1e-3, 1e-4))
 
 
 def draw_categorical(logits_NA: NDArray[Any], generator: np.random.Generator) -> NDArray[np.int64]:

@@ -118,6 +118,30 @@ class LayerNorm:
         return x
 
 
+@dataclass(frozen=True)
+class BatchNorm:
+    """Each feature shifted and scaled by what training saw of it, as batch norm does in eval mode."""
+
+    mean: Array
+    variance: Array
+    weight: Array | None
+    bias: Array | None
+    eps: float
+
+    def bind(self, x: Array, calls: Calls) -> Array:
+        """Append the normalisation and the affine map; the moments are read at each call."""
+        scale = np.empty_like(self.variance)
+        calls.append(partial(np.add, self.variance, np.float32(self.eps), scale))
+        calls.append(partial(np.sqrt, scale, scale))
+        calls.append(partial(np.subtract, x, _column(self.mean, x), x))
+        calls.append(partial(np.divide, x, _column(scale, x), x))
+        if self.weight is not None:
+            calls.append(partial(np.multiply, x, _column(self.weight, x), x))
+        if self.bias is not None:
+            calls.append(partial(np.add, x, _column(self.bias, x), x))
+        return x
+
+
 class NumpyMlp:
     """A network of such steps, with buffers for every shape of batch it has seen.
 
@@ -155,10 +179,11 @@ class NumpyMlp:
 
 
 def numpy_steps(module: Any) -> list[Step] | None:
-    """Return the steps of a torch module, on arrays that share its memory.
+    """Return the steps of a torch module in eval mode, on arrays that share its memory.
 
-    Known are nn.Sequential of Linear, ReLU, Tanh, GELU, SiLU, LayerNorm, Flatten and Identity,
-    nested or not; None is returned for any other, or where the weights are not float32 on the CPU.
+    Known are nn.Sequential of Linear, ReLU, Tanh, GELU, SiLU, LayerNorm, BatchNorm1d, Dropout, Flatten
+    and Identity, nested or not; None is returned for any other, or where the weights are not float32 on
+    the CPU.
     Whoever moves the parameters to other memory afterwards (as FlatParameters does) must ask again.
     """
     from torch import nn
@@ -168,7 +193,8 @@ def numpy_steps(module: Any) -> list[Step] | None:
         if any(part is None for part in parts):
             return None
         return [step for part in parts for step in part or ()]
-    for parameter in module.parameters():
+    floats = [*module.parameters(), *(b for b in module.buffers() if b.is_floating_point())]
+    for parameter in floats:
         if parameter.device.type != "cpu" or str(parameter.dtype) != "torch.float32":
             return None
     # Compared by exact type: a subclass may compute something else.
@@ -178,9 +204,13 @@ def numpy_steps(module: Any) -> list[Step] | None:
     if kind is nn.LayerNorm and len(module.normalized_shape) == 1:
         weight, bias = _shared_or_none(module.weight), _shared_or_none(module.bias)
         return [LayerNorm(weight, bias, float(module.eps))]
+    if kind is nn.BatchNorm1d and module.running_mean is not None:
+        moments = _shared(module.running_mean), _shared(module.running_var)
+        weight, bias = _shared_or_none(module.weight), _shared_or_none(module.bias)
+        return [BatchNorm(*moments, weight, bias, float(module.eps))]
     if kind is nn.GELU:
         return [Gelu(by_tanh=module.approximate == "tanh")]
-    if kind is nn.Identity or (
+    if kind in (nn.Identity, nn.Dropout) or (
         kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
     ):
         return []

@@ -30,7 +30,7 @@ _STEPS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
         *(numpy_net.Linear, numpy_net.Relu, numpy_net.Tanh),
-        *(numpy_net.Gelu, numpy_net.Silu, numpy_net.LayerNorm),
+        *(numpy_net.Gelu, numpy_net.Silu, numpy_net.LayerNorm, numpy_net.BatchNorm),
     )
 }
 _HEADS: dict[str, tuple[set[str], ...]] = {

@@ -78,7 +78,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         config = self.config
         self.agent = self._make_agent()
         self.num_train_steps = int(config.run_opts)
-        is_compiled, self._note = self._choose_update()
+        is_compiled, self._not_compiled = self._choose_update()
         self.config = config = config.replace(compile=is_compiled)
         self.rate = Schedule(
             config.learning_rate,
@@ -104,7 +104,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         with giving(self.model, self.env.spec):
             return type(self).Agent(self.config, self.env.spec, self.device)
 
-    def _choose_update(self) -> tuple[bool, str | None]:
+    def _choose_update(self) -> tuple[bool, list[str]]:
         is_long = self.num_train_steps >= self.agent.worth_compiling
         return choose_update(self.agent, self.config.compile, is_long=is_long)
 
@@ -279,8 +279,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
             # Taken up in the middle of an epoch, whose last hook may still ask for it.
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)
         self.evaluations.open()
-        if self._note is not None:
-            self.tell(self._note)
+        tell_notes(self, self._not_compiled, event="not_compiled")
         if self.config.compile:
             self.tell("compiling the update: some seconds, fewer once it is cached")
 

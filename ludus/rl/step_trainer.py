@@ -68,8 +68,8 @@ class StepRLTrainer(RLTrainer):
             self.agent.train()
             self.keep_model = KeepOwn(self.own_agent, self.keep_model, self.model_dir, self.tell)
 
-    def _choose_update(self) -> tuple[bool, str | None]:
-        return super()._choose_update() if self.own_agent is None else (False, None)
+    def _choose_update(self) -> tuple[bool, list[str]]:
+        return super()._choose_update() if self.own_agent is None else (False, [])
 
     def _prepare_data(self, episodes: Episodes) -> None:
         config, agent = self.config, self.agent

@@ -14,7 +14,7 @@ from ludus.rl.agent import Agent
 
 def choose_update(
     agent: Agent, wanted: bool | Literal["auto"], *, is_long: bool
-) -> tuple[bool, str | None]:
+) -> tuple[bool, list[str]]:
     """Let the agent compile its update, or tape it; return whether it is compiled, and what to tell.
 
     Raise ConfigError where it is to be compiled and cannot be. What is neither torch's nor ludus's,
@@ -28,13 +28,13 @@ def choose_update(
             return reason
         return why_not_traced(agent._update, agent.example_inputs())
 
-    is_compiled, note = decide(wanted, is_long=is_long, why_not=why_not)
+    is_compiled, notes = decide(wanted, is_long=is_long, why_not=why_not)
     plain = agent.update
     (agent.compile if is_compiled else agent.record)()
     is_vouched = any(is_foreign(type(part)) for module in modules for part in module.modules())
     if agent.update is not plain and is_vouched:
         agent.update = _watched_once(agent, agent.update)
-    return is_compiled, note
+    return is_compiled, notes
 
 
 def _watched_once(agent: Agent, update: Callable[..., Any]) -> Callable[..., Any]:

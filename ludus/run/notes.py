@@ -8,10 +8,10 @@ from typing import Any
 from ludus.run.directory import tell_event
 
 
-def tell_notes(trainer: Any, notes: Sequence[str]) -> None:
+def tell_notes(trainer: Any, notes: Sequence[str], *, event: str = "changed_by_fit") -> None:
     """Show each sentence to whoever is watching, and write it to the run's journal."""
     for note in notes:
         if trainer.files is not None:
-            tell_event(trainer.files, "changed_by_fit", reason=note)
+            tell_event(trainer.files, event, reason=note)
         if trainer.display is not None:
             trainer.display.message(note)

@@ -14,6 +14,7 @@ from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Schedule
+from ludus.nn.unsaved import PlainState, unsaved
 from ludus.run.device import resolve_device
 from ludus.run.logger import WriteLog
 from ludus.run.notes import tell_notes
@@ -23,11 +24,9 @@ from ludus.supervised.evaluated import Evaluated
 from ludus.supervised.roles import make_roles
 from ludus.supervised.short_config import expand
 from ludus.supervised.trial import make_model, try_data
-from ludus.supervised.update import Update, count_examples
+from ludus.supervised.update import count_examples
+from ludus.supervised.updating import make_update
 from ludus.supervised.watchers import make_watchers
-
-# Below this many steps the time a compiled update saves does not pay for compiling it.
-_WORTH_COMPILING = 200_000
 
 
 class BaseTrainer(Evaluated, Trainer):
@@ -96,22 +95,16 @@ class BaseTrainer(Evaluated, Trainer):
         self._unrepeatable = try_data(roles)
         run_steps = config.count_steps(self.train_data.length())
         self.num_train_steps = run_steps
-        if config.compile == "auto":
-            self.config = config = config.replace(compile=run_steps >= _WORTH_COMPILING)
         learning_rate = config.optimizer.learning_rate
         self.schedule = Schedule(config.schedule, initial=learning_rate, run_steps=run_steps)
         self.flat = FlatParameters(self.model.module)
         self.optimizer = Optimizer(config.optimizer, self.flat)
-        make_update = CompiledUpdate if config.compile else Update
-        self.update = make_update(
-            self.model,
-            self.flat,
-            self.optimizer,
-            accumulate=config.accumulate,
-            max_grad_norm=config.max_grad_norm,
-            precision=config.precision,
-            ema_decay=config.ema_decay,
-        )
+        self.update, self._not_compiled = make_update(
+            config, self.model, self.train_data, flat=self.flat, optimizer=self.optimizer,
+            run_steps=run_steps,
+        )  # fmt: skip
+        self.config = config.replace(compile=isinstance(self.update, CompiledUpdate))
+        self._plain_state = PlainState(self.model, self.model.module)
         self._prepare_observers()
         self._prepare_beside()
 
@@ -208,8 +201,9 @@ class BaseTrainer(Evaluated, Trainer):
             self.watchers["best"].record = None
 
     def open(self) -> None:
-        """Say what fit changed."""
+        """Say what fit changed, and what is not done as a long run would like it."""
         tell_notes(self, self._notes)
+        tell_notes(self, self._not_compiled, event="not_compiled")
 
     def close(self) -> None:
         """Let the processes that load data go."""
@@ -223,11 +217,12 @@ class BaseTrainer(Evaluated, Trainer):
         return watcher.record if watcher is not None else None
 
     def inexact_because(self) -> Sequence[str]:
-        """Return the reasons of the data, and of an evaluation beside training."""
-        if not hasattr(self, "_unrepeatable"):
+        """Return the reasons of the data, of the model and of an evaluation beside training."""
+        if not hasattr(self, "_plain_state"):
             return ()
         beside = () if self.beside is None else self.beside.inexact_because()
-        return [*self._unrepeatable, *self.train_data.inexact_because(), *beside]
+        reasons = [*self._unrepeatable, *self.train_data.inexact_because(), *beside]
+        return [*reasons, *unsaved(self._plain_state)]
 
     def _train_step(self, run: Run) -> Mapping[str, Any] | None:
         data = self.train_data

@@ -44,12 +44,9 @@ def make_model(
 
 def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
     """Compute the loss of the first batch without learning; raise ConfigError if that cannot be."""
-    if not data.is_repeatable:
-        # A stream might be used up by looking at it.
+    batch = first_batch(data)
+    if batch is None:
         return
-    data.start(0)
-    batch = data.next()
-    data.load_state_dict({"epoch": -1, "position": 0})
     try:
         with torch.no_grad(), model.evaluating():
             model.evaluation_step(batch, 0)
@@ -61,6 +58,16 @@ def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
             f"the model cannot learn from this data: {problem} (the batch is {_shapes(batch)},"
             f" the loss {model.loss}); make model.inputs and model.outputs fit the data"
         ) from None
+
+
+def first_batch(data: MemoryBatches | LoaderBatches) -> Any:
+    """Return the first batch, the data being as before; None where looking might use it up."""
+    if not data.is_repeatable:
+        return None
+    data.start(0)
+    batch = data.next()
+    data.load_state_dict({"epoch": -1, "position": 0})
+    return batch
 
 
 def try_data(roles: Roles) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import nn
 
 from ludus.core.errors import ConfigError
 from ludus.nn.flat import FlatParameters
+from ludus.rl import network_config
+from ludus.rl.acting import acting_net
 from ludus.rl.network_config import NetworkSection, head, make_body
 from ludus.rl.networks.cnn import Cnn
 from ludus.rl.numpy_net import NumpyMlp, numpy_steps
@@ -154,7 +157,8 @@ def test_a_nan_is_not_hidden() -> None:
 @pytest.mark.parametrize(
     "net",
     [
-        nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)),
+        nn.Sequential(nn.Linear(2, 2), nn.AlphaDropout(0.5)),
+        nn.BatchNorm1d(2, track_running_stats=False),
         nn.Sequential(nn.Linear(2, 2).double()),
         nn.Sequential(nn.Linear(2, 2, device="meta")),
         nn.Sequential(nn.Flatten(0)),
@@ -163,3 +167,68 @@ def test_a_nan_is_not_hidden() -> None:
 )
 def test_numpy_declines_what_it_does_not_know(net: nn.Module) -> None:
     assert numpy_steps(net) is None
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_numpy_computes_batch_norm_and_dropout_as_eval_mode_does(affine: bool) -> None:
+    norm = nn.BatchNorm1d(6, affine=affine)
+    net = nn.Sequential(nn.Linear(4, 6), norm, nn.Dropout(0.5), nn.Tanh(), nn.Linear(6, 2))
+    numpy_net = NumpyMlp(numpy_steps(net) or [])
+    obs = torch.randn(7, 4)
+    for _ in range(3):
+        # What training moves is seen at once.
+        net.train()(torch.randn(16, 4) * 3 + 1)
+        expected = net.eval()(obs).detach().numpy()
+        np.testing.assert_allclose(numpy_net(obs.numpy()), expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(numpy_net(obs[:1].numpy()), expected[:1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_layer_on_the_last_axis_of_a_table_is_left_to_torch() -> None:
+    """NumPy flattens observations at once, which is not what such a network does."""
+    for net in (
+        nn.Sequential(nn.Linear(3, 4), nn.Flatten()),
+        nn.Sequential(nn.LayerNorm(3, elementwise_affine=False), nn.Flatten(), nn.Linear(6, 8)),
+        nn.Sequential(nn.Flatten(), nn.Linear(6, 8)),
+    ):
+        obs = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
+        compute = acting_net([net], None, torch.device("cpu"), (2, 3))
+        expected = net(torch.from_numpy(obs)).detach().numpy()
+        np.testing.assert_allclose(compute(obs), expected, rtol=1e-5, atol=1e-6)
+
+
+class Body(nn.Module):
+    """A body of one's own with something amiss."""
+
+    def __init__(self, amiss: str) -> None:
+        super().__init__()
+        self.amiss = amiss
+        self.layer = nn.Linear(3, 5)
+        if amiss != "silent":
+            self.num_features: Any = 4 if amiss == "narrow" else 5.0 if amiss == "float" else 5
+
+    def forward(self, obs: torch.Tensor) -> Any:
+        if self.amiss == "raises":
+            raise RuntimeError("no such thing\nand more")
+        if self.amiss == "batch norm":
+            return nn.functional.batch_norm(self.layer(obs), None, None, training=True)
+        return [1] if self.amiss == "list" else self.layer(obs)
+
+
+@pytest.mark.parametrize(
+    ("amiss", "told"),
+    [
+        ("silent", "has num_features None; set self.num_features, in its __init__"),
+        ("float", "has num_features 5.0; set self.num_features"),
+        ("narrow", r"returns \(1, 5\) for one observation of shape \(3,\), not \(1, 4\)"),
+        ("list", "returns list for one observation"),
+        ("raises", "cannot take a batch of one observation .*RuntimeError: no such thing$"),
+        ("batch norm", ".* in eval mode, as acting does: ValueError"),
+    ],
+)
+def test_a_body_of_ones_own_that_does_not_fit_is_told_in_one_sentence(
+    amiss: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_config, "find", lambda *names: lambda section, shape: Body(amiss))
+    section: Any = SimpleNamespace(kind="mine")
+    with pytest.raises(ConfigError, match=rf"^the network 'mine' \(Body\) {told}"):
+        network_config.make_body(section, (3,))

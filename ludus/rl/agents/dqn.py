@@ -178,10 +178,11 @@ class Dqn(ValueAgent):
 
     def __init__(self, config: DqnConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(config, spec, device)
-        network = self.learner.module
+        network: Any = self.learner.module
         # A state's value is the same for all its actions, so it changes neither the best one nor the
         # odds between them.
-        self.values = acting_net([network.body, network.advantage], self.normaliser, device)  # type: ignore[method-assign, assignment, list-item]
+        layers = [network.body, network.advantage]
+        self.values = acting_net(layers, self.normaliser, device, spec.obs_shape)  # type: ignore[method-assign, assignment]
 
     def _make_network(self) -> nn.Module:
         body = make_body(self.config.network, self.spec.obs_shape, self.spec.obs_dtype)

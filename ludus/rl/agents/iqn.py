@@ -81,7 +81,8 @@ class Iqn(ValueAgent):
 
     def __init__(self, config: IqnConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(config, spec, device)
-        self._features = acting_net([self.learner.module.body], self.normaliser, device)  # type: ignore[list-item]
+        body: Any = self.learner.module.body
+        self._features = acting_net([body], self.normaliser, device, spec.obs_shape)
         count = config.acting_quantiles
         self._middles_Q = (torch.arange(count, device=device) + 0.5) / count
         self._scale_F: NDArray[Any] | None = None

@@ -98,9 +98,9 @@ class Ppo(Agent):
                 config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
             )
         # Both take observations as the network sees them: normalised already.
-        self._outputs = acting_net([network.body, network.policy], None, device)
+        self._outputs = acting_net([network.body, network.policy], None, device, spec.obs_shape)
         body = network.body if network.value_body is None else network.value_body
-        self._values = acting_net([body, network.value], None, device)
+        self._values = acting_net([body, network.value], None, device, spec.obs_shape)
         mask_width = spec.action.mask_width if spec.has_masks else 0
         # Normalised images are numbers like others, and kept in the rows.
         is_normal = config.normalise is not None and config.normalise.observations

@@ -143,7 +143,7 @@ class Sac(Agent):
             temperature, config.optimizer, max_grad_norm=None, undecayed=("log",)
         )
         self.target = Target(self.critics)
-        self._acting = acting_net([actor.body, actor.out], self.normaliser, device)
+        self._acting = acting_net([actor.body, actor.out], self.normaliser, device, spec.obs_shape)
         self._noise = torch.empty(2, config.batch_size, self._width)
 
     def learned(self) -> Mapping[str, Learner | Target]:

@@ -1,0 +1,190 @@
+"""Compiled or taped is only what is known to do the same each time; of anything else a sentence says why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ludus
+from ludus import Model, Trainer
+from ludus.core.errors import ConfigError, LudusError
+from ludus.nn import compiling, gate
+from ludus.nn.gate import why_not_repeatable
+from ludus.nn.recording import Recorded
+from ludus.rl.agents.dqn import Dqn
+from tests.rl.odd_networks import Branch, Counter, fitted, odd, prepared
+from tests.supervised.conftest import QUIET, WINE
+
+STEADY: dict[str, Any] = {"schedule": {"kind": "constant", "warmup_steps": 0}}
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+
+
+def hooked() -> nn.Module:
+    layer = nn.Linear(2, 2)
+    layer.register_forward_hook(lambda *given: None)
+    return layer
+
+
+def patched() -> nn.Module:
+    layer = nn.Linear(2, 2)
+    layer.forward = lambda x: x  # type: ignore[method-assign]
+    return layer
+
+
+class Stranger(nn.Linear):
+    """From outside."""
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout()), None),
+        (nn.Sequential(Stranger(2, 2)), "Stranger is neither torch's nor ludus's"),
+        (hooked(), "hooks"),
+        (patched(), "was replaced"),
+        (nn.BatchNorm1d(2, momentum=None), "momentum=None"),
+    ],
+)
+def test_the_gate_knows_torch_and_ludus_and_nothing_else(module: Any, reason: str | None) -> None:
+    found = why_not_repeatable(Dqn.__new__(Dqn), [module])
+    assert found is None if reason is None else reason in (found or "")
+
+
+def test_a_subclass_of_what_was_vouched_for_is_not_vouched_for() -> None:
+    class Known(nn.Linear):
+        is_repeatable = True
+
+    class More(Known):
+        pass
+
+    owner = Dqn.__new__(Dqn)
+    assert why_not_repeatable(owner, [Known(2, 2)]) is None
+    assert why_not_repeatable(owner, [More(2, 2)]) is not None
+
+
+@pytest.fixture
+def long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every run be long enough for the compiler, and trace only."""
+    monkeypatch.setattr(Dqn, "worth_compiling", 1)
+    monkeypatch.setattr("ludus.supervised.updating._WORTH_COMPILING", 1)
+    monkeypatch.setattr(compiling, "BACKEND", "eager")
+
+
+@pytest.mark.usefixtures("long_runs")
+@pytest.mark.parametrize(
+    ("part", "known", "why"),
+    [
+        ("counter", False, "Odd is neither torch's"),
+        ("branch", True, "torch's compiler cannot take"),
+    ],
+)
+def test_auto_does_not_compile_what_is_not_known_and_says_why(
+    tmp_path: Path, part: str, known: bool, why: str
+) -> None:
+    trainer = fitted(odd("dqn", part, known=known, compile="auto"), tmp_path)
+    assert trainer.config.compile is False
+    assert "compile: false" in (tmp_path / "run" / "config.yaml").read_text()
+    events = (tmp_path / "run" / "events.jsonl").read_text().splitlines()
+    told = [e["reason"] for e in map(json.loads, events) if e["event"] == "not_compiled"]
+    assert len(told) == 1
+    assert f"the update is not compiled: {why}" in told[0]
+
+
+@pytest.mark.usefixtures("long_runs")
+@pytest.mark.parametrize(("part", "known"), [("counter", False), ("branch", True)])
+def test_true_is_refused_in_one_sentence_before_training(part: str, known: bool) -> None:
+    with pytest.raises(ConfigError, match=r"'compile' is true, but .*set compile to false"):
+        prepared(odd("dqn", part, known=known, compile=True))
+
+
+@pytest.mark.usefixtures("long_runs")
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("part", ["counter", "extra"])
+def test_a_network_that_says_it_is_repeatable_and_is_not_is_found_out(
+    tmp_path: Path, part: str, is_compiled: bool
+) -> None:
+    """Its counter would stand still, saved or not."""
+    with pytest.raises(LudusError, match=r"Counter changes calls as it runs, yet says"):
+        fitted(odd("dqn", part, known=True, compile=is_compiled), tmp_path)
+
+
+def test_a_branch_that_is_vouched_for_is_called_every_time(tmp_path: Path) -> None:
+    trainer = fitted(odd("dqn", "branch", known=True), tmp_path)
+    assert isinstance(trainer.agent.update, Recorded)
+    assert not trainer.agent.update.is_possible
+
+
+@pytest.mark.parametrize("kind", ["dqn", "sac"])
+def test_state_that_no_checkpoint_holds_makes_a_run_not_exact(tmp_path: Path, kind: str) -> None:
+    result = fitted(odd(kind, "counter"), tmp_path).result
+    assert not result.exact
+    assert (
+        "Counter changes calls as it runs, which no checkpoint holds" in result.inexact_because[0]
+    )
+    assert fitted(odd(kind, "extra"), tmp_path, "saved").result.exact
+
+
+class Asking(Model):
+    """A model of one's own that counts."""
+
+    num_asked = 0
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        self.num_asked += 1
+        return super().training_step(batch, batch_idx)
+
+
+def supervised(network: nn.Module | Model, **changes: Any) -> Trainer:
+    config = ludus.example("supervised").replace(
+        **{
+            "data": WINE,
+            "model": None,
+            "batch_size": 32,
+            "max_epochs": 2,
+            **STEADY,
+            **QUIET,
+            **changes,
+        }
+    )
+    trainer = Trainer(config)
+    trainer.set_model(network)
+    return trainer
+
+
+def between(*middle: nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(13, 8), *middle, nn.ReLU(), nn.Linear(8, 3))
+
+
+@pytest.mark.usefixtures("long_runs")
+def test_a_supervised_run_keeps_to_the_same_gate(tmp_path: Path) -> None:
+    class Unknown(Branch):
+        pass
+
+    for network in (between(Unknown()), between(Branch()), Asking(between())):
+        with pytest.raises(ConfigError, match="'compile' is true, but"):
+            supervised(network, compile=True).prepare(max_steps=None)
+        trainer = supervised(network, compile="auto")
+        trainer.prepare(max_steps=None)
+        assert trainer.config.compile is False
+        assert "the update is not compiled" in trainer._not_compiled[0]
+    trainer = supervised(between(nn.BatchNorm1d(8)), compile="auto")
+    trainer.prepare(max_steps=None)
+    assert trainer.config.compile is True
+
+
+def test_a_supervised_model_with_state_of_its_own_makes_a_run_not_exact(tmp_path: Path) -> None:
+    for name, network in (("net", between(Counter())), ("model", Asking(between()))):
+        result = supervised(network, compile=False).fit(root=str(tmp_path), name=name)
+        assert not result.exact
+        assert "as it runs, which no checkpoint holds" in result.inexact_because[0]
+
+
+def test_the_gate_lists_no_layer_the_compiler_refuses() -> None:
+    assert gate.is_plain([nn.Sequential(nn.Linear(2, 2), nn.Tanh())])
+    assert not gate.is_plain([nn.Sequential(nn.Linear(2, 2), nn.LSTM(2, 2))])
