@@ -67,6 +67,7 @@ def test_no_file_overgrows(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= limit
 
 
+@pytest.mark.covers("000-D14", "002-D7")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_nothing_that_runs_what_it_reads_is_ever_called(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines(), 1):

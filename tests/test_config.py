@@ -66,6 +66,7 @@ def sections(annotation: Any, seen: set[type]) -> Iterator[type[StrictConfig]]:
         yield from sections(argument, seen)
 
 
+@pytest.mark.covers("000-S2", "001-M1")
 @pytest.mark.parametrize(("category", "kind"), KINDS, ids=[f"{c} {k}" for c, k in KINDS])
 def test_no_key_of_any_kind_has_a_default_and_each_has_a_sentence(category: str, kind: str) -> None:
     found = list(sections(registry.find(category, kind).Config, set()))
@@ -123,6 +124,7 @@ def test_an_unknown_key_of_a_nested_section_is_told_with_its_path(data: dict[str
     assert "'optimizer.lerning_rate' is not a key here. Did you mean 'learning_rate'?" in message
 
 
+@pytest.mark.covers("001-M1")
 @pytest.mark.parametrize(
     "path",
     [
@@ -488,6 +490,7 @@ def test_what_is_no_override_is_refused(tmp_path: Path, text: str) -> None:
 # What decides the result
 
 
+@pytest.mark.covers("002-M10")
 def test_the_digest_ignores_the_name_and_the_settings_only() -> None:
     config = small_config()
     same = config.replace(
@@ -510,6 +513,7 @@ def test_a_config_survives_being_written_and_read() -> None:
 # The shipped files
 
 
+@pytest.mark.covers("001-M2")
 @pytest.mark.parametrize("path", CONFIGS, ids=[path.stem for path in CONFIGS])
 def test_every_shipped_config_is_complete_and_valid(path: Path) -> None:
     config = read_config(path)
@@ -522,6 +526,7 @@ def test_every_shipped_config_is_complete_and_valid(path: Path) -> None:
     assert sorted(key_paths(written)) == sorted(key_paths(config.model_dump()))
 
 
+@pytest.mark.covers("001-M2")
 def test_every_built_in_trainer_has_its_file() -> None:
     plain = [path.stem for path in CONFIGS if "-" not in path.stem]
     assert sorted(plain) == sorted(registry._built_in("trainer"))
@@ -614,6 +619,7 @@ def old_file(tmp_path: Path, data: dict[str, Any]) -> Path:
     return path
 
 
+@pytest.mark.covers("002-S13")
 @pytest.mark.usefixtures("next_version")
 def test_an_older_file_is_read_through_its_migration(old_file: Path, data: dict[str, Any]) -> None:
     config: Any = read_config(old_file)

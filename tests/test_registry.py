@@ -151,6 +151,7 @@ def test_a_config_can_never_make_ludus_import_something(kind: str) -> None:
 # Names
 
 
+@pytest.mark.covers("002-M3")
 def test_a_registered_class_is_found_under_its_kind() -> None:
     @registry.register("model", "mine")
     class Mine:
@@ -200,6 +201,7 @@ def test_a_module_may_be_loaded_again() -> None:
     assert registry.find("model", "mine") is Mine
 
 
+@pytest.mark.covers("002-M3")
 def test_trainer_type_is_the_name_of_a_registered_trainer() -> None:
     assert ludus.TrainerType("supervised") == "supervised"
     assert isinstance(ludus.TrainerType("supervised"), str)
@@ -274,6 +276,7 @@ def test_a_broken_installed_plugin_is_named_each_time_it_is_needed(
 # Kinds of one's own
 
 
+@pytest.mark.covers("001-M3")
 def test_a_trainer_of_ones_own_in_one_file_does_all_that_a_built_in_one_does(
     tmp_path: Path,
 ) -> None:

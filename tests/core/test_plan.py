@@ -73,6 +73,7 @@ def test_a_cursor_that_does_not_fit_the_plan_is_refused(rows) -> None:
         from_json(rows, plan)
 
 
+@pytest.mark.covers("001-D10")
 def test_a_cadence_is_due_once_for_each_multiple_crossed_and_never_at_zero() -> None:
     run = Run()
     cadence, never = Every(10, "env_steps"), Every(0, "env_steps")

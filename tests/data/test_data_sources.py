@@ -67,6 +67,7 @@ def test_the_parts_have_the_sizes_asked_for_and_share_no_row() -> None:
     assert sorted(torch.cat(pieces).tolist()) == list(range(101))
 
 
+@pytest.mark.covers("002-D8")
 def test_the_split_depends_on_the_seed_alone() -> None:
     one, again, other = (rows(load("wine", seed).train) for seed in (1, 1, 2))
     assert one == again

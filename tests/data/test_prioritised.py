@@ -47,6 +47,7 @@ def test_a_new_transition_has_the_largest_priority_there_ever_was() -> None:
     assert held(buffer) == [4, 1, 2, 3]
 
 
+@pytest.mark.covers("004-S3")
 def test_draws_are_in_proportion_to_the_priorities() -> None:
     buffer = fill(make(alpha=1.0), 4)
     buffer.update_priorities(np.arange(4), np.array([1.0, 2.0, 5.0, 0.0]))
@@ -60,6 +61,7 @@ def test_draws_are_stratified() -> None:
         assert buffer.sample(10).indices.tolist() == list(range(10))
 
 
+@pytest.mark.covers("004-S3")
 @pytest.mark.parametrize("normalise", ["all", "batch"])
 def test_weights_are_those_of_the_definition(normalise: str) -> None:
     buffer = fill(make(capacity=50, normalise=normalise), 40)

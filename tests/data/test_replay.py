@@ -66,6 +66,7 @@ class Staged(ReplayBuffer):
         self.device = torch.device("cpu")
 
 
+@pytest.mark.covers("000-S7", "001-M8")
 @pytest.mark.parametrize("layout", [FLAT, IMAGES])
 @pytest.mark.parametrize("kind", [ReplayBuffer, Staged])
 def test_a_drawn_transition_is_one_that_was_pushed(layout: RowLayout, kind: Any) -> None:
@@ -87,6 +88,7 @@ def test_a_drawn_transition_is_one_that_was_pushed(layout: RowLayout, kind: Any)
             assert found.next_masks[n].tolist() == masks[0].tolist()
 
 
+@pytest.mark.covers("001-D9")
 @pytest.mark.parametrize("step", [1, 3, 10, 27])
 def test_the_ring_holds_the_newest_however_many_are_pushed_at_once(step: int) -> None:
     buffer = fill(make(capacity=10), 54, step)
@@ -166,6 +168,7 @@ def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ludus.data.ring_pieces._ROWS", 4)
 
 
+@pytest.mark.covers("000-S7", "000-D3")
 @pytest.mark.usefixtures("short_pieces")
 @pytest.mark.parametrize("layout", [FLAT, IMAGES])
 @pytest.mark.parametrize("kind", [ReplayBuffer, Staged])

@@ -40,6 +40,7 @@ def test_a_tree_updated_step_by_step_is_the_one_built_from_its_leaves(capacity: 
     assert tree.minimum == plain[plain > 0].min()
 
 
+@pytest.mark.covers("004-S3")
 @pytest.mark.parametrize("capacity", [1, 2, 16, 17, 300, 4096, 4097, 70_000])
 def test_it_finds_what_a_search_of_the_running_sum_finds(capacity: int) -> None:
     random = np.random.default_rng(1)

@@ -399,6 +399,7 @@ def test_a_checkpoint_that_cannot_be_read_is_skipped_like_a_damaged_one(
     assert os.waitpid(pid, 0)[1] == 0
 
 
+@pytest.mark.covers("000-D5")
 @pytest.mark.parametrize("has_journal", [True, False])
 def test_a_run_whose_checkpoints_were_deleted_is_never_begun_afresh(
     has_journal: bool, tmp_path: Path

@@ -85,6 +85,7 @@ def test_a_killed_parent_with_a_live_child_does_not_keep_the_lock(
         os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.covers("003-D7")
 def test_two_processes_that_start_at_once_make_one_run(tmp_path: Path, warm: WarmProcess) -> None:
     pids = [warm.start("go", root=str(tmp_path)) for _ in range(3)]
     codes = sorted(warm.wait(pid) for pid in pids)

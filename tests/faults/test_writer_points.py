@@ -43,6 +43,7 @@ def test_these_are_all_the_points_of_the_writer(passes: Counter[str]) -> None:
     assert set(passes) == set(POINTS)
 
 
+@pytest.mark.covers("000-S4", "002-D5")
 @pytest.mark.parametrize(
     "moment", ["first", pytest.param("middle", marks=pytest.mark.slow), "last"]
 )

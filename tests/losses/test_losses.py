@@ -31,6 +31,7 @@ from ludus.losses.sac import (
 )
 
 
+@pytest.mark.covers("001-M6")
 def test_double_q_takes_the_action_of_one_network_and_the_value_of_the_other() -> None:
     next_q = torch.tensor([[1.0, 5.0], [2.0, 3.0]])
     online = torch.tensor([[9.0, 0.0], [0.0, 9.0]])
@@ -57,6 +58,7 @@ def test_dueling_heads_add_to_a_value_whose_mean_lead_is_zero() -> None:
     assert q.tolist() == [[9.0, 11.0], [-2.0, 2.0]]
 
 
+@pytest.mark.covers("004-D10")
 def test_the_td_loss_is_huber_weighted_by_importance() -> None:
     q = torch.tensor([[0.0, 2.0], [1.0, 0.0]])
     errors = td_errors(q, torch.tensor([1, 0]), torch.tensor([1.5, 4.0]))
@@ -131,6 +133,7 @@ def test_the_advantage_leaves_its_inputs_and_their_gradients_alone() -> None:
     assert torch.equal(rewards, before)
 
 
+@pytest.mark.covers("004-D11")
 def test_a_truncated_step_still_counts_the_state_it_led_to() -> None:
     one = torch.ones(1, 1)
     no, yes = torch.zeros(1, 1, dtype=torch.bool), torch.ones(1, 1, dtype=torch.bool)

@@ -61,6 +61,7 @@ def test_a_wrong_model_config_is_told_in_one_sentence(config: dict[str, Any], pr
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.covers("000-S1")
 def test_saved_weights_load_into_another_model_of_the_same_config(tmp_path: Path) -> None:
     one, two = Model(CONFIG), Model(CONFIG)
     inputs = torch.randn(6, 4)
@@ -88,6 +89,7 @@ def test_weights_of_another_shape_give_one_clear_error(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.covers("003-D8")
 def test_weights_of_another_network_give_one_clear_error(tmp_path: Path) -> None:
     Model({**CONFIG, "widths": []}).save_model(tmp_path / "weights")
     with pytest.raises(LudusError, match=r"do not fit this model: .*layers\.2\.weight") as caught:
@@ -110,6 +112,7 @@ def test_weights_that_changed_on_disk_are_refused(tmp_path: Path) -> None:
         Model(CONFIG).load_model(tmp_path / "weights")
 
 
+@pytest.mark.covers("001-D7", "003-D8")
 def test_saving_is_not_by_pickle(tmp_path: Path) -> None:
     Model(CONFIG).save_model(tmp_path / "weights")
     file = tmp_path / "weights" / "weights.safetensors"
@@ -126,6 +129,7 @@ def test_train_and_eval_set_the_mode_of_every_layer() -> None:
     assert all(module.training for module in model.module.modules())
 
 
+@pytest.mark.covers("001-D8")
 def test_evaluating_puts_each_layer_back_in_the_mode_it_was_in() -> None:
     model = Model(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout(0.5)))
     model.module[1].eval()
@@ -135,6 +139,7 @@ def test_evaluating_puts_each_layer_back_in_the_mode_it_was_in() -> None:
     assert model.module.training
 
 
+@pytest.mark.covers("000-S1")
 def test_a_training_step_returns_the_mean_loss_and_the_right_answers() -> None:
     model = Model({**CONFIG, "widths": []}, loss="cross_entropy")
     model.load_state_dict({"layers.0.weight": torch.eye(3, 4), "layers.0.bias": torch.zeros(3)})

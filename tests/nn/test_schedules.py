@@ -19,6 +19,7 @@ def make(initial: float = 1.0, run_steps: int = 100, **section: Any) -> Schedule
     return Schedule(config, initial=initial, run_steps=run_steps)
 
 
+@pytest.mark.covers("001-S7")
 def test_a_constant_schedule_stays_at_the_initial_value() -> None:
     schedule = make(0.3, kind="constant", warmup_steps=0)
     assert [schedule(step) for step in (0, 1, 10**9)] == [0.3, 0.3, 0.3]
@@ -45,7 +46,7 @@ def test_warm_up_rises_in_a_line_and_the_schedule_starts_where_it_ends(
 
 
 @pytest.mark.covers("001-S7")
-def test_exponential_is_the_formula_of_001_s7() -> None:
+def test_an_exponential_schedule_goes_by_its_rate_to_its_value() -> None:
     """It is init * rate^t + value * (1 - rate^t)."""
     schedule = make(1.0, kind="exponential", warmup_steps=0, rate=0.5, final=0.2)
     assert [schedule(t) for t in range(4)] == pytest.approx([1.0, 0.6, 0.4, 0.3])
@@ -59,7 +60,7 @@ def test_exponential_is_the_formula_of_001_s7() -> None:
 
 
 @pytest.mark.covers("001-S7")
-def test_inverse_is_the_formula_of_001_s7() -> None:
+def test_an_inverse_schedule_falls_with_the_steps() -> None:
     """It is rate / (t + rate / initial_lr), with nothing to approach but zero."""
     schedule = make(0.5, kind="inverse", warmup_steps=0, rate=2.0, final=0.0)
     assert [schedule(t) for t in (0, 1, 4)] == pytest.approx([2 / 4, 2 / 5, 2 / 8])

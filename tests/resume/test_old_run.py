@@ -54,6 +54,7 @@ def test_on_the_same_machine_and_packages_it_ends_with_the_bytes_it_always_ended
     assert {"state": found.state, "metrics": found.metrics} == expected
 
 
+@pytest.mark.covers("002-S4")
 def test_where_the_machine_differs_it_goes_on_only_when_asked_and_says_so(old_run: Path) -> None:
     trainer, _ = rebuild_trainer(old_run, ["settings.threads=2"])
     with pytest.raises(CheckpointError, match=r"threads: 1 -> 2.*--approximate"):

@@ -56,6 +56,7 @@ DQNS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.covers("004-S5")
 @pytest.mark.parametrize("changes", DQNS.values(), ids=DQNS.keys())
 def test_dqn_finds_the_values_of_all_actions(tmp_path: Path, changes: dict[str, Any]) -> None:
     agent = learned("dqn", problem("tests_choice", 3), tmp_path, **changes)
@@ -66,6 +67,7 @@ def test_dqn_finds_the_values_of_all_actions(tmp_path: Path, changes: dict[str, 
     assert agent.act_greedy(CONTEXTS, None).tolist() == [5 + 2, 5 + 0]
 
 
+@pytest.mark.covers("004-S5")
 @pytest.mark.parametrize("changes", [{}, {"double": False, "replay.prioritised": PRIORITISED}])
 def test_iqn_finds_the_means_of_all_actions(tmp_path: Path, changes: dict[str, Any]) -> None:
     agent = learned("iqn", problem("tests_choice", 3), tmp_path, **changes)
@@ -74,6 +76,7 @@ def test_iqn_finds_the_means_of_all_actions(tmp_path: Path, changes: dict[str, A
     assert agent.act_greedy(CONTEXTS, None).tolist() == [7, 5]
 
 
+@pytest.mark.covers("004-S5")
 @pytest.mark.parametrize("length", [1, 2])
 def test_sac_finds_the_best_constant_action(tmp_path: Path, length: int) -> None:
     certain = {"initial": 0.005, "learned": False, "target_entropy": None}
@@ -88,6 +91,7 @@ def test_sac_finds_the_best_constant_action(tmp_path: Path, length: int) -> None
     np.testing.assert_allclose(found, [PEAK, PEAK], atol=0.3)
 
 
+@pytest.mark.covers("002-S1")
 def test_ppo_finds_the_best_of_several_actions(tmp_path: Path) -> None:
     agent = learned("ppo", problem("tests_choice", 2), tmp_path)
     assert agent.act_greedy(CONTEXTS, None).tolist() == [7, 5]
@@ -220,6 +224,7 @@ def test_a_network_of_convolutions_is_not_exported() -> None:
         export_policy(trainer.agent, "nowhere")
 
 
+@pytest.mark.covers("000-S1", "004-D10")
 @pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
 def test_an_agent_in_eval_mode_does_not_explore(kind: str, tmp_path: Path) -> None:
     trainer: Any = ludus.build_trainer(small(kind))

@@ -56,6 +56,7 @@ def expected(seed: int = 0):
     return EpisodeEvaluator(task).evaluate(linear_policy(seed))
 
 
+@pytest.mark.covers("000-D7")
 def test_the_result_is_that_of_the_evaluator_in_process(make) -> None:
     beside = make()
     assert beside.collect() is None
@@ -141,6 +142,7 @@ def test_an_evaluation_that_always_fails_is_told_and_training_goes_on(make, trou
     assert other.inexact_because() == beside.inexact_because()
 
 
+@pytest.mark.covers("000-S11")
 def test_a_pending_evaluation_is_taken_up_after_a_resume(make) -> None:
     first, second = make(), make()
     first.launch(COUNTERS, linear_weights())

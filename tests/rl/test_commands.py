@@ -21,6 +21,7 @@ def trained(kind: str, root: Path) -> tuple[ludus.Trainer, str]:
     return trainer, str(trainer.fit(root=str(root), name=kind).run_dir)
 
 
+@pytest.mark.covers("000-D3")
 @pytest.mark.parametrize(
     ("kind", "key", "longer"),
     [("ppo", "epochs.max_env_steps", 240), ("dqn", "steps.max_opts", 40)],

@@ -20,6 +20,7 @@ def walks(num_envs: int = 3, *, length: int = 5, seed: int = 0, name: str = "env
 # Stepping
 
 
+@pytest.mark.covers("000-S8")
 def test_a_vector_of_envs_does_what_each_env_does_alone() -> None:
     vector = make_vector_env(gym_config("CartPole-v1"), 3, seed=7)
     vector.reset()
@@ -66,7 +67,7 @@ def test_an_episode_that_ends_shows_its_last_observation_and_begins_the_next() -
     assert np.array_equal(vector.obs, vector.next_obs)
 
 
-@pytest.mark.covers("004-S2")
+@pytest.mark.covers("004-S2", "004-D11")
 def test_truncation_is_not_termination() -> None:
     # That is, is_terminated and is_truncated are separate.
     vector = make_vector_env(gym_config("Pendulum-v1", max_episode_steps=4), 2, seed=0)

@@ -118,6 +118,7 @@ def test_wrappers_that_change_no_rewards_stay(tmp_path: Path) -> None:
     assert changes_rewards(ClipReward.Config(kind="clip_reward", low=0.0, high=1.0))
 
 
+@pytest.mark.covers("000-S2")
 def test_an_env_of_its_own_is_what_is_judged(tmp_path: Path) -> None:
     """Also with the wrappers that change rewards, where it names them."""
     shorter = {**pole(TENTH), "max_episode_steps": 4}
@@ -127,6 +128,7 @@ def test_an_env_of_its_own_is_what_is_judged(tmp_path: Path) -> None:
     assert evaluated(result)[0] == pytest.approx(0.4)
 
 
+@pytest.mark.covers("000-S10")
 def test_several_envs_are_judged_and_the_first_decides(tmp_path: Path) -> None:
     more = {"short": {**pole(), "max_episode_steps": 3}, "scaled": pole(TENTH)}
     config = small("ppo", **{"evaluation.more_envs": more})

@@ -36,7 +36,7 @@ def played_by_hand(index: int) -> tuple[float, int, bool]:
             return total, length, info["is_success"]
 
 
-@pytest.mark.covers("000-D9", "000-D10")
+@pytest.mark.covers("000-S10", "000-D9", "000-D10")
 def test_every_episode_is_whole_and_counts_once() -> None:
     """Means over episodes, not over steps, and none cut short or counted twice."""
     played = [played_by_hand(index) for index in range(7)]

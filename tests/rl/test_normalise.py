@@ -39,6 +39,7 @@ def test_moments_gathered_in_pieces_are_those_of_the_whole() -> None:
     np.testing.assert_allclose(moments.variance, data.var(0), rtol=1e-6)
 
 
+@pytest.mark.covers("002-S2")
 def test_observations_come_out_with_mean_0_and_deviation_1() -> None:
     own = normaliser()
     data = np.random.default_rng(0).normal(5, [0.1, 1, 9], size=(400, 3)).astype(np.float32)

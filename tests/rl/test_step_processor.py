@@ -109,6 +109,7 @@ def ordered(rows: Any) -> np.ndarray:
     return rows[np.lexsort((rows[:, 2], rows[:, 0]))]
 
 
+@pytest.mark.covers("004-S4")
 @pytest.mark.parametrize("has_masks", [False, True])
 @pytest.mark.parametrize("num_envs", [1, 2, 5])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])

@@ -282,7 +282,7 @@ def test_the_lowest_first_score_is_the_best_until_a_better_one(tmp_path: Path) -
     assert len(spy.told) == 1
 
 
-@pytest.mark.covers("004-D6")
+@pytest.mark.covers("001-D7", "004-D6")
 @pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
 def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, kind: str) -> None:
     """Counters, best, buffer, optimizer and generators: the ends are the same bytes."""

@@ -44,6 +44,7 @@ def save_with_best(storage: Storage, number: int, best_number: int) -> None:
     save(storage, number, best=best(best_number), models=[best(best_number)["model"]])
 
 
+@pytest.mark.covers("000-S4")
 def test_a_checkpoint_reads_back_as_it_was_with_all_that_was_said_of_it(storage: Storage) -> None:
     storage.append("metrics.jsonl").write(b"one\n")
     save(storage, 3, offsets=storage.offsets(), exact=False, inexact_because=["a stream"])

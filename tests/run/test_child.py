@@ -94,6 +94,7 @@ def test_a_child_computes_on_one_thread_and_as_deterministically_as_its_parent(m
     assert state == {"threads": 1, "deterministic": True}
 
 
+@pytest.mark.covers("000-D16")
 def test_a_child_that_ends_is_reported_with_its_last_words(child: Child) -> None:
     with pytest.raises(
         ChildDied, match=r"the child ended \(exit code 7\).*\n  about to fall"
@@ -135,6 +136,7 @@ def test_a_request_that_a_hung_child_does_not_take_is_given_up(child: Child) -> 
         child.send({"do": "echo", "say": 1}, [bytes(1 << 20)])
 
 
+@pytest.mark.covers("000-D4")
 def test_much_printing_neither_fills_memory_nor_stops_the_child(child: Child) -> None:
     child.ask({})
     before = psutil.Process().memory_info().rss

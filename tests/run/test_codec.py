@@ -144,6 +144,7 @@ def test_any_tree_survives_json(tree: Any) -> None:
     assert alike(through_json(tree), tree)
 
 
+@pytest.mark.covers("000-S14")
 @bounded(60)
 @given(st.dictionaries(words, st.dictionaries(words, trees, max_size=3), max_size=3))
 def test_any_tree_survives_a_checkpoint_on_disk(state: dict[str, Any]) -> None:

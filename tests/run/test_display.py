@@ -146,6 +146,7 @@ def test_a_live_display_whose_terminal_has_gone_lets_the_run_go_on(kind: str):
     assert "nobody reads this" not in file.getvalue()
 
 
+@pytest.mark.covers("000-S9")
 def test_none_writes_nothing():
     console = a_console()
     with make_display("none", ABOUT, a_plan(), console=console) as display:

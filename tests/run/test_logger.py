@@ -53,6 +53,7 @@ def run_at(**counters: int) -> Run:
     return run
 
 
+@pytest.mark.covers("000-S12", "004-D8")
 def test_values_of_one_name_become_their_mean_and_none_is_dropped() -> None:
     logger, listener = make_logger()
     for value in (1.0, 2, torch.tensor(3.0), torch.tensor([6], dtype=torch.int64)):
@@ -299,6 +300,7 @@ def read_tensorboard(path: Path) -> Any:
     return found.Reload()
 
 
+@pytest.mark.covers("000-S12")
 def test_tensorboard_shows_every_type(written: Path) -> None:
     found = read_tensorboard(written / "events")
     tags = {tag for kind in found.Tags().values() if isinstance(kind, list) for tag in kind}

@@ -81,6 +81,7 @@ def test_a_drawing_fits_any_terminal(width: int, height: int, draw: Any):
     assert max(map(len, lines)) <= width
 
 
+@pytest.mark.covers("000-S9")
 def test_a_large_terminal_shows_every_panel_and_every_fact():
     picture = "\n".join(drawn(a_scene()))
     for words in (

@@ -174,6 +174,7 @@ def test_a_decorated_method_is_called_without_its_context():
     assert Phased().run_test_loop() == 2
 
 
+@pytest.mark.covers("002-M6")
 def test_a_phase_is_shown_by_the_display_and_taken_away_after():
     display = make_display("rich", {}, a_plan(), console=Console(file=io.StringIO()))
     trainer = Phased(display)
@@ -194,6 +195,7 @@ def test_an_attribute_that_is_no_display_is_left_alone():
     assert trainer.run_train_loop() == "trained"
 
 
+@pytest.mark.covers("002-M6", "002-D9")
 def test_the_total_counts_each_phase_of_the_class_once():
     assert total_iterations(Phased()) == 5
     assert total_iterations(Longer()) == 10 + 2 + 100

@@ -24,6 +24,7 @@ def draw() -> list[object]:
     ]
 
 
+@pytest.mark.covers("002-D1")
 def test_a_derived_seed_is_the_same_for_ever() -> None:
     assert derive(0, "global") == 4311698954293999207
     assert derive(7, "order", 3) == 8447054841603909260

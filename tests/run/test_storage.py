@@ -18,6 +18,7 @@ def storage(tmp_path: Path) -> Storage:
     return Storage(tmp_path)
 
 
+@pytest.mark.covers("000-D14")
 @pytest.mark.parametrize(
     "name",
     [
@@ -95,6 +96,7 @@ def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(storage: S
     assert storage.names("") == ["file"]
 
 
+@pytest.mark.covers("002-D5")
 def test_a_write_that_fails_keeps_the_old_file(storage: Storage, tmp_path: Path) -> None:
     storage.write("file", b"old")
     # A directory in the place of the temporary file makes the write fail half way.
@@ -104,6 +106,7 @@ def test_a_write_that_fails_keeps_the_old_file(storage: Storage, tmp_path: Path)
     assert storage.read("file") == b"old"
 
 
+@pytest.mark.covers("000-S14")
 def test_a_directory_appears_whole_or_not_at_all(storage: Storage) -> None:
     seen: list[list[str]] = []
 
@@ -118,6 +121,7 @@ def test_a_directory_appears_whole_or_not_at_all(storage: Storage) -> None:
     assert points == ["made", "filled", "renamed"]
 
 
+@pytest.mark.covers("000-D14")
 def test_what_stood_in_the_place_of_a_new_directory_is_kept_aside(storage: Storage) -> None:
     for text in (b"one", b"two", b"three"):
 

@@ -147,6 +147,7 @@ def test_what_is_evaluated_is_the_running_mean_if_there_is_one(tiny: Tiny, tmp_p
     assert all(tensor.equal(own[name]) for name, tensor in trainer.model.state_dict().items())
 
 
+@pytest.mark.covers("002-M5")
 def test_the_final_test_is_of_the_best_model(tiny: Tiny, tmp_path: Path) -> None:
     class Ruined(Trainer):
         def before_epoch(self) -> None:

@@ -82,6 +82,7 @@ def test_a_run_that_keeps_improving_is_not_stopped(tiny: Tiny, tmp_path: Path) -
     assert (result.status, result.counters["epoch"]) == ("finished", 6)
 
 
+@pytest.mark.covers("003-S1")
 def test_accuracy_goes_up_by_its_name_and_down_if_so_given(tiny: Tiny, tmp_path: Path) -> None:
     metric = "validation/epoch_accuracy"
     rising = [0.1, 0.2, 0.3, 0.4]
@@ -254,6 +255,7 @@ def test_milestones_are_named_after_model_data_experiment_and_epoch(
     assert all(tensor.equal(last[name]) for name, tensor in model.state_dict().items())
 
 
+@pytest.mark.covers("003-S1")
 def test_a_milestone_is_written_once(tiny: Tiny, tmp_path: Path) -> None:
     names: list[str] = []
 
