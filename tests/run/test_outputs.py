@@ -210,3 +210,10 @@ def test_migrate_keeps_the_file_that_it_replaces(call: Ludus, tmp_path: Path) ->
     before = everything(tmp_path)
     assert "my config.yaml.v1 exists" in call("migrate", str(path), "--write").refusal()
     assert everything(tmp_path) == before
+
+
+def test_a_place_below_a_file_is_refused_before_any_work_is_done(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    for check in (outputs.check_directory, outputs.check_file):
+        with pytest.raises(StorageError, match=r"notes\.txt is not a directory"):
+            check(tmp_path / "notes.txt" / "deep" / "down", lambda path: False, what="a policy")
