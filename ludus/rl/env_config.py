@@ -25,6 +25,7 @@ from pydantic import SerializeAsAny
 
 from ludus.core.errors import ConfigError, LudusError
 from ludus.registry import find
+from ludus.rl.own_rewards import OwnReward
 from ludus.strict_config import StrictConfig, registered
 
 AnyEnv = gymnasium.Env[Any, Any]
@@ -55,6 +56,7 @@ def with_own_rewards(section: StrictConfig) -> StrictConfig:
 def make_env(section: StrictConfig) -> AnyEnv:
     """Return a fresh env with its wrappers around it; ConfigError says why it cannot be made."""
     env = _made(find("env", _kind(section)), f"env {env_name(section)}", section)
+    is_shaped = False
     for wrapper in getattr(section, "wrappers", ()):
         if not isinstance(wrapper, StrictConfig):
             raise ConfigError(
@@ -62,6 +64,9 @@ def make_env(section: StrictConfig) -> AnyEnv:
                 " list[WrapperSection], which ludus.rl.env_config has"
             )
         kind = _kind(wrapper)
+        if changes_rewards(wrapper) and not is_shaped:
+            # Below the first of them, so that the env's own rewards are known too.
+            env, is_shaped = OwnReward(env), True
         try:
             env = _made(
                 find("wrapper", kind), f"wrapper {kind} of {env_name(section)}", env, wrapper

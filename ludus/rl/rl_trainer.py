@@ -13,6 +13,7 @@ from ludus.core.errors import LudusError
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent, diverged, refuse_divergence
 from ludus.rl.config import RLConfig
+from ludus.rl.env_config import with_own_rewards
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.given_body import as_network, giving
@@ -98,7 +99,13 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self._timer, self._timed_opts = time.monotonic(), 0
         self.rollout_data: Mapping[str, Any] = {}
         """What came of the last collecting; empty before the first."""
-        self._prepare_data(Episodes(config.num_envs, config.return_window))
+        self._prepare_data(
+            Episodes(
+                config.num_envs,
+                config.return_window,
+                is_shaped=with_own_rewards(config.env) is not config.env,
+            )
+        )
 
     def _make_agent(self) -> Any:
         with giving(self.model, self.env.spec):

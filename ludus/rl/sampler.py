@@ -24,11 +24,37 @@ class Processor(Protocol):
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
 
+class Shaped:
+    """The returns that an agent learns from, where wrappers have changed the rewards."""
+
+    def __init__(self, num_envs: int, window: int) -> None:
+        self.returns_N = np.zeros(num_envs)
+        self.latest: deque[float] = deque(maxlen=window)
+
+    def count(self, env: Any) -> None:
+        """Take in the step that every env has just made."""
+        self.returns_N += env.rewards
+        if env.has_ended:
+            for index in np.flatnonzero(env.terminated | env.truncated).tolist():
+                self.latest.append(float(self.returns_N[index]))
+                self.returns_N[index] = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"returns": self.returns_N, "latest": np.asarray(self.latest, dtype=np.float64)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.returns_N[:] = state["returns"]
+        self.latest.clear()
+        self.latest.extend(state["latest"].tolist())
+
+
 class Episodes:
     """Adds up the episodes under way and remembers the returns and lengths of the latest ones."""
 
-    def __init__(self, num_envs: int, window: int) -> None:
+    def __init__(self, num_envs: int, window: int, *, is_shaped: bool = False) -> None:
+        """Where wrappers change rewards, `is_shaped`, what the agent learns from is kept beside."""
         self.num_ended = 0
+        self._shaped = Shaped(num_envs, window) if is_shaped else None
         self._returns_N = np.zeros(num_envs)
         self._steps_N = np.zeros(num_envs, dtype=np.int64)
         self._latest: deque[tuple[float, int, float]] = deque(maxlen=window)
@@ -36,8 +62,10 @@ class Episodes:
 
     def count(self, env: Any) -> None:
         """Take in the step that every env has just made."""
-        self._returns_N += env.rewards
+        self._returns_N += env.own_rewards
         self._steps_N += 1
+        if self._shaped is not None:
+            self._shaped.count(env)
         if env.has_ended:
             for index in np.flatnonzero(env.terminated | env.truncated).tolist():
                 told = float(env.successes[index])
@@ -50,6 +78,8 @@ class Episodes:
     def forget(self, cut_N: Any) -> None:
         """Drop the episodes that a restore had to cut: their returns would not be whole."""
         self._returns_N[cut_N] = self._steps_N[cut_N] = 0
+        if self._shaped is not None:
+            self._shaped.returns_N[cut_N] = 0
 
     @property
     def returns_so_far(self) -> Any:
@@ -71,6 +101,8 @@ class Episodes:
             "rollout/ep_len_mean": float(lengths.mean()),
             "rollout/episodes": float(self.num_ended),
         }
+        if self._shaped is not None and self._shaped.latest:
+            found["rollout/ep_shaped_rew_mean"] = float(np.mean(self._shaped.latest))
         is_told = ~np.isnan(told)
         if is_told.any():
             found["rollout/success_rate"] = float(told[is_told].mean())
@@ -82,6 +114,7 @@ class Episodes:
             "returns": self._returns_N,
             "steps": self._steps_N,
             "latest": np.asarray(self._latest, dtype=np.float64).reshape(-1, 3),
+            **({} if self._shaped is None else {"shaped": self._shaped.state_dict()}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -89,6 +122,9 @@ class Episodes:
         self._returns_N[:], self._steps_N[:] = state["returns"], state["steps"]
         self._latest.clear()
         self._latest.extend((r, int(n), told) for r, n, told in state["latest"].tolist())
+        # A run of an older ludus knew its shaped returns alone.
+        if self._shaped is not None and "shaped" in state:
+            self._shaped.load_state_dict(state["shaped"])
 
 
 class SyncSampler:

@@ -47,6 +47,7 @@ class SharedArrays:
             "obs": ((n, *spec.obs_shape), spec.obs_dtype),
             "next_obs": ((n, *spec.obs_shape), spec.obs_dtype),
             "rewards": ((n,), np.float64),
+            "own_rewards": ((n,), np.float64),
             "terminated": ((n,), np.bool_),
             "truncated": ((n,), np.bool_),
             "successes": ((n,), np.float64),
@@ -71,7 +72,7 @@ class SharedArrays:
         return self._arrays[name]
 
 
-SHOWN = ("obs", "next_obs", "rewards", "terminated", "truncated", "successes")
+SHOWN = ("obs", "next_obs", "rewards", "own_rewards", "terminated", "truncated", "successes")
 """The arrays of a vector env that every step fills."""
 MASKS = ("masks", "next_masks")
 """Those that only envs with masks have."""

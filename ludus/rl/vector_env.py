@@ -16,6 +16,7 @@ from ludus.rl.action_form import ActionForm
 from ludus.rl.env_config import AnyEnv, env_name, make_env
 from ludus.rl.env_restore import Stood, restore_by_replay, restore_by_state
 from ludus.rl.env_slot import EnvSlot, as_reward, not_finite, success_told
+from ludus.rl.own_rewards import OwnRewards
 from ludus.rl.spaces import ObservationReader, quicken, spec_of
 from ludus.strict_config import StrictConfig
 
@@ -76,6 +77,8 @@ class VectorEnv:
         self.next_obs = np.zeros(shape, self.spec.obs_dtype)
         """What the last step led to; the final observation where an episode ended."""
         self.rewards = np.zeros(num_envs, np.float64)
+        self._own = OwnRewards(envs, self.rewards)
+        self.own_rewards = self._own.values
         self.terminated = np.zeros(num_envs, bool)
         self.truncated = np.zeros(num_envs, bool)
         self.has_ended = False
@@ -105,8 +108,6 @@ class VectorEnv:
             (self.next_obs[i : i + 1].data, self.rewards[i : i + 1].data) for i in range(num_envs)
         ]
 
-    # Acting
-
     def reset(self, episode: int = 0) -> None:
         """Begin the episode of this number in every env; equal numbers begin alike."""
         for i in range(self.num_envs):
@@ -124,6 +125,7 @@ class VectorEnv:
         if self.has_ended:
             self._forget_last_step()
         ended = self._step_all(given)
+        self._own.read()
         np.copyto(self.obs, self.next_obs)
         if self.masks is not None:
             np.copyto(self.masks, self.next_masks)  # type: ignore[arg-type]
@@ -263,6 +265,7 @@ class VectorEnv:
                 lost.append(f"env {self._slots[i].index}, episode {episode}: {reason}")
                 self.cut[i] = True
                 self._begin(i, episode + 1)
+        self._own.read()  # what was played again has been counted
         if lost:
             self._inexact.append(
                 f"{self.spec.name}: {len(lost)} of {self.num_envs} envs could not be restored and "

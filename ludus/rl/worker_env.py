@@ -90,7 +90,8 @@ class WorkerVectorEnv:
         # Copies of our own: they change only once every worker has done its step.
         own = {name: self._shared[name].copy() for name in (*SHOWN, *MASKS, "cut")}
         self.obs, self.next_obs = own["obs"], own["next_obs"]
-        self.rewards, self.successes = own["rewards"], own["successes"]
+        self.rewards, self.own_rewards = own["rewards"], own["own_rewards"]
+        self.successes = own["successes"]
         self.terminated, self.truncated, self.cut = own["terminated"], own["truncated"], own["cut"]
         self.masks = own["masks"] if self.spec.has_masks else None
         self.next_masks = own["next_masks"] if self.spec.has_masks else None

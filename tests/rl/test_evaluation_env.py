@@ -16,10 +16,12 @@ from ludus.explaining import describe
 from ludus.registry import register
 from ludus.rl.env_config import AnyEnv, changes_rewards, with_own_rewards
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask, standard_error
+from ludus.rl.sampler import Episodes
+from ludus.rl.vector_env import VectorEnv, make_vector_env
 from ludus.rl.wrappers.clip_reward import ClipReward
 from ludus.strict_config import StrictConfig
 from tests.rl.odd_envs import Walk, linear_policy, walk
-from tests.rl.random_walks import walk_config
+from tests.rl.random_walks import Cheat, walk_config
 from tests.rl.small import small
 from tests.supervised.conftest import lines
 
@@ -236,3 +238,56 @@ def test_every_key_of_a_further_env_is_explained() -> None:
     told = {name: value for name, value, _ in describe(config)}
     assert told["evaluation.more_envs.short.id"] == "CartPole-v1"
     assert told["evaluation.more_envs.short.wrappers.0.scale"] == 0.1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_training_logs_the_returns_of_the_env_itself_beside_those_learned_from(
+    workers: int, tmp_path: Path
+) -> None:
+    repeat = {"kind": "action_repeat", "num_repeats": 2}
+    config = small("ppo", env=pole(TENTH, repeat), **{"settings.workers": workers})
+    result = ludus.build_trainer(config).fit(root=str(tmp_path))
+    own = evaluated(result, "rollout/ep_rew_mean")
+    steps = evaluated(result, "rollout/ep_len_mean")
+    assert own
+    # Each step is two of the pole's, but for the last one of some episodes.
+    assert all(2 * n - 1 <= total <= 2 * n for total, n in zip(own, steps, strict=True))
+    shaped = evaluated(result, "rollout/ep_shaped_rew_mean")
+    assert shaped == pytest.approx([0.1 * total for total in own])
+
+
+def test_there_is_one_training_return_where_nothing_changes_rewards(tmp_path: Path) -> None:
+    result = ludus.build_trainer(small("ppo")).fit(root=str(tmp_path))
+    assert evaluated(result, "rollout/ep_rew_mean") == evaluated(result, "rollout/ep_len_mean")
+    assert not evaluated(result, "rollout/ep_shaped_rew_mean")
+
+
+@pytest.mark.parametrize("kind", ["random_walk", "walk_with_state"])
+def test_own_returns_survive_a_restore_in_the_middle_of_an_episode(kind: str) -> None:
+    section = walk_config(kind, length=9, wrappers=[TENTH])
+
+    def made() -> tuple[VectorEnv, Episodes]:
+        envs = make_vector_env(section, 2, seed=0)
+        envs.reset()
+        return envs, Episodes(2, 10, is_shaped=True)
+
+    def play(envs: VectorEnv, episodes: Episodes, count: int) -> None:
+        for _ in range(count):
+            envs.step(np.array([1, -1]))
+            episodes.count(envs)
+
+    straight, killed, resumed = made(), made(), made()
+    # One of the walks goes by how many steps were ever made: let both begin at the same.
+    Cheat.steps_ever[0] = 0
+    play(*straight, 20)
+    Cheat.steps_ever[0] = 0
+    play(*killed, 13)
+    for old, new in zip(killed, resumed, strict=True):
+        new.load_state_dict(old.state_dict())
+    play(*resumed, 7)
+    assert resumed[1].metrics() == straight[1].metrics()
+    shaped, own = (
+        straight[1].metrics()[f"rollout/{name}"] for name in ("ep_shaped_rew_mean", "ep_rew_mean")
+    )
+    assert shaped == pytest.approx(0.1 * own)
+    assert np.array_equal(resumed[0].own_rewards, straight[0].own_rewards)

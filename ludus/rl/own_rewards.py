@@ -1,0 +1,50 @@
+"""The rewards that an env itself gives, where wrappers around it change them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+
+class OwnReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Stands below the wrappers that change rewards and adds up what passes until it is read."""
+
+    is_stateless = True
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.total = 0.0
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Make a step and add its reward; one that is no number is told by whoever checks the step."""
+        result = self.env.step(action)
+        with contextlib.suppress(TypeError, ValueError, IndexError):
+            self.total += float(result[1])
+        return result
+
+
+class OwnRewards:
+    """The own rewards of several envs at their last step, in one array that is filled in place."""
+
+    def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], rewards: NDArray[Any]) -> None:
+        """Without wrappers that change rewards the array is `rewards` itself."""
+        self._tallies = [tally for env in envs if (tally := _tally(env)) is not None]
+        self.values = np.zeros_like(rewards) if self._tallies else rewards
+
+    def read(self) -> None:
+        """Take what the envs gave since the last call."""
+        for index, tally in enumerate(self._tallies):
+            self.values[index], tally.total = tally.total, 0.0
+
+
+def _tally(env: Any) -> OwnReward | None:
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, OwnReward):
+            return env
+        env = env.env
+    return None
