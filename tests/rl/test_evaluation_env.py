@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -291,3 +293,24 @@ def test_own_returns_survive_a_restore_in_the_middle_of_an_episode(kind: str) ->
     )
     assert shaped == pytest.approx(0.1 * own)
     assert np.array_equal(resumed[0].own_rewards, straight[0].own_rewards)
+
+
+def test_a_failure_of_the_evaluation_process_is_in_the_journal_of_events(tmp_path: Path) -> None:
+    trainer: Any = ludus.build_trainer(
+        small("dqn", **{"evaluation.asynchronous": True, "evaluation.timeout_seconds": 60.0})
+    )
+
+    class Killer:
+        """Ends the process once, in the middle of training."""
+
+        def after_evaluate(self, run: Any) -> None:
+            if not (tmp_path / "flag").exists():
+                (tmp_path / "flag").touch()
+                os.kill(trainer.evaluations.beside.worker_pid, signal.SIGKILL)
+
+    trainer.add(Killer())
+    result = trainer.fit(root=str(tmp_path))
+    events = lines(result.run_dir, "events.jsonl")
+    failures = [row["reason"] for row in events if row["event"] == "evaluation_failed"]
+    assert failures
+    assert "was ended by SIGKILL" in failures[0]
