@@ -108,15 +108,16 @@ def in_steps(
         "agent_info": (steps.record_agent_info_interval, extras.agent_info),
         "compute_cost": (steps.record_compute_cost_interval, extras.compute_cost),
     }
-    intervals = [steps.record_interval, steps.eval_interval]
-    intervals += [interval for interval, _ in besides.values() if interval]
+    more = [interval for interval, _ in besides.values() if interval]
 
     def is_evaluated(run: Run) -> bool:
         return is_due(run.counters["opt_steps"], steps.eval_interval)
 
     def is_recorded(run: Run) -> bool:
         opts = run.counters["opt_steps"]
-        return any(is_due(opts, interval) for interval in intervals)
+        if is_due(opts, steps.record_interval) or is_due(opts, steps.eval_interval):
+            return True
+        return bool(more) and any(is_due(opts, interval) for interval in more)
 
     def is_saved(run: Run) -> bool:
         return is_due(run.counters["opt_steps"], steps.save_interval)

@@ -65,6 +65,26 @@ def test_weights_are_kept_after_so_many_updates(kind: str) -> None:
     assert [name for name in run(kind).kept if "best" not in name] == []
 
 
+@changes(OFF_POLICY, "steps.record_agent_info_interval")
+def test_the_size_of_the_weights_is_recorded_after_so_many_updates(kind: str) -> None:
+    outcome = run(kind, **{"steps.record_agent_info_interval": 5})
+    names = {name for record in outcome.records for name in record.scalars if "_norm" in name}
+    described = sorted(name for name in names if name.startswith("agent/"))
+    assert described == sorted(outcome.agent.describe())
+    assert outcome.at(described[0]) == [5, 10]
+    assert run(kind).at(described[0]) == []
+
+
+@changes(OFF_POLICY, "steps.record_compute_cost_interval")
+def test_what_acting_and_learning_cost_is_written_after_so_many_updates(kind: str) -> None:
+    def told(outcome: Any) -> list[int]:
+        records = [record for record in outcome.records if "train_step_ms" in record.timing]
+        return [record.counters["opt_steps"] for record in records]
+
+    assert told(run(kind, **{"steps.record_compute_cost_interval": 5})) == [5, 10]
+    assert told(run(kind)) == []
+
+
 @changes(OFF_POLICY, "steps.max_opts")
 def test_the_run_has_so_many_updates(kind: str) -> None:
     assert run(kind).counters["opt_steps"] == 12
