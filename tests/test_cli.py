@@ -463,7 +463,7 @@ def test_a_path_that_is_no_file_is_told(call: Ludus, path: str, told: str) -> No
 
 def test_new_of_an_unknown_kind_suggests_the_nearest(call: Ludus) -> None:
     assert "Did you mean 'supervised'?" in call("new", "supervized").refusal()
-    assert "no trainer kind is named '../x'. Known: " in call("new", "../x").refusal()
+    assert "no trainer kind or file is named '../x'. Known: " in call("new", "../x").refusal()
 
 
 @pytest.mark.parametrize("path", [".", "small.yaml", "nowhere", "x" * 5000, "small.yaml/x", ""])

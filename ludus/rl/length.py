@@ -25,7 +25,10 @@ def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
     else:
         length = {"epochs.max_opts": max_steps}
         num_epochs = config.epochs_for(max_steps)
-        needed = num_epochs * config.steps_per_epoch * config.num_envs
+        # Where a KL divergence may end the passes, a rollout makes one update at least.
+        rollouts = num_epochs if getattr(config, "target_kl", None) is None else max_steps
+        # Twice as many: a run that is made longer again and again loses part of an epoch each time.
+        needed = 2 * rollouts * config.steps_per_epoch * config.num_envs
         if needed > config.epochs.max_env_steps:
             changes["epochs.max_env_steps"] = needed
         section, unreached = "epochs", unreached_epochs(config.epochs, num_epochs)

@@ -27,6 +27,7 @@ from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.standing import Standing
 from ludus.rl.updating import choose_update
 from ludus.rl.worker_env import make_envs
+from ludus.run.begun import as_begun
 from ludus.run.device import resolve_device
 from ludus.run.directory import tell_event
 from ludus.run.notes import tell_notes
@@ -63,7 +64,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self._notes: list[str] = []
         if max_steps is not None:
             self.config, self._notes = with_length(self.config, max_steps)
-        config = self.config
+        config = self.config = as_begun(self.config, self.files)
         self.device = resolve_device(config.settings.device)
         check_judged_alike(type(self), config, self.evaluator, self.model)
         self._unrepeatable = check_repeats(config.env, config.seed)
@@ -99,13 +100,9 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self._timer, self._timed_opts = time.monotonic(), 0
         self.rollout_data: Mapping[str, Any] = {}
         """What came of the last collecting; empty before the first."""
-        self._prepare_data(
-            Episodes(
-                config.num_envs,
-                config.return_window,
-                is_shaped=with_own_rewards(config.env) is not config.env,
-            )
-        )
+        is_shaped = with_own_rewards(config.env) is not config.env
+        episodes = Episodes(config.num_envs, config.return_window, is_shaped=is_shaped)
+        self._prepare_data(episodes)
 
     def _make_agent(self) -> Any:
         with giving(self.model, self.env.spec):

@@ -15,6 +15,7 @@ from ludus.nn.model import Model
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Schedule
 from ludus.nn.unsaved import PlainState, unsaved
+from ludus.run.begun import as_begun
 from ludus.run.device import resolve_device
 from ludus.run.logger import WriteLog
 from ludus.run.notes import tell_notes
@@ -86,7 +87,7 @@ class BaseTrainer(Evaluated, Trainer):
         self._notes: list[str] = []
         if max_steps is not None:
             config, self._notes = config.with_length(max_steps, self.train_data.length())
-            self.config = config
+        self.config = config = as_begun(config, self.files)
         given = self.model if self._is_own_model else None
         self.model = make_model(config, given, self.train_data, self.device)
         if self.files is None or not self.files.exists("run.json"):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.keys.runs import differ, run
+from ludus.core.errors import ConfigError
+from tests.keys.runs import STEADY, differ, run, tiny
 from tests.keys.table import changes
 from tests.keys.test_rl import ONE_UPDATE
 
@@ -174,9 +175,46 @@ def test_advantages_look_as_far_ahead_as_lambda_says(kind: str) -> None:
     assert near["returns"].mean() < 2 < far["returns"].mean()
 
 
-@changes("ppo", "policy_loss")
+KL = {"policy_loss": "kl", "clip": None, "kl": {"beta": 1.0, "target": None}}
+
+
+@changes("ppo", "policy_loss", "clip", "kl")
 def test_an_update_is_held_back_by_clipping_or_by_a_price(kind: str) -> None:
-    assert differ(run(kind, policy_loss="kl"), run(kind, policy_loss="clip"))
+    priced, clipped = run(kind, **KL), run(kind)
+    assert differ(priced, clipped)
+    assert priced.curve("train/kl_beta")
+    assert clipped.curve("train/clip_fraction")
+    for wrong in ({"policy_loss": "kl"}, {"kl": KL["kl"]}, {"clip": None}):
+        with pytest.raises(ConfigError, match=r"'policy_loss' is (kl|clip)"):
+            tiny(kind, **{"clip.schedule": STEADY, **wrong})
+
+
+@changes("ppo", "kl.beta")
+def test_the_price_on_kl_divergence_begins_there_and_holds_the_policy_back(kind: str) -> None:
+    fast = {"optimizer.learning_rate": 0.05, "passes": 4}
+    found = []
+    for beta in (0.01, 100.0):
+        outcome = run(kind, **{**KL, "kl": {"beta": beta, "target": None}}, **fast)
+        assert outcome.curve("train/kl_beta") == pytest.approx([beta] * 3)
+        found.append(outcome.curve("train/approx_kl")[0])
+    assert found[0] > found[1]
+
+
+@changes("ppo", "kl.target")
+def test_the_price_rises_above_the_target_and_falls_below_it(kind: str) -> None:
+    fast = {"optimizer.learning_rate": 0.05, "passes": 4}
+    for target, factor in ((1e-9, 2.0), (1e9, 0.5)):
+        outcome = run(kind, **{**KL, "kl": {"beta": 1.0, "target": target}}, **fast)
+        prices = outcome.curve("train/kl_beta")
+        assert prices == pytest.approx([1.0, factor, factor**2])
+
+
+@changes("ppo", "target_kl")
+def test_the_passes_over_a_rollout_end_where_the_policy_has_gone_too_far(kind: str) -> None:
+    fast = {"optimizer.learning_rate": 0.05}
+    # The first update finds no divergence, the second one more than so small a target.
+    assert run(kind, target_kl=1e-9, **fast).counters["opt_steps"] == 3 * 2
+    assert run(kind, target_kl=1e9, **fast).counters["opt_steps"] == 3 * 4
 
 
 @changes("ppo", "clip.initial")

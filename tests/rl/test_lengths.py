@@ -11,6 +11,7 @@ import ludus
 from ludus import migrations
 from ludus.config import change, current, from_data, read_config
 from ludus.core.errors import ConfigError
+from tests.keys.runs import tiny
 from tests.rl.small import small
 from tests.supervised.conftest import lines
 
@@ -39,6 +40,28 @@ def test_max_steps_are_the_optimisation_steps_of_every_plan(
     # The length is in the resolved config, so that a resume needs no argument.
     assert read_config(f"{result.run_dir}/config.yaml") == trainer.config
     assert trainer.config.run_opts == count
+
+
+def test_steps_given_to_fit_are_made_even_where_a_kl_divergence_ends_the_passes(
+    tmp_path: Path,
+) -> None:
+    trainer: Any = ludus.build_trainer(small("ppo", target_kl=1e-9))
+    assert trainer.fit(max_steps=40, root=str(tmp_path)).counters["opt_steps"] == 40
+
+
+@pytest.mark.parametrize("kind", ["ppo", "supervised"])
+def test_a_script_may_make_a_run_longer_than_what_compile_auto_goes_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """What auto was resolved to when the run began holds for all of it."""
+    monkeypatch.setattr("ludus.rl.agents.ppo.Ppo.worth_compiling", 20)
+    monkeypatch.setattr("ludus.supervised.updating._WORTH_COMPILING", 20)
+    changed = {"epochs.eval_freq": 0} if kind == "ppo" else {"max_epochs": 2}
+    config = tiny(kind, compile="auto", **changed)
+    ludus.build_trainer(config).fit(max_steps=6, root=str(tmp_path), name="run")
+    longer: Any = ludus.build_trainer(config)
+    result = longer.fit(max_steps=24, root=str(tmp_path), name="run", resume=True)
+    assert (result.counters["opt_steps"], longer.config.compile) == (24, False)
 
 
 @pytest.mark.covers("000-M3")

@@ -95,6 +95,7 @@ def test_a_compiled_run_resumes_exactly(straight: Straight) -> None:
     """Interrupted between the two batches of a step, in the middle of an epoch."""
 
     class Interrupted(Trainer):
+        derived = (*Trainer.derived, "num_batches")
         num_batches = 0
 
         def after_step(self) -> None:
