@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test check faults bench clean
+.PHONY: train test check faults mutants bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and 'ludus needs Python 3.11 to 3.13, this is %d.%d; try: make PYTHON=python3.12' % sys.version_info[:2])"
@@ -26,6 +26,11 @@ test: check  ## Everything that CI runs.
 
 faults: $(READY)  ## The long campaigns: kills at random instants, in chains, with negative controls.
 	$(BIN)/python -m pytest -m slow -n 0 -s
+
+mutants: $(READY)  ## Break lines on purpose and see a test fail for each.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutation]'
+	$(BIN)/python -m tests.mutation breaks
+	$(BIN)/python -m tests.mutation mutants
 
 bench: $(READY)  ## The benchmarks beside their peers.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'

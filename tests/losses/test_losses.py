@@ -17,9 +17,12 @@ from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.losses.iqn import quantile_huber_loss
 from ludus.losses.ppo import (
     approximate_kl,
+    clip_fraction,
     clipped_policy_loss,
     kl_policy_loss,
+    next_kl_beta,
     normalised,
+    ppo_loss,
     value_loss,
 )
 from ludus.losses.sac import (
@@ -209,3 +212,84 @@ def test_the_temperature_rises_while_the_policy_is_too_certain() -> None:
     temperature_loss(log_temperature, certain, target_entropy=-1.0).backward()
     assert log_temperature.grad is not None
     assert log_temperature.grad.item() < 0, "a step against the gradient must raise it"
+
+
+def test_the_temperature_loss_is_the_log_temperature_times_the_lack_of_entropy() -> None:
+    """Entropies of -1 and -3 are 0.5 above and 1.5 below a target of -1.5."""
+    log_temperature = torch.tensor(2.0, requires_grad=True)
+    loss = temperature_loss(log_temperature, torch.tensor([1.0, 3.0]), target_entropy=-1.5)
+    loss.backward()
+    assert loss.item() == pytest.approx(-2.0 * (-0.5 + 1.5) / 2)
+    assert log_temperature.grad is not None
+    assert log_temperature.grad.item() == pytest.approx(-0.5)
+
+
+def test_beyond_its_delta_the_huber_loss_is_a_line_of_that_slope() -> None:
+    errors = torch.tensor([1.5, -3.0])
+    # Within 2: 0.5 * 2.25; beyond: 2 * (3 - 0.5 * 2).
+    assert td_loss(errors, huber=2.0).item() == pytest.approx((1.125 + 4.0) / 2)
+    # Beyond 0.5: 0.5 * (1.5 - 0.25) and 0.5 * (3 - 0.25).
+    assert td_loss(errors, huber=0.5).item() == pytest.approx((0.625 + 1.375) / 2)
+
+
+def test_the_whole_loss_of_ppo_adds_the_value_and_takes_off_the_entropy() -> None:
+    found = ppo_loss(
+        torch.tensor(1.0),
+        torch.tensor(4.0),
+        torch.tensor([1.0, 3.0]),
+        value_weight=0.25,
+        entropy_weight=0.5,
+    )
+    assert found.item() == pytest.approx(1.0 + 0.25 * 4.0 - 0.5 * 2.0)
+
+
+def test_the_clip_fraction_counts_ratios_outside_the_clip_on_both_sides() -> None:
+    log_probs = torch.tensor([1.3, 0.7, 1.1, 0.9]).log()
+    assert clip_fraction(log_probs, torch.zeros(4), 0.2).item() == pytest.approx(0.5)
+    assert clip_fraction(log_probs, torch.zeros(4), 0.4).item() == 0.0
+    assert clip_fraction(log_probs, torch.zeros(4), 0.05).item() == 1.0
+
+
+def test_an_exact_divergence_stands_in_for_the_estimate() -> None:
+    old, kl = torch.zeros(2), torch.tensor([0.2, 0.4])
+    loss = kl_policy_loss(old, old, torch.tensor([1.0, 3.0]), 2.0, kl)
+    assert loss.item() == pytest.approx(-2.0 + 2.0 * 0.3)
+
+
+@pytest.mark.parametrize(
+    ("kl", "expected"), [(0.031, 2.0), (0.029, 1.0), (0.014, 1.0), (0.013, 0.5), (0.02, 1.0)]
+)
+def test_the_kl_coefficient_doubles_far_above_its_target_and_halves_far_below(
+    kl: float, expected: float
+) -> None:
+    assert next_kl_beta(1.0, kl, target=0.02) == expected
+
+
+def test_importance_weights_scale_each_example_of_every_loss() -> None:
+    weights = torch.tensor([2.0, 0.0])
+    one = torch.tensor([1.0, 1.0])
+    assert critic_loss(one, 2 * one, 4 * one, weights).item() == pytest.approx((2 * 13 + 0) / 2)
+    predictions, targets = torch.tensor([[0.0], [5.0]]), torch.tensor([[1.0], [9.0]])
+    fractions = torch.tensor([[0.25], [0.5]])
+    loss, sizes = quantile_huber_loss(predictions, fractions, targets, weights)
+    # Only the first counts: too low by 1, so 0.25 * 0.5, twice, over a batch of two.
+    assert loss.item() == pytest.approx(2 * 0.25 * 0.5 / 2)
+    assert sizes.tolist() == pytest.approx([1.0, 4.0])
+
+
+def test_targets_of_quantiles_pass_no_gradient() -> None:
+    predictions = torch.zeros(1, 2, requires_grad=True)
+    targets = torch.ones(1, 2, requires_grad=True)
+    loss, _ = quantile_huber_loss(predictions, torch.tensor([[0.2, 0.8]]), targets)
+    loss.backward()
+    assert targets.grad is None
+    # Each prediction is too low by 1: its slope is its own fraction.
+    assert predictions.grad is not None
+    assert predictions.grad.tolist()[0] == pytest.approx([-0.2, -0.8])
+
+
+def test_the_entropy_target_reaches_only_the_temperature() -> None:
+    log_probs = torch.tensor([1.0, 2.0], requires_grad=True)
+    log_temperature = torch.tensor(1.0, requires_grad=True)
+    temperature_loss(log_temperature, log_probs, target_entropy=0.0).backward()
+    assert log_probs.grad is None

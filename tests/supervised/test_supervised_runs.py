@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import torch
 import ludus
 from ludus import Trainer
 from ludus.core.errors import ConfigError
-from ludus.run.fingerprint import cpu_name
 from tests.supervised.conftest import MLP, QUIET, Tiny, history
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "supervised_trace.json"
 FAST = {"optimizer.learning_rate": 0.01}
 
 
@@ -115,64 +112,3 @@ def digest(trainer: Trainer) -> str:
         found.update(name.encode())
         found.update(tensor.contiguous().numpy().tobytes())
     return found.hexdigest()
-
-
-def machine() -> dict[str, str]:
-    """Return what the bytes of a run depend on."""
-    return {
-        "torch": str(torch.__version__),
-        "cpu": cpu_name(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-    }
-
-
-def test_a_refactor_changes_no_byte_of_twenty_steps(tmp_path: Path) -> None:
-    """If this fails, training has changed. `python -m tests.supervised.test_supervised_runs` records anew."""
-    golden = json.loads(GOLDEN.read_text())
-    if golden["machine"] != machine():
-        pytest.skip(f"the trace was recorded on {golden['machine']}")
-    assert digest(golden_run(tmp_path)) == golden["sha256"]
-
-
-def golden_run(root: Path) -> Trainer:
-    """Train for twenty steps on one thread, with everything that learning has."""
-    config = ludus.example("supervised").replace(
-        seed=3,
-        data={
-            "kind": "wine",
-            "validation_fraction": 0.2,
-            "test_fraction": 0.2,
-            "standardise": True,
-        },
-        model={**MLP, "widths": [8, 8], "dropout": 0.25, "layer_norm": True, "activation": "gelu"},
-        batch_size=8,
-        drop_last=False,
-        max_epochs=9,
-        max_steps=20,
-        accumulate=2,
-        max_grad_norm=0.5,
-        optimizer={
-            "kind": "adamw",
-            "learning_rate": 0.01,
-            "beta1": 0.9,
-            "beta2": 0.99,
-            "eps": 1e-8,
-            "weight_decay": 0.01,
-        },
-        schedule={"kind": "cosine", "warmup_steps": 5, "final": 0.0, "total_steps": None},
-        precision="float32",
-        compile=False,
-        ema_decay=0.9,
-        early_stopping=None,
-        best_model=None,
-        **QUIET,
-    )
-    return run(config, root, name="golden")
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        trace = {"machine": machine(), "sha256": digest(golden_run(Path(folder)))}
-    GOLDEN.write_text(json.dumps(trace, indent=2) + "\n")

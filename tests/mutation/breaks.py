@@ -1,0 +1,130 @@
+"""Lines broken on purpose, and the tests that must notice: (folder, file, before, after) each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_AGENTS = "tests/rl"
+TESTS: dict[str, list[str]] = {
+    "ludus/losses": ["tests/losses/test_losses.py", "tests/losses/test_distributions.py"],
+    "ludus/rl/agents": [
+        "tests/rl/test_agents.py",
+        "tests/test_golden_traces.py",
+        "tests/rl",
+    ],
+    "ludus/data": ["tests/data", "tests/test_golden_traces.py", "tests/contracts", "tests/rl"],
+    "ludus/nn": ["tests/nn", "tests/test_golden_traces.py", "tests/supervised", "tests/rl"],
+}
+"""Where the tests of each folder are, the nearest first."""
+
+_ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
+_DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
+_PPO_AGENT = "ludus/rl/agents/ppo.py"
+_REPLAY, _PER, _TREE = (f"ludus/data/{name}.py" for name in ("replay", "prioritised", "sum_tree"))
+_ROLLOUT, _BATCHES = "ludus/data/rollout.py", "ludus/data/batches.py"
+_LEARNER, _OPTIMIZER, _SCHEDULES = (
+    f"ludus/nn/{n}.py" for n in ("learner", "optimizer", "schedules")
+)
+_RECORDING, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("recording", "model", "flat"))
+
+_LOSSES = [
+    # A truncated step is treated as one that terminated, and the other way round.
+    (_ADVANTAGE, "going_TB = (~terminated_TB)", "going_TB = (~ends_TB)"),
+    (_ADVANTAGE, "keep_TB = gamma * lam * (~ends_TB)", "keep_TB = gamma * lam * (~terminated_TB)"),
+    (_ADVANTAGE, "keep_TB = gamma * lam *", "keep_TB = lam *"),
+    (_PPO, "-torch.minimum(ratios_B * advantages_B", "-torch.maximum(ratios_B * advantages_B"),
+    (_PPO, "bounds: Any = (1 - clip, 1 + clip)", "bounds: Any = (0.0, 1 + clip)"),
+    (_PPO, "- entropy_weight * entropies_B.mean()", "+ entropy_weight * entropies_B.mean()"),
+    (_PPO, "near_B = old_values_B + (values_B - old_values_B).clamp(-clip, clip)",
+     "near_B = values_B"),
+    (_PPO, "(log_ratios_B.exp() - 1 - log_ratios_B).mean()", "(-log_ratios_B).mean()"),
+    ("ludus/losses/dqn.py", "best_B1 = choosing_q_BA.argmax", "best_B1 = next_q_BA.argmax"),
+    ("ludus/losses/dqn.py", "delta=huber)", "delta=1.0)"),
+    ("ludus/losses/dqn.py", "masked_fill(~next_masks_BA", "masked_fill(next_masks_BA"),
+    ("ludus/losses/iqn.py", "(errors_BNM.detach() < 0)", "(errors_BNM.detach() > 0)"),
+    ("ludus/losses/sac.py", "soft_B = torch.minimum(next_q1_B, next_q2_B)",
+     "soft_B = torch.maximum(next_q1_B, next_q2_B)"),
+    ("ludus/losses/sac.py", "(log_probs_B.detach() + target_entropy)",
+     "(log_probs_B.detach() - target_entropy)"),
+    ("ludus/losses/sac.py", "squash_BD = 2 * (math.log(2)", "squash_BD = 2 * (math.log(3)"),
+]  # fmt: skip
+
+_RL_AGENTS = [
+    (_DQN, "choosing_BA = self.learner(next_obs).float() if self.config.double else next_q_BA",
+     "choosing_BA = next_q_BA"),
+    (_DQN, "loss = td_loss(errors_B, weights, huber=self.config.huber)",
+     "loss = td_loss(errors_B, None, huber=self.config.huber)"),
+    (_DQN, "huber=self.config.huber", "huber=1.0"),
+    (_DQN, "is_random = self.generator.random(count) < chance",
+     "is_random = self.generator.random(count) < 0.5"),
+    (_DQN, "chance = self.chance(num_env_steps)", "chance = self.chance(0)"),
+    (_IQN, "choosing = self.learner if self.config.double else self.target",
+     "choosing = self.target"),
+    (_IQN, "        self._scale_F = None\n        return None if batch.weights is None",
+     "        return None if batch.weights is None"),
+    (_SAC, "if self.config.temperature.learned:", "if False:"),
+    (_SAC, "self._target_entropy = -float(self._width) if aimed is None else aimed",
+     "self._target_entropy = -float(self._width)"),
+    (_SAC, "self._draw(self.actor(next_obs), noise[0])", "self._draw(self.actor(obs), noise[0])"),
+    (_PPO_AGENT, "if config.normalise_advantage:", "if False:"),
+    (_PPO_AGENT, "value_loss(values.float(), old_values, returns, config.value_clip)",
+     "value_loss(values.float(), old_values, returns, None)"),
+    (_PPO_AGENT, "entropy_weight=config.entropy_coef", "entropy_weight=0.0"),
+    (_PPO_AGENT, "rollout.terminated.to(self.device), ends_TN.to(self.device),",
+     "ends_TN.to(self.device), ends_TN.to(self.device),"),
+    (_PPO_AGENT, "gamma=self.config.gamma, lam=self.config.gae_lambda",
+     "gamma=self.config.gamma, lam=1.0"),
+]  # fmt: skip
+
+_DATA = [
+    (_REPLAY, "np.multiply(out.uniform, size,", "np.multiply(out.uniform, size // 2 + 1,"),
+    (_REPLAY, "self._discounts[start:end] = discounts_N", "self._discounts[start:end] = 1.0"),
+    (_REPLAY, "self._at = 0 if self._is_staged else self.total % self.capacity", "self._at = 0"),
+    (_PER, "weights = torch.from_numpy(((least / priorities) ** beta)",
+     "weights = torch.from_numpy(((least / priorities) ** self.config.beta)"),
+    (_PER, "priorities = (errors + self.config.eps) ** self.config.alpha",
+     "priorities = errors + self.config.eps"),
+    (_PER, "self._largest = max(self._largest,", "self._largest = max(1.0,"),
+    (_PER, 'least = tree.minimum if self.config.normalise == "all" else priorities.min()',
+     "least = priorities.min()"),
+    (_TREE, "np.where(values > 0, values, np.inf)", "values"),
+    (_TREE, 'running.searchsorted(left, "right")', 'running.searchsorted(left, "left")'),
+    (_ROLLOUT, "views[4][step] = truncated_N", "views[3][step] |= truncated_N"),
+    (_ROLLOUT, "self._generator.permutation(len(self._rows))", "np.arange(len(self._rows))"),
+    (_ROLLOUT, 'self._position = int(state["position"])', "self._position = 0"),
+    (_BATCHES, 'generator=generator(self._seed, "order", epoch)',
+     'generator=generator(self._seed, "order", 0)'),
+]  # fmt: skip
+
+_NN = [
+    (_LEARNER, "self.vector.lerp_(self._learner.flat.vector, share)",
+     "self.vector.copy_(self._learner.flat.vector)"),
+    (_LEARNER, "scale = (norm / limit).clamp_min_(1.0)", "scale = norm / limit"),
+    (_LEARNER, "found_inf = torch.ne(norm * 0, 0, out=self._found_inf)",
+     "found_inf = torch.zeros_like(self._found_inf)"),
+    (_LEARNER, "gradient.zero_()", "pass"),
+    (_OPTIMIZER, 'move = torch._fused_adam_ if config.kind == "adam" else torch._fused_adamw_',
+     "move = torch._fused_adam_"),
+    (_OPTIMIZER, "dampening=0.0, nesterov=config.nesterov", "dampening=0.0, nesterov=False"),
+    (_OPTIMIZER, "                self.num_steps -= found_inf", "                pass"),
+    (_SCHEDULES, "return float(initial * (step + 1) / config.warmup_steps)", "return initial"),
+    (_SCHEDULES, "step -= config.warmup_steps", "step -= 0"),
+    (_SCHEDULES, 'share = 1 - done if config.kind == "linear"', 'share = 1 if config.kind == "linear"'),
+    (_FLAT, "            if saved.get(name) != own.get(name):", "            if False:"),
+    (_MODEL, "module.training = mode", "pass"),
+    (_RECORDING, "own.copy_(value)  # type: ignore[arg-type]", "pass"),
+]  # fmt: skip
+
+BREAKS = [
+    (folder, *change)
+    for folder, changes in zip(TESTS, (_LOSSES, _RL_AGENTS, _DATA, _NN), strict=True)
+    for change in changes
+]
+
+
+def changed(path: str, before: str, after: str) -> str:
+    """Return the file with one place changed; it must stand there just once."""
+    source = Path(path).read_text()
+    if source.count(before) != 1:
+        raise SystemExit(f"{path} holds {before!r} {source.count(before)} times, not once")
+    return source.replace(before, after)

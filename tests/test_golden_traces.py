@@ -1,0 +1,168 @@
+"""What every trainer computes in its first steps is written down: a refactor must change none of it.
+
+The numbers of metrics.jsonl hold on any machine, within rounding; the hashes on the machine type they
+were recorded on. `python -m tests.test_golden_traces KIND...` records traces anew, after a change that
+is meant to change them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ludus
+from ludus.run.fingerprint import cpu_name
+from ludus.run.logger import Logger
+from tests.rl.small import NORMALISE, PRIORITISED, small
+
+GOLDEN = Path(__file__).parent / "golden" / "traces.json"
+FALLING = {"kind": "linear", "warmup_steps": 2, "final": 0.0, "total_steps": None}
+ALL_OF_REPLAY: dict[str, Any] = {
+    "replay.prioritised": PRIORITISED,
+    "n_step": 2,
+    "normalise": NORMALISE,
+    "learning_rate": FALLING,
+    "max_grad_norm": 0.5,
+    "compile": False,
+    "seed": 3,
+}
+
+
+def supervised() -> Any:
+    return ludus.example("supervised").replace(
+        **{
+            "seed": 3,
+            "data": {
+                "kind": "wine",
+                "validation_fraction": 0.2,
+                "test_fraction": 0.2,
+                "standardise": True,
+            },
+            "model": {
+                "kind": "mlp",
+                "inputs": 13,
+                "outputs": 3,
+                "widths": [8, 8],
+                "dropout": 0.25,
+                "layer_norm": True,
+                "activation": "gelu",
+            },
+            "batch_size": 8,
+            "drop_last": False,
+            "max_epochs": 9,
+            "max_steps": 20,
+            "accumulate": 2,
+            "max_grad_norm": 0.5,
+            "optimizer": {
+                "kind": "adamw",
+                "learning_rate": 0.01,
+                "beta1": 0.9,
+                "beta2": 0.99,
+                "eps": 1e-8,
+                "weight_decay": 0.01,
+            },
+            "schedule": {"kind": "cosine", "warmup_steps": 5, "final": 0.0, "total_steps": None},
+            "precision": "float32",
+            "compile": False,
+            "ema_decay": 0.9,
+            "early_stopping": None,
+            "best_model": None,
+            "settings.display": "none",
+            "settings.loggers": [],
+            "settings.threads": 1,
+            "settings.device": "cpu",
+        }
+    )
+
+
+TRACES: dict[str, Any] = {
+    "supervised": supervised,
+    "dqn": lambda: small("dqn", **ALL_OF_REPLAY, dueling=True, **{"target.share": 0.5}),
+    "iqn": lambda: small("iqn", **ALL_OF_REPLAY),
+    "sac": lambda: small("sac", **ALL_OF_REPLAY),
+    "ppo": lambda: small(
+        "ppo", normalise=NORMALISE, learning_rate=FALLING, value_clip=0.2, compile=False, seed=3
+    ),
+    "ppo of continuous actions": lambda: small(
+        "ppo", **{"env.id": "Pendulum-v1", "shared_body": True, "compile": False, "seed": 3}
+    ),
+}
+
+
+def trace(kind: str, root: Path) -> dict[str, Any]:
+    """Train for some tens of steps on one thread; return hashes and numbers."""
+    trainer: Any = ludus.build_trainer(TRACES[kind]())
+    trainer.set_logger(Logger({"backends": []}))
+    result = trainer.fit(root=str(root), name="golden")
+    text = (Path(result.run_dir) / "metrics.jsonl").read_bytes()
+    state = trainer.model if kind == "supervised" else trainer.agent
+    return {
+        "machine": machine(),
+        "parameters": _digest(state.state_dict()),
+        "metrics": hashlib.sha256(text).hexdigest(),
+        "records": [json.loads(line) for line in text.splitlines()],
+    }
+
+
+def _digest(state: Any) -> str:
+    """Return the hash of every tensor of a state, by its path."""
+    found = hashlib.sha256()
+
+    def add(path: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            found.update(path.encode())
+            found.update(value.detach().contiguous().numpy().tobytes())
+        elif isinstance(value, dict):
+            for key in sorted(value):
+                add(f"{path}/{key}", value[key])
+        elif isinstance(value, list | tuple):
+            for index, item in enumerate(value):
+                add(f"{path}/{index}", item)
+
+    add("", dict(state))
+    return found.hexdigest()
+
+
+def machine() -> dict[str, str]:
+    """Return what the bytes of a run depend on."""
+    return {
+        "torch": str(torch.__version__),
+        "cpu": cpu_name(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+@pytest.mark.parametrize("kind", TRACES)
+def test_the_first_steps_of_a_trainer_are_those_written_down(kind: str, tmp_path: Path) -> None:
+    """If this fails, training has changed: see the top of this file."""
+    golden, found = json.loads(GOLDEN.read_text())[kind], trace(kind, tmp_path)
+    assert [sorted(row) for row in found["records"]] == [sorted(row) for row in golden["records"]]
+    for row, expected in zip(found["records"], golden["records"], strict=True):
+        assert row == pytest.approx(expected, rel=1e-3, abs=1e-5, nan_ok=True)
+    if golden["machine"] == found["machine"]:
+        same = ("parameters", "metrics")
+        assert {name: found[name] for name in same} == {name: golden[name] for name in same}
+
+
+def test_every_kind_of_trainer_has_a_trace() -> None:
+    from ludus.registry import kinds
+
+    built_in = {kind for kind in kinds("trainer") if not kind.startswith(("toy", "tests_"))}
+    assert {name.split()[0] for name in TRACES} >= built_in & {
+        path.stem for path in (Path(__file__).parents[1] / "configs").glob("*.yaml")
+    }
+
+
+if __name__ == "__main__":
+    traces = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+    for wanted in sys.argv[1:] or TRACES:
+        with tempfile.TemporaryDirectory() as folder:
+            traces[wanted] = trace(wanted, Path(folder))
+    GOLDEN.write_text(json.dumps(traces, indent=1) + "\n")
