@@ -202,7 +202,7 @@ def test_the_soft_target_is_the_lesser_critic_less_the_price_of_certainty() -> N
         one, torch.tensor([0.5, 0.0]), 4 * one, 3 * one, -2 * one, torch.tensor(0.1)
     )
     assert targets.tolist() == pytest.approx([1 + 0.5 * (3 + 0.2), 1.0])
-    assert critic_loss(one, 2 * one, 4 * one).item() == pytest.approx(9 + 4)
+    assert critic_loss(one, 3 * one, 4 * one).item() == pytest.approx(9 + 1)
     assert actor_loss(4 * one, 3 * one, -2 * one, torch.tensor(0.1)).item() == pytest.approx(-3.2)
 
 
