@@ -82,34 +82,52 @@ def test_the_traced_update_with_masks_is_the_eager_one(tmp_path: Path, kind: str
     torch.testing.assert_close(made[1], made[0], rtol=1e-3, atol=1e-5)
 
 
-def test_a_compiled_run_learns_as_an_eager_one_and_resumes_exactly(tmp_path: Path) -> None:
-    """With the real compiler: 12 updates, and the same cut after 7."""
+class Interrupt:
+    """Asks the run to pause after some updates."""
 
-    class Interrupt:
-        def __init__(self, at: int) -> None:
-            self.at = at
+    def __init__(self, at: int) -> None:
+        self.at = at
 
-        def after_train_step(self, run: Any) -> None:
-            run.interrupted = run.counters["opt_steps"] == self.at
+    def after_train_step(self, run: Any) -> None:
+        run.interrupted = run.counters["opt_steps"] == self.at
+
+
+def check_the_real_compiler(kind: str, root: Path, **changes: Any) -> None:
+    """Compiled code learns what eager code learns; cut after 7 updates it ends with the same bytes."""
+    length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opts": 12}
 
     def fit(name: str, at: int, *, compiled: bool, resume: bool = False) -> tuple[Any, Any]:
-        trainer: Any = ludus.build_trainer(small("dqn", compile=compiled, **{"steps.max_opts": 12}))
+        config = small(kind, compile=compiled, **{**length, **changes})
+        trainer: Any = ludus.build_trainer(config)
         trainer.add(Interrupt(at))
-        return trainer, trainer.fit(root=str(tmp_path), name=name, resume=resume)
+        return trainer, trainer.fit(root=str(root), name=name, resume=resume)
 
     straight, _ = fit("straight", -1, compiled=True)
+    assert straight.agent.is_compiled
     eager, _ = fit("eager", -1, compiled=False)
-    torch.testing.assert_close(
-        straight.agent.learner.state_dict(), eager.agent.learner.state_dict(), rtol=1e-3, atol=1e-5
-    )
+    for name, part in eager.agent.learned().items():
+        other = straight.agent.learned()[name]
+        torch.testing.assert_close(other.state_dict(), part.state_dict(), rtol=1e-3, atol=1e-5)
     _, cut = fit("broken", 7, compiled=True)
     assert cut.status == "interrupted"
     resumed, result = fit("broken", -1, compiled=True, resume=True)
     assert (result.status, result.exact) == ("finished", True)
     digests = [digest_of(dict(t.agent.state_dict())) for t in (straight, resumed)]
     assert digests[0] == digests[1]
-    written = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("broken", "straight")]
+    written = [(root / name / "metrics.jsonl").read_bytes() for name in ("broken", "straight")]
     assert written[0] == written[1]
+
+
+def test_a_compiled_run_learns_as_an_eager_one_and_resumes_exactly(tmp_path: Path) -> None:
+    check_the_real_compiler("dqn", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "changes"), CASES.values(), ids=CASES.keys())
+def test_the_real_compiler_serves_every_agent(
+    tmp_path: Path, kind: str, changes: dict[str, Any]
+) -> None:
+    check_the_real_compiler(kind, tmp_path, **changes)
 
 
 def test_auto_compiles_long_runs_alone_and_says_so_in_the_config(tmp_path: Path) -> None:
