@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_AGENTS = "tests/rl"
 TESTS: dict[str, list[str]] = {
     "ludus/losses": ["tests/losses/test_losses.py", "tests/losses/test_distributions.py"],
     "ludus/rl/agents": [
+        "tests/rl/test_keys_act.py",
         "tests/rl/test_agents.py",
+        "tests/rl/test_kl.py",
+        "tests/rl/test_modes.py",
+        "tests/rl/test_normalise.py",
+        "tests/rl/test_odd_spaces.py",
         "tests/test_golden_traces.py",
-        "tests/rl",
     ],
-    "ludus/data": ["tests/data", "tests/test_golden_traces.py", "tests/contracts", "tests/rl"],
-    "ludus/nn": ["tests/nn", "tests/test_golden_traces.py", "tests/supervised", "tests/rl"],
+    "ludus/data": ["tests/data", "tests/keys/test_off_policy.py", "tests/test_golden_traces.py"],
+    "ludus/nn": [
+        "tests/nn",
+        "tests/rl/test_modes.py",
+        "tests/rl/test_recorded.py",
+        "tests/supervised/test_update.py",
+        "tests/test_golden_traces.py",
+    ],
 }
 """Where the tests of each folder are, the nearest first."""
 
