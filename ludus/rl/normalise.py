@@ -123,6 +123,10 @@ class Normaliser:
         assert self._returned is not None
         self.reward_scale.fill_(1 / math.sqrt(float(self._returned.steadied()) + _SMALL))
 
+    def _note_published(self) -> None:
+        # Copies: noted moments must not follow tensors that change in place.
+        self._shift, self._scale = (t.cpu().numpy().copy() for t in (self.shift, self.scale))
+
     @property
     def moments(self) -> Moments:
         """The shift and scale that observations get now."""
@@ -173,7 +177,7 @@ class Normaliser:
         """Take up what `weights` returned; for a policy that only acts."""
         self.shift.copy_(weights["normalise.shift"])
         self.scale.copy_(weights["normalise.scale"])
-        self._shift, self._scale = self.shift.cpu().numpy(), self.scale.cpu().numpy()
+        self._note_published()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all moments, and the returns under way."""
@@ -194,4 +198,4 @@ class Normaliser:
         own = (self.shift, self.scale, self.reward_scale)
         for tensor, saved in zip(own, state["published"], strict=True):
             tensor.copy_(saved)
-        self._shift, self._scale = self.shift.cpu().numpy(), self.scale.cpu().numpy()
+        self._note_published()

@@ -257,3 +257,15 @@ def test_no_reward_is_clipped_before_the_deviation_is_known() -> None:
     own = normaliser(observations=False, clip=2.0, are_sums=True)
     own.gather_rewards(np.array([1000.0, 2000.0]), np.ones(2, bool))
     assert own.clipped(np.array([1000.0, 2000.0])).tolist() == [1000, 2000]
+
+
+def test_noted_moments_stay_as_they_were_after_a_restore_too() -> None:
+    first, other = normaliser(), normaliser()
+    first.gather_observations(np.ones((4, 3)))
+    other.load_state_dict(first.state_dict())
+    noted = other.moments
+    before = [array.copy() for array in noted]
+    other.gather_observations(np.full((64, 3), 5.0))
+    for array, old in zip(noted, before, strict=True):
+        np.testing.assert_array_equal(array, old)
+    assert not np.array_equal(other.moments[0], before[0])
