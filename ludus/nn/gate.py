@@ -43,11 +43,12 @@ def why_not_repeatable(owner: object, modules: Sequence[nn.Module]) -> str | Non
 
 def is_plain(modules: Sequence[nn.Module]) -> bool:
     """Return whether networks are made of ludus's own and of layers the compiler surely takes whole."""
-    return all(
-        type(part) in _PLAIN or f"{type(part).__module__}.".startswith("ludus.")
-        for module in modules
-        for part in module.modules()
-    )
+    return all(is_plain_kind(type(part)) for module in modules for part in module.modules())
+
+
+def is_plain_kind(kind: type) -> bool:
+    """Return whether a module of this class computes the same in train mode as in eval mode, itself."""
+    return kind in _PLAIN or f"{kind.__module__}.".startswith("ludus.")
 
 
 def decide(

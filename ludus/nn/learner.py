@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from ludus.nn.flat import FlatParameters
+from ludus.nn.gate import is_plain_kind
 from ludus.nn.held import Held, load_named
 from ludus.nn.optimizer import Adam, Optimizer, Sgd
 
@@ -270,9 +271,9 @@ class Target:
 
 
 def _parts_with_modes(module: nn.Module) -> list[nn.Module]:
-    """Put a module in eval mode; return the parts of it that would be in train mode otherwise."""
+    """Put a module in eval mode; return the parts of it for which train mode would be another."""
     # Called on the whole, because a module may have a say in it: a frozen batch norm never trains.
     module.train()
     trained = [part for part in module.modules() if part.training]
     module.eval()
-    return [part for part in trained if not part.training]
+    return [part for part in trained if not part.training and not is_plain_kind(type(part))]

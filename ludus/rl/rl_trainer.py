@@ -285,7 +285,10 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self.evaluations.open()
         tell_notes(self, self._not_compiled, event="not_compiled")
         if self.config.compile:
-            self.tell("compiling the update: some seconds, fewer once it is cached")
+            self.tell(
+                "the first update is compiled: some seconds, fewer once it is cached; Ctrl-C is heard"
+                " after that, a second one at once"
+            )
 
     def close(self) -> None:
         """Let the processes of envs and evaluation go."""
