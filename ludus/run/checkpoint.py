@@ -38,6 +38,10 @@ def passed(point: str) -> None:
     """Mark a point of the writer by name; the fault tests put a kill here."""
 
 
+class ModelLost(CheckpointError):
+    """A model that a checkpoint names is damaged; all the rest of the checkpoint may be whole."""
+
+
 @dataclass
 class Saved:
     """A state taken at one boundary, ready to be written or just read."""
@@ -126,7 +130,7 @@ def _without_lost_models(
         if not any(is_model(storage, one, digest) for one in (name, "models/best"))
     ]
     if lost and not may_lose:
-        raise CheckpointError(f"{lost[0]} has changed since it was saved, or was lost")
+        raise ModelLost(f"{lost[0]} has changed since it was saved, or was lost")
     if best is None or (best["model"] in models and best["model"] not in lost):
         return manifest
     return {**manifest, "best": None, "models": {}}
@@ -157,15 +161,16 @@ def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | 
     Each damaged one is told to `damaged`; if all are, that is an error, never a fresh start. Only where
     none is whole, one whose best model alone is damaged is returned without it.
     """
-    found = numbers(storage)
-    reason = ""
+    found, without_model, reason = numbers(storage), [], ""
     for number in reversed(found):
         try:
             return read(storage, number)
         except (CheckpointError, StorageError) as error:
+            if isinstance(error, ModelLost):
+                without_model.append(number)
             reason = str(error)
             damaged(f"checkpoint {number} is damaged and was skipped: {reason}")
-    for number in reversed(found):
+    for number in without_model:
         with contextlib.suppress(CheckpointError, StorageError):
             return read(storage, number, may_lose_best=True)
     if found:

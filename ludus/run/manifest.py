@@ -13,7 +13,7 @@ from ludus.run.storage import Storage, is_log_name, is_safe_name
 from ludus.run.strict_json import dump_json, parse_json
 
 FORMAT = 2
-MAX_MANIFEST = 16 << 20
+MAX_MANIFEST = 4 << 20
 # What a checkpoint of format 1, or one that was written outside a run, does not say.
 _UNSAID: dict[str, Any] = {"run_id": None, "config_hash": None, "config": None, "log_hashes": {}}
 

@@ -10,7 +10,7 @@ from typing import Any
 from ludus.core.errors import CheckpointError
 
 MAX_DEPTH = 60
-MAX_CONTAINERS = 2_000_000
+MAX_CONTAINERS = 400_000
 
 # A string that never ends is taken to the end at once: looking again from each quote would take for ever.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)

@@ -15,8 +15,8 @@ from torch import Tensor
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.run.files import open_plain
 
-MAX_HEADER = 16 << 20
-MAX_TENSORS = 50_000
+MAX_HEADER = 8 << 20
+MAX_TENSORS = 20_000
 # Each tensor in a header has two lists: its shape and its place in the file.
 _LIST = re.compile(rb":\s*\[")
 _SAVED = {

@@ -17,7 +17,10 @@ import pytest
 
 from ludus.core.errors import CheckpointError, RunError
 from ludus.run import checkpoint, codec
+from ludus.run.checkpoint_files import MAX_STATE
 from ludus.run.storage import Storage
+from ludus.run.strict_json import MAX_CONTAINERS
+from ludus.run.tensors import MAX_HEADER, MAX_TENSORS
 from tests.faults.small_run import contents, events, interrupt_after, train
 from tests.faults.warm import WarmProcess
 
@@ -117,6 +120,16 @@ ENDLESS_STRING = b'{"a": "' + b'\\"' * 4_000_000
 MANY_LISTS = b"[" + b"[]," * 20_000_000 + b"[]]"
 
 
+NEARLY_TOO_LARGE: dict[str, Callable[[], bytes]] = {
+    "strings": lambda: b"[" + b'"",' * (MAX_STATE // 3 - 2) + b'""]',
+    "numbers": lambda: b"[" + b"1.5," * (MAX_STATE // 4 - 2) + b"1]",
+    "keys": lambda: b"{" + b",".join(b'"%06d":1' % n for n in range(MAX_STATE // 11 - 1)) + b"}",
+    "lists": lambda: b"[" + b"[]," * (MAX_CONTAINERS - 2) + b"[]]",
+}
+NOTES = b",".join(b'"%06d":""' % n for n in range(MAX_HEADER // 12 - 3))
+LONG_HEADER = header(b'{"__metadata__":{' + NOTES + b"}}")
+
+
 def set_part(name: str, value: Any) -> Attack:
     return lambda run: run.forge_state(lambda tree: tree.update({name: value}))
 
@@ -156,6 +169,15 @@ REFUSED: dict[str, Attack] = {
     "deep config": write("config.yaml", DEEP),
     "a string without end": lambda run: run.forge("state.json", ENDLESS_STRING),
     "twenty million lists": lambda run: run.forge("state.json", MANY_LISTS),
+    # Each of these is only just small enough to be looked at.
+    **{
+        f"a state as large as may be, of {name}": lambda run, d=data: run.forge("state.json", d())
+        for name, data in NEARLY_TOO_LARGE.items()
+    },
+    "as many tensors as may be": lambda run: run.forge(
+        "tensors.safetensors", many_tensors(MAX_TENSORS)
+    ),
+    "as long a header as may be": lambda run: run.forge("tensors.safetensors", LONG_HEADER),
     "a key twice in the state": lambda run: run.forge("state.json", b'{"run":{},"run":{}}'),
     "NaN in the state": lambda run: run.forge("state.json", b'{"run":{"a":NaN}}'),
     "a number too large": lambda run: run.forge("state.json", b'{"run":{"a":1e999}}'),
