@@ -15,6 +15,7 @@ import pytest
 
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.run import checkpoint, directory
+from ludus.run.resumption import put_back
 from ludus.run.storage import Storage
 from tests.faults.small_run import contents, ending, events, interrupt_after, interrupt_now, train
 
@@ -187,6 +188,16 @@ def test_a_damaged_copy_for_people_is_replaced_and_costs_nothing(
     BEST_DAMAGES[name](run / "models/best")
     assert train(run.parent, "run").exact
     assert ending(run) == right_ending
+
+
+def test_the_copy_for_people_is_whole_as_soon_as_the_run_is_taken_up(run: Path) -> None:
+    storage = Storage(run)
+    saved = checkpoint.read_newest(storage, damaged=pytest.fail)
+    assert saved is not None
+    whole = contents(run / "models/best")
+    add_byte(run / "models/best/weights.safetensors")
+    put_back(storage, saved, keep_last=3, tell=pytest.fail)
+    assert contents(run / "models/best") == whole
 
 
 @pytest.mark.parametrize("name", BEST_DAMAGES)
