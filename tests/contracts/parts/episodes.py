@@ -19,6 +19,7 @@ def use(episodes: Episodes) -> None:
         episodes.count(
             SimpleNamespace(
                 rewards=np.array([0.1, number]),
+                own_rewards=np.array([0.1, number]),
                 terminated=ended,
                 truncated=np.zeros(2, bool),
                 has_ended=bool(ended.any()),
