@@ -144,7 +144,9 @@ class Session:
             check_same_parts(self._parts, saved.state)
             directory.check_metrics(storage, saved.manifest)
             self._inexact = list(saved.manifest["inexact_because"])
-            self._inexact += [f"resumed elsewhere at boundary {saved.number}: {c}" for c in changed]
+            self._inexact += [
+                f"at boundary {saved.number} it was resumed with {c}" for c in changed
+            ]
             if lengths:
                 keys = ", ".join(lengths)
                 self._inexact.append(f"its length ({keys}) was changed at boundary {saved.number}")
