@@ -10,7 +10,7 @@ import torch
 import ludus
 from ludus.core.errors import ConfigError
 from ludus.supervised.compiled import CompiledUpdate
-from tests.keys.runs import SGD, STEADY, Outcome, differ, run, tiny
+from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import changes
 from tests.supervised.conftest import MLP, WINE
 
@@ -232,4 +232,3 @@ def test_another_seed_is_another_run_and_the_same_one_the_same(kind: str) -> Non
 @changes(SUPERVISED, "name")
 def test_the_name_changes_nothing(kind: str) -> None:
     assert torch.equal(Outcome(tiny(kind, name="another")).weights, run(kind).weights)
-    assert tiny(kind).schedule.model_dump() == STEADY
