@@ -31,7 +31,7 @@ def from_json(rows: Any, plan: Repeat) -> Cursor:
     """Read a saved cursor back; raise PlanError if this plan has no such place."""
     if not isinstance(rows, list):
         raise PlanError(f"a cursor is a list of [name, round, rounds], not {rows!r}")
-    cursor = [_frame(row) for row in rows]
+    cursor = [read_frame(row) for row in rows]
     node: Any = None
     for frame in cursor:
         children = {plan.name: plan} if node is None else {child.name: child for child in node.body}
@@ -58,11 +58,12 @@ def last_loop(plan: Repeat, rows: list[list[Any]]) -> Repeat:
     return loop
 
 
-def _frame(row: Any) -> Frame:
+def read_frame(row: Any) -> Frame:
+    """Return one saved line of a cursor; raise PlanError if it is none."""
     is_triple = isinstance(row, list) and len(row) == 3
     if not is_triple or not isinstance(row[0], str) or type(row[1]) is not int or row[1] < 0:
         raise PlanError(f"a line of a cursor is [name, round, rounds], not {row!r}")
-    if row[2] is not None and type(row[2]) is not int:
+    if row[2] is not None and (type(row[2]) is not int or row[2] < 0):
         raise PlanError(f"a line of a cursor ends in a number of rounds or null, not {row[2]!r}")
     return Frame(row[0], row[1], row[2])
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from ludus.core.cursor import Cursor, to_json
+from ludus.core import states
+from ludus.core.cursor import Cursor, read_frame, to_json
 from ludus.core.errors import PlanError, nearest
 
 T = TypeVar("T")
@@ -83,12 +84,31 @@ class Run:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a saved state. The cursor is not walked here: the loop is given it to start from."""
-        self.counters = dict(state["counters"])
-        self.boundaries = state["boundaries"]
-        self.stop_reason = state["stop_reason"]
-        self.leaving = state["leaving"]
-        self.is_finished = state["is_finished"]
-        self.exhausted = state["exhausted"]
+        names = ("cursor", "boundaries", "stop_reason", "leaving", "is_finished", "exhausted")
+        states.check_keys(state, "counters", *names)
+        counters = states.counts(state, "counters")
+        with states.within("counters"):
+            states.check_keys(counters, *COUNTERS, optional=list(counters))
+        boundaries, is_finished = (
+            states.whole(state, "boundaries"),
+            states.flag(state, "is_finished"),
+        )
+        reason = None if state["stop_reason"] is None else states.text(state, "stop_reason")
+        opened, exhausted = _frames(state, "cursor"), _frames(state, "exhausted")
+        leaving = state["leaving"]
+        if leaving is not None and leaving not in [frame.name for frame in opened]:
+            raise states.StateError("leaving", f"is {leaving!r}, a loop that the cursor is not in")
+        self.counters, self.boundaries, self.stop_reason = counters, boundaries, reason
+        self.leaving, self.is_finished, self.exhausted = leaving, is_finished, to_json(exhausted)
+
+
+def _frames(state: Mapping[str, Any], key: str) -> Cursor:
+    """Return a saved cursor, read line by line; whether the plan has such a place shows later."""
+    lines = states.rows(state, key)
+    try:
+        return [read_frame(line) for line in lines]
+    except PlanError as error:
+        raise states.StateError(key, f"is no cursor: {error}") from error
 
 
 def _forget(metrics: Mapping[str, Any] | None) -> None:

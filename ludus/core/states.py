@@ -17,8 +17,8 @@ from ludus.core.errors import CheckpointError, LudusError
 class StateError(CheckpointError):
     """A saved state does not fit its part; `key` is the path of the value inside the state."""
 
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(f"'{key}' {problem}" if key else problem)
+    def __init__(self, key: str, problem: str, *, about: str = "") -> None:
+        super().__init__(about + (f"'{key}' {problem}" if key else problem))
         self.key, self.problem = key, problem
 
 
@@ -100,7 +100,7 @@ def number(state: Any, key: Any, *, above: float | None = None) -> float:
     if not math.isfinite(value) or (above is not None and not value > above):
         bound = "finite" if above is None else f"finite and above {above:g}"
         raise StateError(str(key), f"is {_shown(value)}; it must be {bound}")
-    return float(value)
+    return value  # type: ignore[no-any-return]
 
 
 def flag(state: Any, key: Any) -> bool:

@@ -16,6 +16,7 @@ from torch.utils.data import (
     default_collate,
 )
 
+from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.data.loader_batches import LoaderBatches, is_indexed
 from ludus.data.splits import Examples
@@ -137,9 +138,12 @@ class MemoryBatches:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Shuffle as it was and stand where it stood."""
-        if state["epoch"] >= 0:
-            self.start(state["epoch"])
-        self.epoch, self.position = state["epoch"], state["position"]
+        states.check_keys(state, "epoch", "position")
+        epoch = states.whole(state, "epoch", at_least=-1)
+        position = states.whole(state, "position", at_most=self._length if epoch >= 0 else 0)
+        if epoch >= 0:
+            self.start(epoch)
+        self.epoch, self.position = epoch, position
 
 
 def make_batches(

@@ -14,6 +14,7 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
+from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.data.seeded_loader import differs_when_asked_twice, remaining
 from ludus.run.seeds import derive, forked
@@ -147,8 +148,14 @@ class LoaderBatches:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Stand where it stood."""
-        self.epoch, self.position, self._ahead = state["epoch"], state["position"], []
-        self._iterator, self._is_over = None, state.get("is_over", False)
+        states.check_keys(state, "epoch", "position", optional=("loader", "is_over"))
+        epoch = states.whole(state, "epoch", at_least=-1)
+        position = states.whole(state, "position", at_most=self.length() if epoch >= 0 else 0)
+        has_state = self._is_stateful and epoch >= 0
+        states.check_keys(state, "epoch", "position", *(("loader", "is_over") if has_state else ()))
+        is_over = states.flag(state, "is_over") if has_state else False
+        self.epoch, self.position, self._ahead = epoch, position, []
+        self._iterator, self._is_over = None, is_over
         if self.epoch < 0:
             return
         if self._is_stateful:

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.errors import CheckpointError, Diverged
+from ludus.core import states
+from ludus.core.errors import Diverged
 from ludus.data.replay import Batch, ReplayBuffer
 from ludus.data.row_layout import RowLayout
 from ludus.data.sum_tree import SumTree
@@ -44,6 +45,8 @@ class PrioritisedReplay(ReplayBuffer):
 
     A new transition has the largest priority there ever was, so that each is soon drawn once.
     """
+
+    _more_names = ("priorities", "largest")
 
     def __init__(
         self,
@@ -121,12 +124,14 @@ class PrioritisedReplay(ReplayBuffer):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy everything back in place; the tree is built anew from its leaves."""
+        names = ("total", "priorities", "largest")
+        states.check_keys(state, *names, optional=("capacity", "transitions", "generator"))
+        size = min(states.whole(state, "total"), self.capacity)
+        own = torch.zeros(0, dtype=torch.float64)
+        saved = states.shaped(state, "priorities", own, (size,), finite=True)
+        states.between("priorities", saved, low=0)
+        largest = states.number(state, "largest", above=0)
         super().load_state_dict(state)
-        priorities = state["priorities"].numpy()
-        if priorities.shape != (self.size,):
-            raise CheckpointError(
-                f"'{self.name}' was saved with priorities of {priorities.shape} for {self.size} transitions"
-            )
-        self._tree.rebuild(priorities)
-        self._largest = float(state["largest"])
+        self._tree.rebuild(saved.numpy())
+        self._largest = largest
         self._num_known = self.total

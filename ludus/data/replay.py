@@ -6,17 +6,18 @@ Shapes: N envs, D numbers of an observation, k numbers of an action, A actions, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.core import states
 from ludus.core.errors import CheckpointError, ConfigError, LudusError
 from ludus.data.ring_pieces import RingPieces
 from ludus.data.row_layout import RowLayout
-from ludus.run.seeds import derive
+from ludus.run.seeds import derive, read_generator
 
 # How many rows wait on the CPU before they are copied to a buffer on another device.
 _STAGED = 1024
@@ -41,6 +42,9 @@ class ReplayBuffer:
     On another device than the CPU the rows live there; new ones wait in a small staging area and are
     copied over before the next draw. The places drawn are the same on every device.
     """
+
+    _more_names: ClassVar[tuple[str, ...]] = ()
+    """What the state of a subclass holds besides."""
 
     def __init__(
         self,
@@ -218,15 +222,20 @@ class ReplayBuffer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy the transitions back into the ring, in place."""
-        if state["capacity"] != self.capacity:
+        names = ("capacity", "total", "transitions", "generator")
+        states.check_keys(state, *names, *self._more_names)
+        capacity = states.whole(state, "capacity")
+        if capacity != self.capacity:
             raise CheckpointError(
-                f"'{self.name}' was saved with a capacity of {state['capacity']} and has"
-                f" {self.capacity} now; resume with {state['capacity']}"
+                f"'{self.name}' was saved with a capacity of {capacity} and has {self.capacity} now;"
+                f" resume with {capacity}"
             )
-        self._pieces.load(state["transitions"], state["total"])
-        self.total = state["total"]
-        self._at = 0 if self._is_staged else self.total % self.capacity
-        self._generator.bit_generator.state = dict(state["generator"])
+        total, generator = states.whole(state, "total"), read_generator(state, "generator")
+        with states.within("transitions"):
+            self._pieces.load(state["transitions"], total)
+        self.total = total
+        self._at = 0 if self._is_staged else total % self.capacity
+        self._generator.bit_generator.state = generator
 
 
 class _Out:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ludus.core.errors import CheckpointError
+from ludus.core import states
 from ludus.run.codec import Segment
 
 # Pieces of this many rows or bytes, whichever is less, are long enough to be worth a file ...
@@ -62,16 +62,22 @@ class RingPieces:
     def load(self, saved: Mapping[str, Any], total: int) -> None:
         """Put back what `save(total)` returned."""
         head, pieces, tail = self._cuts(total)
-        segments = list(saved["pieces"])
-        if len(segments) != len(pieces):
-            raise CheckpointError(
-                f"{len(segments)} pieces were saved, but {total} rows in a ring of {self._capacity}"
-                f" have {len(pieces)}; resume with the capacity that the run began with"
-            )
+        states.check_keys(saved, "head", "pieces", "tail")
+        segments = states.rows(saved, "pieces", length=len(pieces))
+        for index, segment in enumerate(segments):
+            if not isinstance(segment, Segment):
+                raise states.StateError(f"pieces/{index}", f"is a {type(segment).__name__}")
+        for key, (start, end) in (("head", head), ("tail", tail)):
+            with states.within(key):
+                self._check(saved[key], start, end)
         self._put(saved["head"], *head)
         self._put(saved["tail"], *tail)
         for number, segment in zip(pieces, segments, strict=True):
-            self._put(segment.tensors, number * self.length, (number + 1) * self.length)
+            start, end = number * self.length, (number + 1) * self.length
+            tensors = segment.tensors
+            with states.within(f"pieces/{number - pieces.start}"):
+                self._check(tensors, start, end)
+            self._put(tensors, start, end)
         self._made = dict(zip(pieces, segments, strict=True))
 
     def _cuts(self, total: int) -> tuple[tuple[int, int], range, tuple[int, int]]:
@@ -93,16 +99,16 @@ class RingPieces:
             for name, ring in self._rings.items()
         }
 
+    def _check(self, tensors: Any, start: int, end: int) -> None:
+        """Raise StateError unless these are the rows from one number to another."""
+        states.check_keys(tensors, *self._rings)
+        for name, ring in self._rings.items():
+            states.shaped(tensors, name, ring, (end - start, *ring.shape[1:]))
+
     def _put(self, tensors: Mapping[str, Tensor], start: int, end: int) -> None:
         cut = self._places(start, end)
         for name, ring in self._rings.items():
-            rows = tensors[name]
-            if rows.shape != (end - start, *ring.shape[1:]) or rows.dtype != ring.dtype:
-                raise CheckpointError(
-                    f"saved {name} are {tuple(rows.shape)} of {rows.dtype}, but rows {start} to {end}"
-                    f" of {tuple(ring.shape[1:])}, {ring.dtype}, were expected"
-                )
-            done = 0
+            rows, done = tensors[name], 0
             for low, high in cut:
                 ring[low:high].copy_(rows[done : done + high - low])
                 done += high - low

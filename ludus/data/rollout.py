@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.core.errors import CheckpointError, ConfigError, LudusError
+from ludus.core import states
+from ludus.core.errors import ConfigError, LudusError
 from ludus.data.row_layout import RowLayout
-from ludus.run.seeds import derive
+from ludus.run.seeds import derive, read_generator
 
 Array = NDArray[Any]
 
@@ -201,18 +202,25 @@ class RolloutBuffer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy the steps back, in place."""
-        length = int(state["length"])
-        for name, tensor in self._tensors().items():
-            saved = state["steps"][name]
-            if length > self.num_steps or saved.shape != (length, *tensor.shape[1:]):
-                raise CheckpointError(
-                    f"'{self.name}' was saved with {name} of {tuple(saved.shape)}, which do not fit"
-                    f" into {tuple(tensor.shape)}; resume with the same num_steps and envs"
-                )
-            tensor[:length].copy_(saved)
+        names = ("steps", "length", "rows", "order", "position", "generator")
+        states.check_keys(state, *names)
+        length = states.whole(state, "length", at_most=self.num_steps)
+        own, steps = self._tensors(), states.mapping(state, "steps")
+        with states.within("steps"):
+            states.check_keys(steps, *own)
+            for name, tensor in own.items():
+                states.shaped(steps, name, tensor, (length, *tensor.shape[1:]))
+        rows, count = state["rows"], length * self.num_envs
+        if rows is not None:
+            states.shaped(state, "rows", torch.zeros(0), (count, None))
+        order = states.shaped(state, "order", self._order, (None,))
+        if len(order) and (rows is None or not torch.equal(order.sort()[0], torch.arange(count))):
+            raise states.StateError("order", f"is no order of {count} rows")
+        position = states.whole(state, "position", at_most=len(order))
+        generator = read_generator(state, "generator")
+        for name, tensor in own.items():
+            tensor[:length].copy_(steps[name])
         self.length = length
-        rows = state["rows"]
         self._rows = None if rows is None else rows.to(self.device)
-        self._order = state["order"].clone()
-        self._position = int(state["position"])
-        self._generator.bit_generator.state = dict(state["generator"])
+        self._order, self._position = order.clone(), position
+        self._generator.bit_generator.state = generator

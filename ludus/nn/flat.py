@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ludus.core import states
 from ludus.core.errors import LudusError
 
 
@@ -47,19 +49,20 @@ class FlatParameters:
         """Return the pieces of a vector of this layout, by parameter name."""
         return dict(zip(self.names, self.views(vector), strict=True))
 
-    def load(self, vector: Tensor, named: Mapping[str, Tensor]) -> None:
-        """Copy named pieces into a vector of this layout."""
-        pieces = self.by_name(vector)
-        saved = {name: tuple(tensor.shape) for name, tensor in named.items()}
-        own = {name: tuple(piece.shape) for name, piece in pieces.items()}
-        # Asked first, because copy_ would stretch a smaller tensor to fit.
-        for name in sorted({*saved, *own}):
-            if saved.get(name) != own.get(name):
-                raise LudusError(
-                    f"the saved tensors have '{name}' as {saved.get(name)}, the model as"
-                    f" {own.get(name)}; build the model as it was when they were saved"
-                )
-        for name, piece in pieces.items():
+    def check(self, named: Any, *, finite: bool = True) -> None:
+        """Raise StateError unless these are pieces of this layout; copy_ would stretch a smaller one."""
+        try:
+            states.check_keys(named, *self.names)
+            for name, piece in self.by_name(self.vector).items():
+                states.like(named, name, piece, finite=finite)
+        except states.StateError as error:
+            remedy = "build the model as it was when it was saved"
+            raise states.StateError(error.key, f"{error.problem}; {remedy}") from None
+
+    def load(self, vector: Tensor, named: Mapping[str, Tensor], *, finite: bool = True) -> None:
+        """Copy named pieces into a vector of this layout, all of them or none."""
+        self.check(named, finite=finite)
+        for name, piece in self.by_name(vector).items():
             piece.copy_(named[name])
 
     @contextlib.contextmanager

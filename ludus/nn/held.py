@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.nn.flat import FlatParameters
 from ludus.run.trees import pack, unpack
@@ -88,9 +89,11 @@ def load_named(
     flat: FlatParameters, vector: Tensor, held: Held, saved: Mapping[str, Tensor]
 ) -> None:
     """Copy saved tensors in: those of trained parameters to the vector, the others to their places."""
+    states.check_keys(saved, optional=list(saved) if isinstance(saved, Mapping) else ())
     trained = {name: tensor for name, tensor in saved.items() if name in flat.names}
     rest = {name: tensor for name, tensor in saved.items() if name not in trained}
     # What older versions saved has trained parameters alone, whatever else the network holds.
+    flat.check(trained)
     if rest:
         held.load(rest)
     flat.load(vector, trained)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
+from ludus.core import states
 from ludus.nn.flat import FlatParameters
 from ludus.nn.gate import is_plain_kind
 from ludus.nn.held import Held, load_named
@@ -226,7 +227,11 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy saved weights, buffers and moments in."""
-        self.load_weights(state["weights"])
+        states.check_keys(state, "weights", "optimizer")
+        with states.within("optimizer"):
+            self.optimizer.check_state(state["optimizer"])
+        with states.within("weights"):
+            self.load_weights(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
 
 

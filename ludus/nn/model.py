@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ludus.config import StrictConfig, validate
+from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.held import extra_modules, extra_to_tensor, tensor_to_extra
 from ludus.registry import find, kinds
@@ -97,6 +98,7 @@ class Model:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Copy saved parameters and buffers in; every name must match."""
+        self._check_fits(state)
         saved: dict[str, Any] = dict(state)
         known = self.module.state_dict()
         fleeting = {n: b for n, b in self.module.named_buffers() if n not in known and n in saved}
@@ -110,9 +112,23 @@ class Model:
             problem = " ".join(str(error).split())
             raise LudusError(f"the saved weights do not fit this model: {problem}") from None
         for name, buffer in fleeting.items():
-            if buffer.shape != found[name].shape:
-                raise LudusError(f"the saved weights do not fit this model: size of '{name}'")
             buffer.copy_(found[name])
+
+    def _check_fits(self, state: Any) -> None:
+        """Raise StateError, before anything has changed, unless each tensor is of its own kind."""
+        known, extra = self.module.state_dict(), extra_modules(self.module)
+        own = {**dict(self.module.named_buffers()), **known}
+        trained = {name for name, _ in self.module.named_parameters()}
+        try:
+            # Older versions did not save the buffers that torch leaves out.
+            states.check_keys(state, *known, optional=list(own))
+            for name in state:
+                if name not in extra:
+                    # A mask among the buffers may well be infinite.
+                    states.like(state, name, own[name], finite=name in trained)
+        except states.StateError as error:
+            about = "the saved weights do not fit this model: "
+            raise states.StateError(error.key, error.problem, about=about) from None
 
     def save_model(self, directory: str | Path) -> None:
         """Write the weights to a directory of their own."""

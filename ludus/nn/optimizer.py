@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.optim.sgd import sgd
 
 from ludus.config import Fraction, NonNegativeFloat, PositiveFloat, StrictConfig
+from ludus.core import states
 from ludus.nn.flat import FlatParameters
 
 
@@ -177,6 +179,22 @@ class Optimizer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy saved moments in."""
+        self.check_state(state)
         self.num_steps.copy_(state["num_steps"])
         for moment, saved in zip(self.moments, state["moments"], strict=True):
-            self._flat.load(moment, saved)
+            self._flat.load(moment, saved, finite=False)
+
+    def check_state(self, state: Any) -> None:
+        """Raise StateError unless this is the state of such an optimizer."""
+        states.check_keys(state, "num_steps", "moments")
+        num_steps = states.like(state, "num_steps", self.num_steps, finite=True)
+        states.between("num_steps", num_steps, low=0)
+        moments = states.rows(state, "moments", length=len(self.moments))
+        with states.within("moments"):
+            for index, saved in enumerate(moments):
+                with states.within(str(index)):
+                    self._flat.check(saved, finite=False)
+                    for name, moment in saved.items():
+                        # The mean of squares is 0 or more, and infinite after a very large gradient.
+                        low = 0.0 if index else -math.inf
+                        states.between(name, moment, low=low)

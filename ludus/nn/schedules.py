@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ludus.config import Count, Positive, PositiveFloat, StrictConfig
+from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.strict_config import validate
 
@@ -205,6 +206,9 @@ class Scheduler(Schedule):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Make the data what it was; whoever holds the dict sees it."""
+        states.check_keys(state, "data")
+        if not isinstance(state["data"], Mapping):
+            raise states.StateError("data", f"is a {type(state['data']).__name__}, not a mapping")
         saved = deepcopy(dict(state["data"]))
         self.data.clear()
         self.data.update(saved)

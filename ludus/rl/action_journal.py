@@ -48,6 +48,11 @@ class ActionJournal:
             ]
         self._end += 1
 
+    @property
+    def row(self) -> np.ndarray | None:
+        """The actions of one step of all envs, to tell their shape by; None where none are kept."""
+        return np.zeros(self._rows.shape[1:], self._rows.dtype) if self.is_kept else None
+
     def length(self, index: int) -> int:
         """Return how many steps this env has made since its reset."""
         return self._end - self._starts[index]

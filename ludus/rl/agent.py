@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ludus.core import states
 from ludus.core.errors import ConfigError, Diverged
 from ludus.data.row_layout import Transitions
 from ludus.nn.compiling import compile_method
@@ -22,7 +23,7 @@ from ludus.rl.config import RLConfig
 from ludus.rl.normalise import Normaliser
 from ludus.rl.off_policy_config import TargetConfig
 from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec
-from ludus.run.seeds import derive
+from ludus.run.seeds import derive, read_generator
 
 Action = NDArray[Any]
 # A number of env steps at which every schedule has come to its end.
@@ -227,13 +228,23 @@ class Agent:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
-        for name, part in self.learned().items():
-            part.load_state_dict(state["networks"][name])
-        self.generator.bit_generator.state = state["generator"]
-        if self.normaliser is not None:
-            self.normaliser.load_state_dict(state["normaliser"])
-        self.totals.copy_(state["totals"])
-        self.num_counted = state["num_counted"]
+        states.check_keys(state, "networks", "generator", "normaliser", "totals", "num_counted")
+        learned, networks = self.learned(), states.mapping(state, "networks")
+        generator, count = read_generator(state, "generator"), states.whole(state, "num_counted")
+        totals = states.like(state, "totals", self.totals)
+        with states.within("networks"):
+            states.check_keys(networks, *learned)
+            for name, part in learned.items():
+                with states.within(name):
+                    part.load_state_dict(networks[name])
+        with states.within("normaliser"):
+            if self.normaliser is not None:
+                self.normaliser.load_state_dict(state["normaliser"])
+            elif state["normaliser"] is not None:
+                raise states.StateError("", "is there, where this run has none")
+        self.generator.bit_generator.state = generator
+        self.totals.copy_(totals)
+        self.num_counted = count
 
 
 def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:

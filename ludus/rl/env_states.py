@@ -10,6 +10,49 @@ from typing import Any
 
 import numpy as np
 
+from ludus.core import states
+from ludus.core.errors import CheckpointError
+
+
+def check(state: Any, env: Any, *, actions: np.ndarray | None, name: str) -> None:
+    """Raise CheckpointError unless this is a state of such envs.
+
+    `actions` is one row of a journal of them; None where no actions are kept, or it is not known here.
+    """
+    names = ("episodes", "journal", "states", "obs", "masks", "cut", "inexact")
+    states.check_keys(state, *names)
+    count = env.num_envs
+    episodes = states.shaped(state, "episodes", np.zeros(0, np.int64), (None,))
+    if len(episodes) != count:
+        raise CheckpointError(f"{name}: {len(episodes)} envs were saved, there are {count}")
+    states.between("episodes", episodes, low=-1, high=2**53)
+    if (episodes < 0).any() and (episodes >= 0).any():
+        raise states.StateError("episodes", "says that some envs have begun and others have not")
+    with states.within("journal"):
+        _check_journal(state["journal"], count, actions)
+    if own := states.rows(state, "states"):
+        states.rows({"states": own}, "states", length=count)
+    states.like(state, "obs", env.obs, finite=True)
+    states.like(state, "cut", env.cut)
+    if env.masks is not None:
+        states.like(state, "masks", env.masks)
+    elif state["masks"] is not None:
+        raise states.StateError("masks", "is there, where these envs have none")
+    states.texts(state, "inexact")
+
+
+def _check_journal(journal: Any, count: int, actions: np.ndarray | None) -> None:
+    # Marks are missing from what older versions saved.
+    states.check_keys(journal, "lengths", "actions", optional=("marks",))
+    lengths = states.like(journal, "lengths", np.zeros(count, np.int64))
+    states.between("lengths", lengths, low=0, high=2**40)
+    if actions is not None:
+        rows = (int(lengths.sum()), *actions.shape[1:])
+        states.shaped(journal, "actions", actions, rows, finite=True)
+    if journal.get("marks") is not None:
+        marks = states.like(journal, "marks", np.zeros(count, np.int64))
+        states.between("marks", marks, low=0, high=2**32 - 1)
+
 
 def split(state: Mapping[str, Any], first: int, stop: int) -> dict[str, Any]:
     """Return the state of the envs from `first` to before `stop`, with no reasons."""
@@ -31,20 +74,20 @@ def split(state: Mapping[str, Any], first: int, stop: int) -> dict[str, Any]:
     }
 
 
-def join(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def join(pieces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the state of all envs from those of their slices, in order."""
-    journals = [state["journal"] for state in states]
+    journals = [state["journal"] for state in pieces]
     return {
-        "episodes": _joined(states, "episodes"),
+        "episodes": _joined(pieces, "episodes"),
         "journal": {name: _joined(journals, name) for name in ("lengths", "actions", "marks")},
-        "states": [one for state in states for one in state["states"]],
-        "obs": _joined(states, "obs"),
-        "masks": _joined(states, "masks"),
-        "cut": _joined(states, "cut"),
-        "inexact": [reason for state in states for reason in state["inexact"]],
+        "states": [one for state in pieces for one in state["states"]],
+        "obs": _joined(pieces, "obs"),
+        "masks": _joined(pieces, "masks"),
+        "cut": _joined(pieces, "cut"),
+        "inexact": [reason for state in pieces for reason in state["inexact"]],
     }
 
 
-def _joined(states: Sequence[Mapping[str, Any]], name: str) -> Any:
-    pieces = [state[name] for state in states]
-    return None if pieces[0] is None else np.concatenate(pieces)
+def _joined(pieces: Sequence[Mapping[str, Any]], name: str) -> Any:
+    found = [piece[name] for piece in pieces]
+    return None if found[0] is None else np.concatenate(found)

@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
+from ludus.core import states
 from ludus.core.run import Run
 from ludus.rl.config import EvaluationConfig
-from ludus.run.observers import is_better
+from ludus.run.observers import is_better, read_record
 
 Keep = Callable[[str, Mapping[str, Tensor], Mapping[str, Any]], None]
 METRIC = "eval/return_mean"
@@ -60,4 +61,7 @@ class Judge:
         return {"best": self.best, "peak": self.peak, "num_bad": self.num_bad}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.best, self.peak, self.num_bad = state["best"], state["peak"], state["num_bad"]
+        states.check_keys(state, "best", "peak", "num_bad")
+        best = read_record(state, "best")
+        peak = None if state["peak"] is None else states.number(state, "peak")
+        self.best, self.peak, self.num_bad = best, peak, states.whole(state, "num_bad")

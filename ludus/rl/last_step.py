@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.core.errors import CheckpointError
+from ludus.core import states
 
 
 class LastStep:
@@ -41,12 +41,20 @@ class LastStep:
     def load(self, state: Mapping[str, Any], num_env_steps: int) -> None:
         """Take up what was read when it was saved."""
         env = self._env
-        like = {"next_obs": env.next_obs, "reward": env.rewards, "terminated": env.terminated}
-        for name, array in like.items() if state else ():
-            if state[name].shape != array.shape:
-                raise CheckpointError(
-                    f"the last step was saved with {name} of {state[name].shape}, here it is {array.shape}"
-                )
+        own = {
+            "next_obs": env.next_obs,
+            "reward": env.rewards,
+            "terminated": env.terminated,
+            "truncated": env.truncated,
+            "success": env.successes,
+        }
+        states.check_keys(state, optional=("action", *own))
+        if state:
+            states.check_keys(state, "action", *own)
+            for name, array in own.items():
+                states.like(state, name, array)
+            if not isinstance(state["action"], np.ndarray) or len(state["action"]) != env.num_envs:
+                raise states.StateError("action", f"is not an array of {env.num_envs} rows")
         self._loaded, self._loaded_at = dict(state) or None, num_env_steps
 
 

@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.core import states
+
 Moments = tuple[NDArray[Any], NDArray[Any]]
 """What is taken from an observation, and by what the rest is multiplied."""
 
@@ -55,8 +57,17 @@ class RunningMoments:
         return {"mean": self.mean, "variance": self.variance, "count": self.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.check_state(state)
         self.mean, self.variance = state["mean"].copy(), state["variance"].copy()
         self.count = state["count"]
+
+    def check_state(self, state: Any) -> None:
+        """Raise StateError unless this is the state of such moments."""
+        states.check_keys(state, "mean", "variance", "count")
+        states.like(state, "mean", self.mean, finite=True)
+        variance = states.like(state, "variance", self.variance, finite=True)
+        states.between("variance", variance, low=0)
+        states.whole(state, "count", at_most=2**53)
 
 
 class Normaliser:
@@ -190,12 +201,24 @@ class Normaliser:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up saved moments."""
-        if self._observed is not None:
-            self._observed.load_state_dict(state["observed"])
-        if self._returned is not None:
-            self._returned.load_state_dict(state["returned"])
-        self._returns_N[:] = state["returns"]
-        own = (self.shift, self.scale, self.reward_scale)
-        for tensor, saved in zip(own, state["published"], strict=True):
+        states.check_keys(state, "observed", "returned", "returns", "published")
+        moments = {"observed": self._observed, "returned": self._returned}
+        for name, own in moments.items():
+            if own is not None:
+                with states.within(name):
+                    own.check_state(state[name])
+            elif state[name] is not None:
+                raise states.StateError(name, "is there, where this run has none")
+        returns = states.like(state, "returns", self._returns_N, finite=True)
+        shown = (self.shift, self.scale, self.reward_scale)
+        published = states.rows(state, "published", length=len(shown))
+        with states.within("published"):
+            for index, tensor in enumerate(shown):
+                states.like(published, index, tensor, finite=True)
+        for name, own in moments.items():
+            if own is not None:
+                own.load_state_dict(state[name])
+        self._returns_N[:] = returns
+        for tensor, saved in zip(shown, published, strict=True):
             tensor.copy_(saved)
         self._note_published()

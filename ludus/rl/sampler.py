@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ludus.core import states
 from ludus.rl.agent import Agent
 from ludus.rl.last_step import LastStep
 from ludus.rl.normalise import Normaliser
@@ -43,9 +45,18 @@ class Shaped:
         return {"returns": self.returns_N, "latest": np.asarray(self.latest, dtype=np.float64)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.check_state(state)
         self.returns_N[:] = state["returns"]
         self.latest.clear()
         self.latest.extend(state["latest"].tolist())
+
+    def check_state(self, state: Any) -> None:
+        """Raise StateError unless this is the state of such returns."""
+        states.check_keys(state, "returns", "latest")
+        states.like(state, "returns", self.returns_N, finite=True)
+        latest = states.shaped(state, "latest", self.returns_N, (None,), finite=True)
+        if len(latest) > (self.latest.maxlen or 0):
+            raise states.StateError("latest", f"holds {len(latest)} episodes, more than are kept")
 
 
 class Episodes:
@@ -118,13 +129,30 @@ class Episodes:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.num_ended = state["num_ended"]
-        self._returns_N[:], self._steps_N[:] = state["returns"], state["steps"]
-        self._latest.clear()
-        self._latest.extend((r, int(n), told) for r, n, told in state["latest"].tolist())
+        optional = ("shaped",) if self._shaped is not None else ()
+        states.check_keys(state, "num_ended", "returns", "steps", "latest", optional=optional)
+        num_ended = states.whole(state, "num_ended")
+        returns = states.like(state, "returns", self._returns_N, finite=True)
+        steps = states.between(
+            "steps", states.like(state, "steps", self._steps_N), low=0, high=2**53
+        )
+        latest = states.shaped(state, "latest", self._returns_N, (None, 3))
+        if len(latest) > min(num_ended, self._latest.maxlen or 0):
+            raise states.StateError(
+                "latest", f"holds {len(latest)} episodes, more than there can be"
+            )
+        states.between("latest", latest[:, 0], low=-sys.float_info.max, high=sys.float_info.max)
+        states.between("latest", latest[:, 1], low=0, high=2**53)
         # A run of an older ludus knew its shaped returns alone.
-        if self._shaped is not None and "shaped" in state:
-            self._shaped.load_state_dict(state["shaped"])
+        if (shaped := self._shaped if "shaped" in state else None) is not None:
+            with states.within("shaped"):
+                shaped.check_state(state["shaped"])
+        self.num_ended = num_ended
+        self._returns_N[:], self._steps_N[:] = returns, steps
+        self._latest.clear()
+        self._latest.extend((r, int(n), told) for r, n, told in latest.tolist())
+        if shaped is not None:
+            shaped.load_state_dict(state["shaped"])
 
 
 class SyncSampler:
@@ -222,12 +250,19 @@ class SyncSampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.num_env_steps = state["num_env_steps"]
         # Runs of the first version kept neither.
-        env_steps, opts = state.get("rollout_start", (0, 0))
-        self._rollout_start = (int(env_steps), int(opts))
-        self._last.load(state.get("last_step", {}), self.num_env_steps)
-        self.processor.load_state_dict(state["processor"])
-        self.episodes.load_state_dict(state["episodes"])
+        optional = ("rollout_start", "last_step")
+        states.check_keys(state, "num_env_steps", "processor", "episodes", optional=optional)
+        num_env_steps = states.whole(state, "num_env_steps")
+        start = states.rows({"rollout_start": [0, 0], **state}, "rollout_start", length=2)
+        with states.within("rollout_start"):
+            taken = (states.whole(start, 0, at_most=num_env_steps), states.whole(start, 1))
+        with states.within("processor"):
+            self.processor.load_state_dict(state["processor"])
+        with states.within("episodes"):
+            self.episodes.load_state_dict(state["episodes"])
+        with states.within("last_step"):
+            self._last.load(state.get("last_step", {}), num_env_steps)
+        self.num_env_steps, self._rollout_start = num_env_steps, taken
         self.drop_cut_episodes()
         self.reset()

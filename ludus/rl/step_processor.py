@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.data.replay import ReplayBuffer
 from ludus.data.row_layout import RowLayout
@@ -66,7 +67,8 @@ class OneStep:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put them back, in place."""
-        _put(self._obs, state["obs"])
+        states.check_keys(state, "obs")
+        np.copyto(self._obs, states.like(state, "obs", self._obs, finite=True))
 
 
 class NStep:
@@ -169,9 +171,15 @@ class NStep:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put them back, in place."""
-        for name, array in self._arrays().items():
-            _put(array, state[name])
-        self._slot = int(state["slot"]) % self._n
+        own = self._arrays()
+        states.check_keys(state, "slot", *own)
+        for name, array in own.items():
+            states.like(state, name, array, finite=True)
+        states.between("num_pending", state["num_pending"], low=0, high=self._n - 1)
+        slot = states.whole(state, "slot", at_most=self._n - 1)
+        for name, array in own.items():
+            np.copyto(array, state[name])
+        self._slot = slot
 
     def _arrays(self) -> dict[str, Array]:
         return {
@@ -181,10 +189,3 @@ class NStep:
             "returns": self._returns,
             "num_pending": self._num_pending,
         }
-
-
-def _put(array: Array, saved: Array) -> None:
-    """Copy a saved array in place; one of another shape is not stretched to fit."""
-    if saved.shape != array.shape:
-        raise ValueError(f"an array of {saved.shape} was saved, one of {array.shape} is here")
-    np.copyto(array, saved, casting="no")

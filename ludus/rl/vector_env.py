@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.core.errors import CheckpointError
+from ludus.rl import env_states
 from ludus.rl.action_form import ActionForm
 from ludus.rl.env_config import AnyEnv, env_name, make_env
 from ludus.rl.env_restore import Stood, restore_by_replay, restore_by_state
@@ -244,11 +244,8 @@ class VectorEnv:
         An env that cannot be brought back begins its next episode: `cut` is true for it, and
         inexact_because says why.
         """
+        env_states.check(state, self, actions=self._journal.row, name=self.spec.name)
         episodes = state["episodes"].tolist()
-        if len(episodes) != self.num_envs:
-            raise CheckpointError(
-                f"{self.spec.name}: {len(episodes)} envs were saved, there are {self.num_envs}"
-            )
         self._journal.load_state_dict(state["journal"])
         np.copyto(self.obs, state["obs"])
         np.copyto(self.next_obs, state["obs"])

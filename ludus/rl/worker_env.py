@@ -151,7 +151,8 @@ class WorkerVectorEnv:
         except (ChildDied, ChildHung) as error:
             raise self._lost(number, error) from error
         if failure is not None:
-            raise ConfigError(str(failure)) if failure.kind == "ConfigError" else failure
+            kinds = {"ConfigError": ConfigError, "StateError": CheckpointError}
+            raise kinds[failure.kind](str(failure)) if failure.kind in kinds else failure
         for header, _ in answers:
             if "env_error" in header:
                 raise EnvError(**header["env_error"])
@@ -186,11 +187,8 @@ class WorkerVectorEnv:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Bring every env back to where it was saved; see VectorEnv."""
+        env_states.check(state, self, actions=None, name=self._title)
         episodes = state["episodes"]
-        if len(episodes) != self.num_envs:
-            raise CheckpointError(
-                f"{self._title}: {len(episodes)} envs were saved, there are {self.num_envs}"
-            )
 
         def request(number: int) -> tuple[dict[str, Any], Sequence[bytes]]:
             plain, data = pack(env_states.split(state, *self._slices[number]))

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ludus.config import TrainerConfig
+from ludus.core import states
 from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.run.child import Child, ChildDied, ChildFailed, ChildHung
 from ludus.run.evaluator import of_kind
@@ -229,13 +230,21 @@ class AsyncEvaluator:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what was pending; it is launched again by `open` or `collect`."""
+        states.check_keys(state, "pending", "reasons")
+        reasons, pending = states.texts(state, "reasons"), None
+        if state["pending"] is not None:
+            saved = states.mapping(state, "pending")
+            with states.within("pending"):
+                states.check_keys(saved, "counters", "weights")
+                weights = states.mapping(saved, "weights")
+                for name, tensor in weights.items():
+                    if not isinstance(tensor, Tensor):
+                        raise states.StateError(f"weights/{name}", "is not a tensor")
+                copied = {name: tensor.clone() for name, tensor in weights.items()}
+                pending = Launch(states.counts(saved, "counters"), copied)
         if self._sent_at is not None:
             self._stop()
-        self._pending = None
-        if (saved := state["pending"]) is not None:
-            weights = {name: tensor.clone() for name, tensor in saved["weights"].items()}
-            self._pending = Launch(dict(saved["counters"]), weights)
-        self._reasons = list(state["reasons"])
+        self._pending, self._reasons = pending, reasons
 
     def inexact_because(self) -> list[str]:
         """Return why this run is not exact: evaluations without a result."""

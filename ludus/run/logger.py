@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ludus.config import LoggerSection, StrictConfig, validate
+from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.core.run import COUNTERS, Every, Run
 from ludus.registry import find
@@ -223,8 +224,18 @@ class Logger:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what waited to be written."""
+        states.check_keys(state, "scalars", "texts", "histograms", "images")
+        kinds = {"scalars": (np.zeros(0), (None,)), "histograms": (torch.zeros(0), (None,)),
+                 "images": (torch.zeros(0, dtype=torch.uint8), (None, None, None))}  # fmt: skip
+        for key, (own, shape) in kinds.items():
+            saved = states.mapping(state, key)
+            with states.within(key):
+                for name in saved:
+                    states.shaped(saved, name, own, shape)
+        texts = states.mapping(state, "texts")
+        with states.within("texts"):
+            self._texts = {name: states.texts(texts, name) for name in texts}
         self._scalars = {name: values.tolist() for name, values in state["scalars"].items()}
-        self._texts = {name: list(values) for name, values in state["texts"].items()}
         self._histograms, self._images = dict(state["histograms"]), dict(state["images"])
 
 
@@ -247,7 +258,11 @@ class WriteLog:
         return {"seen": [cadence.seen for cadence in self._cadences]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for cadence, seen in zip(self._cadences, state["seen"], strict=True):
+        states.check_keys(state, "seen")
+        saved = states.rows(state, "seen", length=len(self._cadences))
+        with states.within("seen"):
+            found = [states.whole(saved, index) for index in range(len(saved))]
+        for cadence, seen in zip(self._cadences, found, strict=True):
             cadence.seen = seen
 
 

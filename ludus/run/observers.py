@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from ludus.core import states
 from ludus.core.errors import ConfigError, Diverged
 from ludus.core.run import Every, Run
 from ludus.run.logger import Logger
 
 Mode = Literal["min", "max"]
 
+_BEST = re.compile(r"models/best-[0-9]{10}")
 _MAXIMISED = ("accuracy", "reward", "return", "score", "f1", "precision", "recall", "success")
 _MINIMISED = ("loss", "error", "mse", "mae", "perplexity")
 
@@ -37,6 +40,22 @@ def is_better(score: float, best: float | None, mode: Mode) -> bool:
     if best is None:
         return True
     return score > best if mode == "max" else score < best
+
+
+def read_record(state: Mapping[str, Any], key: str) -> dict[str, Any] | None:
+    """Return the saved record of a best model, or None where none was kept."""
+    if state[key] is None:
+        return None
+    record = states.mapping(state, key)
+    with states.within(key):
+        states.check_keys(record, "metric", "mode", "score", "model", "counters")
+        states.text(record, "metric")
+        if record["mode"] not in ("min", "max"):
+            raise states.StateError("mode", f"is {record['mode']!r}; it must be min or max")
+        if not _BEST.fullmatch(states.text(record, "model")):
+            raise states.StateError("model", f"is {record['model']!r}, no name of a best model")
+        score, counters = states.number(record, "score"), states.counts(record, "counters")
+        return {**record, "score": score, "counters": counters}
 
 
 class EarlyStopping:
@@ -81,7 +100,10 @@ class EarlyStopping:
         return {"best": self.best, "num_bad": self.num_bad}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.best, self.num_bad = state["best"], state["num_bad"]
+        states.check_keys(state, "best", "num_bad")
+        best = None if state["best"] is None else states.number(state, "best")
+        self.num_bad = states.whole(state, "num_bad")
+        self.best = best
 
 
 class BestModel:
@@ -121,7 +143,8 @@ class BestModel:
         return {"record": self.record}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.record = state["record"]
+        states.check_keys(state, "record")
+        self.record = read_record(state, "record")
 
 
 class Milestones:
@@ -153,7 +176,9 @@ class Milestones:
         return {"seen": self._cadence.seen, "last_name": self._last_name}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._cadence.seen, self._last_name = state["seen"], state["last_name"]
+        states.check_keys(state, "seen", "last_name")
+        seen, last_name = states.whole(state, "seen"), states.text(state, "last_name")
+        self._cadence.seen, self._last_name = seen, last_name
 
 
 class FiniteGuard:

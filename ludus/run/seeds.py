@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ludus.core import states
+
 
 def derive(seed: int, name: str, counter: int = 0) -> int:
     """Return a 63-bit seed for one component; other names and counters are unrelated to it."""
@@ -46,13 +48,67 @@ class GlobalRandom:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put all of them back."""
-        torch.set_rng_state(state["torch"])
-        if state["cuda"]:
-            torch.cuda.set_rng_state_all(state["cuda"])
-        kind, keys, position, has_gauss, cached = state["numpy"]
-        np.random.set_state((kind, keys.astype(np.uint32), position, has_gauss, cached))
-        version, internal, gauss = state["python"]
-        random.setstate((version, tuple(internal.tolist()), gauss))
+        states.check_keys(state, "torch", "cuda", "numpy", "python")
+        own = self.state_dict()
+        cpu, cuda = states.like(state, "torch", own["torch"]), states.rows(state, "cuda")
+        with states.within("torch"):
+            torch.Generator().set_state(cpu)
+        for index in range(len(cuda)):
+            with states.within("cuda"):
+                states.shaped(cuda, index, own["torch"], (None,))
+        numpy, python = _numpy_state(state), _python_state(state)
+        if cuda:
+            with states.within("cuda"):
+                torch.cuda.set_rng_state_all(cuda)
+        torch.set_rng_state(cpu)
+        np.random.set_state(numpy)
+        random.setstate(python)
+
+
+def _numpy_state(state: Mapping[str, Any]) -> tuple[str, Any, int, int, float]:
+    """Return the state of NumPy's global generator, which by itself would take any position."""
+    whole = states.rows(state, "numpy", length=5)
+    with states.within("numpy"):
+        if states.text(whole, 0) != "MT19937":
+            raise states.StateError("0", f"is {whole[0]!r}; it must be MT19937")
+        keys = states.like(whole, 1, np.zeros(624, np.int64))
+        states.between(1, keys, low=0, high=2**32 - 1)
+        position = states.whole(whole, 2, at_most=624)
+        has_gauss = states.whole(whole, 3, at_most=1)
+        cached = states.number(whole, 4)
+        if not isinstance(cached, float):
+            raise states.StateError("4", f"is {cached}, not a float")
+        return "MT19937", keys.astype(np.uint32), position, has_gauss, cached
+
+
+def _python_state(state: Mapping[str, Any]) -> tuple[int, tuple[int, ...], float | None]:
+    whole = states.rows(state, "python", length=3)
+    with states.within("python"):
+        version = states.whole(whole, 0, at_least=3, at_most=3)
+        internal = states.like(whole, 1, np.zeros(625, np.int64))
+        states.between(1, internal, low=0, high=2**32 - 1)
+        gauss = None if whole[2] is None else states.number(whole, 2)
+        found = version, tuple(internal.tolist()), gauss
+        random.Random().setstate(found)
+        return found
+
+
+def read_generator(state: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the saved state of a PCG64 generator, once it is seen to be one."""
+    saved = states.mapping(state, key)
+    with states.within(key):
+        states.check_keys(saved, "bit_generator", "state", "has_uint32", "uinteger")
+        if saved["bit_generator"] != "PCG64":
+            raise states.StateError("bit_generator", f"is {saved['bit_generator']!r}, not PCG64")
+        inner = states.mapping(saved, "state")
+        states.whole(saved, "has_uint32", at_most=1)
+        states.whole(saved, "uinteger", at_most=2**32 - 1)
+        with states.within("state"):
+            states.check_keys(inner, "state", "inc")
+            states.whole(inner, "state", at_most=2**128 - 1)
+            states.whole(inner, "inc", at_most=2**128 - 1)
+        np.random.PCG64().state = saved  # type: ignore[assignment]
+    return saved
 
 
 @contextlib.contextmanager

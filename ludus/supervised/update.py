@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ludus.core import states
 from ludus.core.errors import Diverged, LudusError
 from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
@@ -204,19 +205,30 @@ class Update:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
+        names = ("ema", "gradient", "num_gathered", "totals", "num_examples", "scaler")
+        states.check_keys(state, *names)
+        num_gathered = states.whole(state, "num_gathered", at_most=self._accumulate - 1)
+        for name, is_there in [("ema", self.ema is not None), ("gradient", num_gathered > 0)]:
+            if is_there:
+                with states.within(name):
+                    self.flat.check(state[name], finite=name == "ema")
+            elif state[name] is not None:
+                raise states.StateError(name, "is there, where this run has none")
+        num_examples = states.whole(state, "num_examples")
+        totals = states.like(state, "totals", self.totals)
+        scaler = states.rows(state, "scaler", length=3)
+        with states.within("scaler"):
+            for index, own in enumerate((self.scale, self.num_good, self.num_skipped)):
+                states.between(index, states.like(scaler, index, own, finite=True), low=0)
         if self.ema is not None:
             self.flat.load(self.ema, state["ema"])
-        if state["num_gathered"]:
-            self.flat.load(self.flat.gradient, state["gradient"])
-        else:
-            self.flat.gradient.zero_()
-        self.num_gathered = state["num_gathered"]
-        self.totals.copy_(state["totals"])
-        self.num_examples = state["num_examples"]
-        for tensor, saved in zip(
-            (self.scale, self.num_good, self.num_skipped), state["scaler"], strict=True
-        ):
-            tensor.copy_(saved)
+        self.flat.gradient.zero_()
+        if num_gathered:
+            self.flat.load(self.flat.gradient, state["gradient"], finite=False)
+        self.num_gathered, self.num_examples = num_gathered, num_examples
+        self.totals.copy_(totals)
+        for own, saved in zip((self.scale, self.num_good, self.num_skipped), scaler, strict=True):
+            own.copy_(saved)
 
 
 def count_examples(batch: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.core import Run
+from ludus.core import Run, states
 from ludus.core.errors import LudusError
 from ludus.data.rollout import RolloutBuffer
 from ludus.registry import register_trainer
@@ -51,6 +51,12 @@ class RolloutStep:
         return {"obs": self._obs_ND, "masks": self._masks_NA}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        states.check_keys(state, "obs", "masks")
+        states.like(state, "obs", self._obs_ND, finite=True)
+        if self._masks_NA is not None:
+            states.like(state, "masks", self._masks_NA)
+        elif state["masks"] is not None:
+            raise states.StateError("masks", "is there, where this env has none")
         self.begin(state["obs"], state["masks"])
 
 

@@ -20,3 +20,8 @@ def use(part: AsyncEvaluator) -> None:
     score = 0 if done is None or done[1] is None else int(done[1])
     weights = rebuild(CONFIG.model_dump(mode="json")).weights()
     part.launch({"opt_steps": launched + 1, "env_steps": score}, weights)
+
+
+def try_out(part: AsyncEvaluator) -> None:
+    """Look at it: a launch takes a process of its own each time."""
+    part.state_dict()

@@ -7,6 +7,9 @@ import numpy as np
 from ludus.rl.vector_env import VectorEnv, make_vector_env
 from tests.rl.random_walks import gym_config
 
+# States of older versions have no marks.
+OPTIONAL = ("journal/marks",)
+
 
 def make() -> VectorEnv:
     return make_vector_env(gym_config("CartPole-v1"), 3, seed=0)

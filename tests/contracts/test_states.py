@@ -1,0 +1,71 @@
+"""Every part refuses what no part ever saved: changed in each value, one at a time, and by chance."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ludus.testing import states
+from tests.conftest import modules_in
+
+PARTS = modules_in("contracts/parts")
+every_part = pytest.mark.parametrize("case", PARTS.values(), ids=PARTS.keys())
+
+
+@functools.cache
+def state_of(case: Any) -> Any:
+    return states.saved_state(case.make, case.use)
+
+
+def try_out(case: Any) -> Any:
+    """Return what a part with a changed state must survive: its use, unless that takes too long."""
+    return getattr(case, "try_out", case.use)
+
+
+@every_part
+def test_a_state_with_one_value_changed_is_refused_by_key_or_taken_as_it_is(case) -> None:
+    optional = getattr(case, "OPTIONAL", ())
+    assert states.check_every_value(case.make, try_out(case), state_of(case), optional=optional)
+
+
+ANYTHING = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.binary(max_size=5),
+    st.lists(st.integers(-3, 3), max_size=3),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.builds(
+        lambda shape, value: np.full(shape, value),
+        st.lists(st.integers(0, 3), max_size=3),
+        st.floats(),
+    ),
+    st.builds(
+        lambda shape, value: torch.full(shape, value),
+        st.lists(st.integers(0, 3), max_size=3),
+        st.integers(-(2**40), 2**40),
+    ),
+)
+
+
+@every_part
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_a_state_with_anything_anywhere_is_refused_by_key_or_taken_as_it_is(case, data) -> None:
+    state = state_of(case)
+    found = [path for path, _ in states.places(state) if path]
+    path = data.draw(st.sampled_from(found))
+    value = data.draw(ANYTHING)
+    changed = states.replaced(state, path, value)
+    may_fill = "/".join(map(str, path)) in getattr(case, "OPTIONAL", ())
+    states.check_refused_or_taken(
+        case.make, try_out(case), changed, f"{path} {value!r}", may_fill=may_fill
+    )
