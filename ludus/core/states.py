@@ -173,7 +173,7 @@ def shaped(
         want in (None, got) for want, got in zip(shape, found, strict=True)
     )
     if value.dtype != own.dtype or not is_shaped:
-        wanted = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
+        wanted = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
         raise StateError(
             str(key), f"is {value.dtype} of {found}; it must be {own.dtype} of {wanted}"
         )

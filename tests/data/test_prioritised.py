@@ -131,5 +131,7 @@ def test_saving_between_pushes_changes_no_priority() -> None:
 
 def test_priorities_that_do_not_fit_are_refused() -> None:
     state = fill(make(), 4).state_dict()
-    with pytest.raises(CheckpointError, match="priorities of"):
+    with pytest.raises(
+        CheckpointError, match=r"'priorities' is .* of \(3,\); it must be .* of \(4,\)"
+    ):
         make().load_state_dict(state | {"priorities": torch.ones(3)})

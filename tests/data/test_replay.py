@@ -239,7 +239,7 @@ def test_a_state_of_another_shape_is_refused() -> None:
     state = fill(make(), 8).state_dict()
     with pytest.raises(CheckpointError, match="capacity of 10 and has 11"):
         make(capacity=11).load_state_dict(state)
-    with pytest.raises(CheckpointError, match="rows are"):
+    with pytest.raises(CheckpointError, match=r"'transitions/head/rows' is .* of \(0, 12\)"):
         make(RowLayout((5,), np.float32, 2)).load_state_dict(state)
-    with pytest.raises(CheckpointError, match="0 pieces were saved"):
+    with pytest.raises(CheckpointError, match="'transitions/pieces' has 0 entries"):
         make().load_state_dict(state | {"total": 10})

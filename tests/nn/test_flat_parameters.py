@@ -132,7 +132,9 @@ def test_pieces_of_another_shape_are_refused_rather_than_stretched() -> None:
     flat = FlatParameters(nn.Linear(3, 4))
     saved = {"weight": torch.zeros(4, 3), "bias": torch.ones(1)}
     before = flat.vector.clone()
-    with pytest.raises(LudusError, match=r"'bias' as \(1,\), the model as \(4,\)"):
+    with pytest.raises(
+        LudusError, match=r"'bias' is .* of \(1,\); it must be .* of \(4,\); build the model"
+    ):
         flat.load(flat.vector, saved)
     assert torch.equal(flat.vector, before)
 
@@ -140,7 +142,7 @@ def test_pieces_of_another_shape_are_refused_rather_than_stretched() -> None:
 def test_pieces_of_other_names_are_refused_by_name() -> None:
     flat = FlatParameters(nn.Linear(3, 4))
     saved = {"weight": torch.zeros(4, 3), "offset": torch.ones(4)}
-    with pytest.raises(LudusError, match=r"'bias' as None, the model as \(4,\)"):
+    with pytest.raises(LudusError, match="'bias' is missing; build the model as it was"):
         flat.load(flat.vector, saved)
 
 

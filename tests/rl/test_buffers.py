@@ -153,5 +153,5 @@ def test_buffers_that_do_not_fit_are_refused(change: str) -> None:
         weights[name] = torch.zeros(1)
     else:
         weights[name] = weights[name].double()
-    with pytest.raises(LudusError, match=r"body\.layers\.1\.\w+' as .* build the model as it was"):
+    with pytest.raises(LudusError, match=r"body\.layers\.1\.\w+' .* build the model as it was"):
         agent.load_weights(weights)

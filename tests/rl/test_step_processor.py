@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.core.errors import ConfigError
+from ludus.core.errors import CheckpointError, ConfigError
 from ludus.data.replay import ReplayBuffer
 from ludus.data.row_layout import RowLayout
 from ludus.rl.step_processor import NStep, OneStep
@@ -213,5 +213,5 @@ def test_mistakes_are_told_plainly() -> None:
     env = ScriptedEnv(2, 0)
     with pytest.raises(ConfigError, match="n_step is 0"):
         NStep(2, layout(env), GAMMA, 0)
-    with pytest.raises(ValueError, match="was saved"):
+    with pytest.raises(CheckpointError, match=r"'obs' is float32 of \(1, 2\)"):
         OneStep(3, layout(env), GAMMA).load_state_dict(OneStep(1, layout(env), GAMMA).state_dict())
