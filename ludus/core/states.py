@@ -92,15 +92,21 @@ def whole(state: Any, key: Any, *, at_least: int = 0, at_most: int | None = None
     return value
 
 
-def number(state: Any, key: Any, *, above: float | None = None) -> float:
-    """Return a finite number, above a bound if there is one."""
+def real(state: Any, key: Any) -> float:
+    """Return a number, which may be infinite or NaN."""
     value = state[key]
     if type(value) not in (int, float):
         raise StateError(str(key), f"is {_shown(value)}, not a number")
-    if not math.isfinite(value) or (above is not None and not value > above):
-        bound = "finite" if above is None else f"finite and above {above:g}"
-        raise StateError(str(key), f"is {_shown(value)}; it must be {bound}")
     return value  # type: ignore[no-any-return]
+
+
+def number(state: Any, key: Any, *, at_least: float = -math.inf) -> float:
+    """Return a finite number that is not below a bound."""
+    value = real(state, key)
+    if not math.isfinite(value) or value < at_least:
+        bound = "finite" if at_least == -math.inf else f"finite and {at_least:g} or more"
+        raise StateError(str(key), f"is {_shown(value)}; it must be {bound}")
+    return value
 
 
 def flag(state: Any, key: Any) -> bool:

@@ -130,7 +130,7 @@ class PrioritisedReplay(ReplayBuffer):
         own = torch.zeros(0, dtype=torch.float64)
         saved = states.shaped(state, "priorities", own, (size,), finite=True)
         states.between("priorities", saved, low=0)
-        largest = states.number(state, "largest", above=0)
+        largest = states.number(state, "largest", at_least=0)
         super().load_state_dict(state)
         self._tree.rebuild(saved.numpy())
         self._largest = largest

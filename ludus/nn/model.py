@@ -117,13 +117,13 @@ class Model:
     def _check_fits(self, state: Any) -> None:
         """Raise StateError, before anything has changed, unless each tensor is of its own kind."""
         known, extra = self.module.state_dict(), extra_modules(self.module)
-        own = {**dict(self.module.named_buffers()), **known}
+        own = {**known, **dict(self.module.named_buffers())}
         trained = {name for name, _ in self.module.named_parameters()}
         try:
             # Older versions did not save the buffers that torch leaves out.
             states.check_keys(state, *known, optional=list(own))
-            for name in state:
-                if name not in extra:
+            for name in own:
+                if name in state and name not in extra:
                     # A mask among the buffers may well be infinite.
                     states.like(state, name, own[name], finite=name in trained)
         except states.StateError as error:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.core.errors import ConfigError, Diverged
+from ludus.core.errors import Diverged
 from ludus.data.row_layout import Transitions
 from ludus.nn.compiling import compile_method
 from ludus.nn.learner import Learner, Target
@@ -22,7 +22,7 @@ from ludus.nn.unsaved import PlainState, unsaved
 from ludus.rl.config import RLConfig
 from ludus.rl.normalise import Normaliser
 from ludus.rl.off_policy_config import TargetConfig
-from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec
+from ludus.rl.spaces import EnvSpec
 from ludus.run.seeds import derive, read_generator
 
 Action = NDArray[Any]
@@ -271,37 +271,3 @@ def refuse_divergence(metrics: Mapping[str, float], num_opts: int) -> None:
             f"{name} became {metrics[name]} by opt_step {num_opts}; lower the learning rate, set"
             " max_grad_norm, or normalise observations and rewards"
         )
-
-
-def discrete_actions(kind: str, spec: EnvSpec) -> DiscreteActions:
-    """Return the env's actions, or say that this agent needs actions that can be listed."""
-    if not isinstance(spec.action, DiscreteActions):
-        other = "sac or ppo" if isinstance(spec.action, BoxActions) else "ppo"
-        raise ConfigError(
-            f"'{kind}' chooses one action from a list, but the actions of {spec.name} are"
-            f" {_described(spec)}; use {other}, or another env"
-        )
-    return spec.action
-
-
-def box_actions(kind: str, spec: EnvSpec) -> BoxActions:
-    """Return the env's actions, or say that this agent needs continuous ones with bounds."""
-    if not isinstance(spec.action, BoxActions):
-        raise ConfigError(
-            f"'{kind}' chooses continuous actions, but those of {spec.name} are"
-            f" {_described(spec)}; use dqn, iqn or ppo, or another env"
-        )
-    if not spec.action.is_bounded:
-        raise ConfigError(
-            f"'{kind}' needs actions with bounds, but those of {spec.name} have none; use ppo, or wrap"
-            " the env"
-        )
-    return spec.action
-
-
-def _described(spec: EnvSpec) -> str:
-    if isinstance(spec.action, DiscreteActions):
-        return f"one of {spec.action.n}"
-    if isinstance(spec.action, BoxActions):
-        return f"continuous ({len(spec.action.low)} numbers)"
-    return f"{len(spec.action.nvec)} choices at once"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ludus.core.errors import CheckpointError
+from ludus.core import states
 from ludus.losses.ppo import next_kl_beta
 from ludus.rl.ppo_config import PpoConfig
 
@@ -71,12 +71,11 @@ class KlWatch:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a saved state."""
-        counts = state["num_passes"], state["num_updates"]
-        if min(counts) < 0 or not state["beta"] >= 0:
-            raise CheckpointError(
-                f"the KL watch was saved with counts {counts} and beta {state['beta']}, of which none"
-                " can be negative; resume from an older checkpoint"
-            )
+        states.check_keys(state, "beta", "num_passes", "num_updates", "last", "sum")
+        counts = states.whole(state, "num_passes"), states.whole(state, "num_updates")
+        # What an update found that was not taken may be anything.
+        beta, last = states.number(state, "beta", at_least=0), states.real(state, "last")
+        found = states.like(state, "sum", self._sum)
         self.num_passes, self._num_updates = counts
-        self.beta, self._last = float(state["beta"]), float(state["last"])
-        self._sum.copy_(state["sum"])
+        self.beta, self._last = beta, last
+        self._sum.copy_(found)

@@ -20,7 +20,8 @@ from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.nn.learner import Learner, Target
 from ludus.nn.schedules import Schedule, too_long
 from ludus.rl.acting import acting_net, best_of, draw_categorical, masked
-from ludus.rl.agent import Action, Agent, discrete_actions, follow_if_due
+from ludus.rl.action_kinds import discrete_actions
+from ludus.rl.agent import Action, Agent, follow_if_due
 from ludus.rl.network_config import head, make_body
 from ludus.rl.off_policy_config import ExplorationConfig, OffPolicyConfig, TargetConfig
 from ludus.rl.spaces import EnvSpec

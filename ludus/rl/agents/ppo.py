@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ludus.core import states
 from ludus.data.rollout import Minibatch, RolloutBuffer
 from ludus.data.row_layout import RowLayout
 from ludus.losses.advantage import generalised_advantage
@@ -258,9 +259,10 @@ class Ppo(Agent):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
-        super().load_state_dict(state)
+        super().load_state_dict({name: value for name, value in state.items() if name != "watch"})
         if "watch" in state:
-            self.watch.load_state_dict(state["watch"])
+            with states.within("watch"):
+                self.watch.load_state_dict(state["watch"])
         else:
             # Saved before there was one: every pass was gone through.
             opts = int(self.learner.optimizer.num_steps)

@@ -27,7 +27,8 @@ from ludus.losses.sac import (
 )
 from ludus.nn.learner import Learner, Target
 from ludus.rl.acting import acting_net
-from ludus.rl.agent import Action, Agent, box_actions, follow_if_due
+from ludus.rl.action_kinds import box_actions
+from ludus.rl.agent import Action, Agent, follow_if_due
 from ludus.rl.network_config import head, make_body
 from ludus.rl.off_policy_config import OffPolicyConfig, TargetConfig
 from ludus.rl.spaces import EnvSpec
