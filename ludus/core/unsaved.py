@@ -26,7 +26,8 @@ SERVICES = (
     "config", "run", "logger", "storage", "display", "files", "callbacks", "keep_model", "recall_model",
 )  # fmt: skip
 """Attributes of a trainer that stand around a run: who owns them sees to their state."""
-_OWN = ("_saved_cursor", "_unsaved")
+OWN = ("_saved_cursor", "_unsaved")
+"""Attributes by which a trainer does its own work."""
 
 
 class UnsavedStates:
@@ -40,7 +41,7 @@ class UnsavedStates:
     ) -> None:
         """Notice from now on what changes and is in none of the parts."""
         known = [*parts, *callbacks.values()]
-        ignored = (*SERVICES, *_OWN)
+        ignored = (*SERVICES, *OWN)
         self._watched = {"the trainer": UnsavedState(trainer, ignored=ignored, known=known)}
         known += [trainer, *vars(trainer).values()]
         for name, callback in callbacks.items():
@@ -73,7 +74,7 @@ class UnsavedState:
 
     def __init__(self, owner: object, *, ignored: Iterable[str], known: Iterable[object]) -> None:
         self._owner = owner
-        self._ignored = {*ignored, *_derived(owner)}
+        self._ignored = {*ignored, *derived_names(owner)}
         self._known = {id(thing): thing for thing in (owner, *known)}
         self._found: dict[str, None] = {}
         self._first = self._look()
@@ -123,7 +124,7 @@ class UnsavedState:
         return [self._summary(value, depth - 1, seen) for value in islice(values, _NUM_LOOKED_AT)]
 
 
-def _derived(owner: object) -> set[str]:
+def derived_names(owner: object) -> set[str]:
     """Return the attributes that the owner's classes say can be computed anew."""
     return {name for cls in type(owner).__mro__ for name in vars(cls).get("derived", ())}
 

@@ -177,10 +177,18 @@ def check_kill_chain(make: Make, root: Path, *, step: int) -> None:
     assert ending_of(root / "chain") == ending_of(root / "unbroken"), "a chain of kills shows"
 
 
-def check_negative_controls(make: Make, root: Path, *, inert: Sequence[str] = ()) -> None:
+def check_negative_controls(
+    make: Make,
+    root: Path,
+    *,
+    inert: Sequence[str] = (),
+    refusals: Mapping[str, str] | None = None,
+) -> None:
     """Leave out each part in turn on resume: the end must differ, or the check above proves nothing.
 
-    `inert` names parts that cannot matter in this run, such as generators nobody draws from.
+    `inert` names parts that cannot matter in this run, such as generators nobody draws from;
+    `refusals` holds, by part, words of the sentence with which a run may refuse to go on without it.
+    Only a divergence or that refusal counts: a run that crashes for another reason proves nothing.
     """
     run_trainer(make, root, "unbroken")
     unbroken = ending_of(root / "unbroken")
@@ -194,8 +202,9 @@ def check_negative_controls(make: Make, root: Path, *, inert: Sequence[str] = ()
             continue
         instants = [total * share // 8 for share in (4, 5, 3, 6, 2, 7, 1)]
         lost: list[bool] = []
+        refusal = (refusals or {}).get(part)
         differs = any(
-            _differs_without(make, root, part, instant, unbroken, lost)
+            _differs_without(make, root, part, instant, unbroken, lost, refusal=refusal)
             for instant in instants
             if instant
         )
@@ -206,14 +215,29 @@ def check_negative_controls(make: Make, root: Path, *, inert: Sequence[str] = ()
 
 
 def _differs_without(
-    make: Make, root: Path, part: str, instant: int, unbroken: Ending, lost: list[bool]
+    make: Make,
+    root: Path,
+    part: str,
+    instant: int,
+    unbroken: Ending,
+    lost: list[bool],
+    *,
+    refusal: str | None,
 ) -> bool:
     name = f"without-{part}-{instant}"
     run_trainer(make, root, name, kill_at=instant)
     try:
         run_trainer(make, root, name, leave_out=part, lost=lost)
-    except (LudusError, AssertionError, RuntimeError, KeyError, IndexError):
+    except LudusError as error:
+        if refusal is None or refusal not in str(error):
+            raise AssertionError(
+                f"without '{part}' the run was refused, which is not the refusal expected: {error}"
+            ) from error
         return True
+    except Exception as error:
+        raise AssertionError(
+            f"without '{part}' the run crashed, which shows nothing: {type(error).__name__}: {error}"
+        ) from error
     return ending_of(root / name) != unbroken
 
 
@@ -230,9 +254,15 @@ def check_all_state_is_declared(make: Make, root: Path) -> None:
     assert not found, f"these change during a run but belong to no part: {', '.join(found)}"
 
 
-def check_trainer(make: Make, root: Path, *, inert: Sequence[str] = ()) -> None:
+def check_trainer(
+    make: Make,
+    root: Path,
+    *,
+    inert: Sequence[str] = (),
+    refusals: Mapping[str, str] | None = None,
+) -> None:
     """Check the whole contract."""
     check_kill_anywhere(make, root / "anywhere")
     check_kill_chain(make, root / "chain", step=3)
-    check_negative_controls(make, root / "controls", inert=inert)
+    check_negative_controls(make, root / "controls", inert=inert, refusals=refusals)
     check_all_state_is_declared(make, root / "declared")

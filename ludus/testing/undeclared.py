@@ -12,21 +12,11 @@ from torch import Tensor, nn
 
 from ludus.core.run import Run
 from ludus.core.trainer import Trainer
+from ludus.core.unsaved import OWN, SERVICES, derived_names
 from ludus.run import codec
 from ludus.run.checkpoint import digest_of
 
 MAX_BOUNDARIES = 60
-_SERVICES = {
-    "config",
-    "run",
-    "logger",
-    "storage",
-    "display",
-    "files",
-    "callbacks",
-    "keep_model",
-    "recall_model",
-}
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -49,23 +39,30 @@ class UndeclaredState:
         for part in parts.values():
             _, tensors, _ = codec.encode(dict(part.state_dict()))
             self._saved_storages |= {_storage(tensor) for tensor in tensors.values()}
-        services = [getattr(self._trainer, name) for name in sorted(_SERVICES)]
+        services = [getattr(self._trainer, name) for name in SERVICES]
         seen = {id(thing) for thing in (self, self._trainer, *services, *parts.values())}
         for path, value in self._attributes(seen):
             digest = digest_of({"value": value})
-            if self._first.setdefault(path, digest) != digest:
+            # What was not there at the first boundary has appeared since.
+            first = self._first.setdefault(path, digest if self._num_seen == 1 else "")
+            if first != digest:
                 self._changed[path] = value if isinstance(value, Tensor) else None
 
     def found(self) -> list[str]:
-        """Return the paths of attributes that changed, yet are in no part's state."""
-        return sorted(
+        """Return the paths of attributes that changed, yet are in no part's state.
+
+        A callback without a state of its own is named in a sentence, as the run itself names it.
+        """
+        paths = sorted(
             path
             for path, value in self._changed.items()
             if value is None or _storage(value) not in self._saved_storages
         )
+        own = self._trainer.inexact_because()
+        return paths + [reason for reason in self._trainer.all_reasons() if reason not in own]
 
     def _attributes(self, seen: set[int]) -> Iterator[tuple[str, Any]]:
-        ignored = _SERVICES | set(self._trainer.derived)
+        ignored = {*SERVICES, *OWN, *derived_names(self._trainer)}
         for name, value in vars(self._trainer).items():
             if name not in ignored:
                 yield from _leaves(value, name, seen, depth=3)

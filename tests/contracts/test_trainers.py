@@ -26,7 +26,8 @@ def test_a_run_killed_again_and_again_ends_as_if_never_killed(case, tmp_path: Pa
 
 @every_trainer
 def test_leaving_out_any_part_on_resume_shows_at_the_end(case, tmp_path: Path) -> None:
-    trainers.check_negative_controls(case.make, tmp_path, inert=getattr(case, "INERT", ()))
+    inert, refusals = getattr(case, "INERT", ()), getattr(case, "REFUSALS", {})
+    trainers.check_negative_controls(case.make, tmp_path, inert=inert, refusals=refusals)
 
 
 @every_trainer

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ludus
 from tests.rl.small import NORMALISE, PRIORITISED, small
 
+REFUSALS = {"replay_buffer": "is empty, so nothing can be drawn"}
+
 
 def make() -> ludus.Trainer:
     changes = {"replay.prioritised": PRIORITISED, "n_step": 3, "dueling": True}

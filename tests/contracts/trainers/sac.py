@@ -5,6 +5,8 @@ from __future__ import annotations
 import ludus
 from tests.rl.small import small
 
+REFUSALS = {"replay_buffer": "is empty, so nothing can be drawn"}
+
 
 def make() -> ludus.Trainer:
     changes = {"evaluation.patience": 2, "evaluation.min_delta": 1e6, "steps.max_opts": 60}

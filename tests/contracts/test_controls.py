@@ -1,0 +1,111 @@
+"""The suites for trainers find what they are there to find, and count nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.core import Repeat, Run
+from ludus.core.errors import LudusError
+from ludus.registry import register_trainer
+from ludus.testing import trainers
+from tests.toy import ToyTrainer, toy_config
+
+
+@register_trainer("toy_controlled")
+class Controlled(ToyTrainer):
+    """Six rounds of one stage, which may look at what it is told to."""
+
+    def plan(self) -> Repeat:
+        rounds = Repeat(name="round", times=6, body=(self.stage("train_step"),))
+        return Repeat(name="train", times=1, body=(rounds,))
+
+    def after_train_step(self, run: Run) -> None:
+        self.look(run)
+
+    def look(self, run: Run) -> None:
+        """Find nothing wrong."""
+
+
+def make(kind: type[Controlled] = Controlled) -> Any:
+    return lambda: kind(toy_config("toy_controlled"))
+
+
+class Crashing(Controlled):
+    """Without its work it fails by a mistake of its own."""
+
+    def look(self, run: Run) -> None:
+        # Work left out is work that begins anew, in the middle of the run.
+        if self.work.num_done != run.counters["opt_steps"]:
+            raise KeyError("nothing")
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        super().prepare(max_steps=max_steps)
+        work = self.work
+        do, save, load = work.do, work.state_dict, work.load_state_dict
+        work.num_done = 0
+
+        def count(name: str) -> Any:
+            work.num_done += 1
+            return do(name)
+
+        def take(state: Any) -> None:
+            load(state)
+            work.num_done = state["num_done"]
+
+        work.do, work.load_state_dict = count, take
+        work.state_dict = lambda: {**save(), "num_done": work.num_done}
+
+
+class Refusing(Crashing):
+    def look(self, run: Run) -> None:
+        if self.work.num_done != run.counters["opt_steps"]:
+            raise LudusError("the work was not done")
+
+
+def test_a_control_that_crashes_proves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"without 'run' the run crashed.*KeyError"):
+        trainers.check_negative_controls(make(Crashing), tmp_path)
+
+
+def test_a_refusal_counts_only_where_it_is_expected(tmp_path: Path) -> None:
+    expected = {"run": "was not done", "work": "was not done"}
+    trainers.check_negative_controls(make(Refusing), tmp_path / "a", refusals=expected)
+    with pytest.raises(AssertionError, match="not the refusal expected: the work was not done"):
+        trainers.check_negative_controls(make(Refusing), tmp_path / "b")
+    other = {"run": "something else", "work": "something else"}
+    with pytest.raises(AssertionError, match="not the refusal expected"):
+        trainers.check_negative_controls(make(Refusing), tmp_path / "c", refusals=other)
+
+
+class Late(Controlled):
+    """Keeps something from the fourth step on, which is in no part."""
+
+    def look(self, run: Run) -> None:
+        if run.counters["opt_steps"] == 4:
+            self.found_late = 4
+
+
+def test_an_attribute_that_appears_during_the_run_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="found_late"):
+        trainers.check_all_state_is_declared(make(Late), tmp_path)
+
+
+class Counter:
+    count = 0
+
+    def after_train_step(self) -> None:
+        self.count += 1
+
+
+def test_a_callback_that_changes_without_being_saved_is_found(tmp_path: Path) -> None:
+    def make_watched() -> Any:
+        trainer = make()()
+        trainer.add(Counter())
+        return trainer
+
+    with pytest.raises(AssertionError, match=r"the callback 'counter' changes \(count\)"):
+        trainers.check_all_state_is_declared(make_watched, tmp_path)
+    trainers.check_all_state_is_declared(make(), tmp_path / "without")
