@@ -157,7 +157,7 @@ def test_a_model_of_another_agent_is_refused_in_one_sentence(
     _, run = trained("dqn", tmp_path)
     call = in_process(monkeypatch, capsys)
     refused = call("eval", run, "--model", f"{other_run}/{other.best()['model']}")
-    assert "build the model as it was when they were saved" in refused.refusal()
+    assert "build the model as it was when it was saved" in refused.refusal()
 
 
 def test_a_film_shows_a_whole_episode_and_is_a_gif(tmp_path: Path) -> None:

@@ -203,5 +203,5 @@ def test_a_state_without_a_watch_is_taken_up(tmp_path: Path) -> None:
 
 def test_a_watch_does_not_take_in_negative_counts() -> None:
     own = watch()
-    with pytest.raises(CheckpointError, match="KL watch was saved with counts"):
+    with pytest.raises(CheckpointError, match="'num_passes' is -1; it must be 0 or more"):
         own.load_state_dict({**own.state_dict(), "num_passes": -1})
