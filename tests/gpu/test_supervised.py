@@ -13,7 +13,13 @@ from ludus.core.errors import Diverged
 from ludus.data.splits import Examples
 from ludus.testing import trainers
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    # Torch warns of its own code when its compiler is first imported.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:TensorFloat32:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
+]
 
 
 def examples(*, poison: bool = False) -> Examples:
