@@ -15,10 +15,8 @@ from ludus.testing import trainers
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    # Torch warns of its own code when its compiler is first imported.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:TensorFloat32:UserWarning"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
+    # Torch warns of its own code, and of what its compiler for a GPU does not do.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),
 ]
 
 
