@@ -60,6 +60,9 @@ class WorkerVectorEnv:
         self._episodes_N = np.full(num_envs, -1)
         self._lengths_N = np.zeros(num_envs, np.int64)
         self._inexact: list[str] = []
+        self._is_well = True
+        """Whether every request so far was answered."""
+        self._last_state: dict[str, Any] | None = None
         try:
             self._open(section, seed, name)
         except BaseException:
@@ -138,7 +141,7 @@ class WorkerVectorEnv:
     ) -> list[Message]:
         """Send every worker its request, then wait for all; raise the first error in their order."""
         self._check_open()
-        number, failure = 0, None
+        number, failure, self._is_well = 0, None, False
         answers: list[Message] = []
         try:
             for number, worker in enumerate(self._workers):
@@ -156,6 +159,7 @@ class WorkerVectorEnv:
         for header, _ in answers:
             if "env_error" in header:
                 raise EnvError(**header["env_error"])
+        self._is_well = True
         return answers
 
     def _lost(self, number: int, error: LudusError) -> EnvError:
@@ -180,7 +184,12 @@ class WorkerVectorEnv:
     # Saving and restoring
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where every env stands; a VectorEnv, or any number of workers, can take it up."""
+        """Return where every env stands, or stood when it was closed.
+
+        A VectorEnv, or any number of workers, can take it up.
+        """
+        if self._last_state is not None and not self._workers:
+            return dict(self._last_state)
         answers = self._ask_all(lambda w: ({"do": "save"}, ()), _RESTORE_SECONDS)
         joined = env_states.join([unpack(header["state"], data[0]) for header, data in answers])
         return {**joined, "cut": self.cut.copy(), "inexact": list(self._inexact)}
@@ -208,6 +217,10 @@ class WorkerVectorEnv:
 
     def close(self) -> None:
         """Let every worker close its envs and end; once is enough, twice does no harm."""
+        if self._workers and self._is_well and self._episodes_N[0] >= 0:
+            # A script may ask where the envs stood once the run is over.
+            with contextlib.suppress(LudusError):
+                self._last_state = self.state_dict()
         workers, self._workers = self._workers, []
         with contextlib.ExitStack() as stack:
             for worker in workers:

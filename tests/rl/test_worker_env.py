@@ -12,7 +12,7 @@ import pytest
 
 import ludus
 from ludus import registry
-from ludus.core.errors import ConfigError, EnvError, LudusError
+from ludus.core.errors import CheckpointError, ConfigError, EnvError, LudusError
 from ludus.rl.plain import read_env_section, spec_from_plain, spec_to_plain
 from ludus.rl.vector_env import make_vector_env
 from ludus.rl.worker_env import WorkerVectorEnv
@@ -215,3 +215,39 @@ def test_how_long_a_step_may_take_is_in_the_config_and_may_change_on_resume(
     assert fit(30.0, resume=False).status == "interrupted"
     result = fit(45.0, resume=True)
     assert (result.status, result.exact, result.counters["opt_steps"]) == ("finished", True, 12)
+
+
+def test_where_envs_stood_can_be_asked_once_their_processes_are_gone() -> None:
+    env = WorkerVectorEnv(walk(), 2, 0, workers=2)
+    env.reset()
+    for _ in range(3):
+        env.step(actions_of(env, np.random.default_rng(0)))
+    expected = digest_of(env.state_dict())
+    env.close()
+    assert digest_of(env.state_dict()) == expected
+    env.close()
+    assert digest_of(env.state_dict()) == expected
+
+
+def test_a_trainer_with_workers_hands_out_its_state_after_fit(tmp_path: Path) -> None:
+    config = small("dqn", **{"settings.workers": 2, "steps.max_opts": 12})
+    trainer: Any = ludus.build_trainer(config)
+    trainer.fit(root=str(tmp_path), name="first")
+    state = trainer.state_dict()
+    other: Any = ludus.build_trainer(config.replace(**{"settings.workers": 0}))
+    other.fit(trainer_state=state, root=str(tmp_path), name="second")
+    assert digest_of(other.state_dict()["env"]) == digest_of(state["env"])
+
+
+def test_a_state_that_workers_cannot_take_is_refused_by_key() -> None:
+    env = WorkerVectorEnv(walk(), 2, 0, workers=2)
+    env.reset()
+    env.step(actions_of(env, np.random.default_rng(0)))
+    state = env.state_dict()
+    journal = state["journal"]
+    wrong = {**state, "journal": {**journal, "actions": journal["actions"].astype(np.float16)}}
+    with pytest.raises(CheckpointError, match="'journal/actions' is float16"):
+        env.load_state_dict(wrong)
+    with pytest.raises(CheckpointError, match="'episodes' holds a number out of its range"):
+        env.load_state_dict({**state, "episodes": state["episodes"] - 7})
+    env.close()
