@@ -61,9 +61,11 @@ def last_loop(plan: Repeat, rows: list[list[Any]]) -> Repeat:
 def read_frame(row: Any) -> Frame:
     """Return one saved line of a cursor; raise PlanError if it is none."""
     is_triple = isinstance(row, list) and len(row) == 3
-    if not is_triple or not isinstance(row[0], str) or type(row[1]) is not int or row[1] < 0:
+    if not is_triple or not isinstance(row[0], str) or type(row[1]) is not int:
         raise PlanError(f"a line of a cursor is [name, round, rounds], not {row!r}")
-    if row[2] is not None and (type(row[2]) is not int or row[2] < 0):
+    if not 0 <= row[1] < 2**63:
+        raise PlanError(f"a line of a cursor counts rounds from 0, not {row[1]}")
+    if row[2] is not None and (type(row[2]) is not int or not 0 <= row[2] < 2**63):
         raise PlanError(f"a line of a cursor ends in a number of rounds or null, not {row[2]!r}")
     return Frame(row[0], row[1], row[2])
 

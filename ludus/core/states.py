@@ -82,12 +82,13 @@ def check_keys(state: Any, *names: str, optional: Sequence[str] = ()) -> None:
 
 
 def whole(state: Any, key: Any, *, at_least: int = 0, at_most: int | None = None) -> int:
-    """Return a whole number of these bounds."""
+    """Return a whole number of these bounds; without an upper one, what 64 bits can count."""
+    at_most = 2**63 - 1 if at_most is None else at_most
     value = state[key]
     if type(value) is not int:
         raise StateError(str(key), f"is {_shown(value)}, not a whole number")
-    if value < at_least or (at_most is not None and value > at_most):
-        bounds = f"{at_least} or more" if at_most is None else f"from {at_least} to {at_most}"
+    if not at_least <= value <= at_most:
+        bounds = f"{at_least} or more" if value < at_least else f"from {at_least} to {at_most}"
         raise StateError(str(key), f"is {_shown(value)}; it must be {bounds}")
     return value
 

@@ -103,7 +103,7 @@ class RingPieces:
         """Raise StateError unless these are the rows from one number to another."""
         states.check_keys(tensors, *self._rings)
         for name, ring in self._rings.items():
-            states.shaped(tensors, name, ring, (end - start, *ring.shape[1:]))
+            states.shaped(tensors, name, ring, (end - start, *ring.shape[1:]), finite=True)
 
     def _put(self, tensors: Mapping[str, Tensor], start: int, end: int) -> None:
         cut = self._places(start, end)

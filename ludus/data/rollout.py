@@ -209,7 +209,7 @@ class RolloutBuffer:
         with states.within("steps"):
             states.check_keys(steps, *own)
             for name, tensor in own.items():
-                states.shaped(steps, name, tensor, (length, *tensor.shape[1:]))
+                states.shaped(steps, name, tensor, (length, *tensor.shape[1:]), finite=True)
         rows, count = state["rows"], length * self.num_envs
         if rows is not None:
             states.shaped(state, "rows", torch.zeros(0), (count, None))

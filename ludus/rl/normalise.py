@@ -214,7 +214,9 @@ class Normaliser:
         published = states.rows(state, "published", length=len(shown))
         with states.within("published"):
             for index, tensor in enumerate(shown):
-                states.like(published, index, tensor, finite=True)
+                saved = states.like(published, index, tensor, finite=True)
+                # Only the first, the shift, has a sign.
+                states.between(index, saved, low=0.0 if index else -math.inf)
         for name, own in moments.items():
             if own is not None:
                 own.load_state_dict(state[name])

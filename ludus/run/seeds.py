@@ -106,7 +106,8 @@ def read_generator(state: Mapping[str, Any], key: str) -> dict[str, Any]:
         with states.within("state"):
             states.check_keys(inner, "state", "inc")
             states.whole(inner, "state", at_most=2**128 - 1)
-            states.whole(inner, "inc", at_most=2**128 - 1)
+            if states.whole(inner, "inc", at_most=2**128 - 1) % 2 == 0:
+                raise states.StateError("inc", "is even; a generator's increment is odd")
         np.random.PCG64().state = saved  # type: ignore[assignment]
     return saved
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,9 +84,13 @@ def test_a_refusal_counts_only_where_it_is_expected(tmp_path: Path) -> None:
 class Late(Controlled):
     """Keeps something from the fourth step on, which is in no part."""
 
+    def prepare(self, *, max_steps: int | None) -> None:
+        super().prepare(max_steps=max_steps)
+        self.box = SimpleNamespace()
+
     def look(self, run: Run) -> None:
         if run.counters["opt_steps"] == 4:
-            self.found_late = 4
+            self.box.found_late = 4
 
 
 def test_an_attribute_that_appears_during_the_run_is_found(tmp_path: Path) -> None:

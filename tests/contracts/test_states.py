@@ -30,8 +30,10 @@ def try_out(case: Any) -> Any:
 
 @every_part
 def test_a_state_with_one_value_changed_is_refused_by_key_or_taken_as_it_is(case) -> None:
-    optional = getattr(case, "OPTIONAL", ())
-    assert states.check_every_value(case.make, try_out(case), state_of(case), optional=optional)
+    optional, harmless = getattr(case, "OPTIONAL", ()), getattr(case, "HARMLESS", ())
+    assert states.check_every_value(
+        case.make, try_out(case), state_of(case), optional=optional, harmless=harmless
+    )
 
 
 ANYTHING = st.one_of(

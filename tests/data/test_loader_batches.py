@@ -25,6 +25,7 @@ from torch.utils.data import (
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.batches import MemoryBatches, make_batches
 from ludus.data.loader_batches import LoaderBatches, to_device
+from ludus.run.seeds import seed_everything
 
 CPU = torch.device("cpu")
 
@@ -452,6 +453,7 @@ def test_a_collate_function_that_draws_from_a_generator_of_its_own_is_found_too(
 
 
 def test_asking_twice_finds_nothing_in_global_generators_and_draws_nothing_from_them() -> None:
+    seed_everything(123)
     before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     assert make(DataLoader(Noisy(), batch_size=3, num_workers=1)).ask_twice() is None
     assert make(Noisy()).ask_twice() is None

@@ -8,6 +8,9 @@ import numpy as np
 
 from ludus.rl.sampler import Episodes
 
+# Returns have either sign.
+HARMLESS = ("returns negative",)
+
 
 def make() -> Episodes:
     return Episodes(2, window=3)

@@ -9,6 +9,9 @@ import torch
 
 from ludus.run.seeds import GlobalRandom, seed_everything
 
+# Nothing is cached.
+HARMLESS = ("python/2 nothing",)
+
 
 class Seeded(GlobalRandom):
     """Starts from one place, and takes its state up before it is used."""

@@ -20,6 +20,9 @@ CONFIG = EvaluationConfig(
     target_return=None,
 )
 
+# Another record, or none, is as good.
+HARMLESS = ("best nothing", "best/counters *", "peak nothing")
+
 
 def make() -> Judge:
     return Judge(CONFIG)

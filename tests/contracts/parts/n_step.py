@@ -12,6 +12,9 @@ from ludus.rl.step_processor import NStep
 
 LAYOUT = RowLayout((2,), np.float32, 1)
 
+# Numbers of either sign.
+HARMLESS = ("obs negative", "first_obs negative", "actions negative", "returns negative")
+
 
 def make() -> NStep:
     return NStep(2, LAYOUT, 0.9, 3)

@@ -7,6 +7,9 @@ import torch
 
 from ludus.rl.normalise import Normaliser
 
+# Means have either sign.
+HARMLESS = ("*/mean negative", "returns negative", "published/0 negative")
+
 
 def make() -> Normaliser:
     return Normaliser(

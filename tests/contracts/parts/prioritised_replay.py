@@ -9,6 +9,9 @@ from ludus.data.row_layout import RowLayout
 
 CONFIG = PerConfig(alpha=0.6, beta=0.4, eps=1e-6, normalise="batch")
 
+# Numbers of either sign, in any state of a generator.
+HARMLESS = ("transitions/*/rows negative", "generator/state/state far too large")
+
 
 def make() -> PrioritisedReplay:
     return PrioritisedReplay(RowLayout((3,), np.float32, 1), 10, CONFIG, seed=5)
