@@ -44,6 +44,8 @@ def fitting(part: str) -> Iterator[None]:
             f"the saved state of '{part}' does not fit it: {error}; build the trainer as it was when"
             " it was saved, or restore the checkpoint"
         ) from error
+    except CheckpointError as error:
+        raise CheckpointError(f"the saved state of '{part}' does not fit it: {error}") from error
     except LudusError:
         raise
     except Exception as error:

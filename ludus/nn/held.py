@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.core.errors import LudusError
 from ludus.nn.flat import FlatParameters
 from ludus.run.trees import pack, unpack
 
@@ -54,10 +53,9 @@ class Held:
         for name in sorted({*saved, *own}):
             is_extra = name in self._extra and name in saved
             if not is_extra and _kind(saved.get(name)) != _kind(own.get(name)):
-                raise LudusError(
-                    f"the saved tensors have '{name}' as {_kind(saved.get(name))}, the model as"
-                    f" {_kind(own.get(name))}; build the model as it was when they were saved"
-                )
+                problem = f"is {_kind(saved.get(name))}, in the model {_kind(own.get(name))}"
+                remedy = "build the model as it was when it was saved"
+                raise states.StateError(name, f"{problem}; {remedy}")
         with torch.no_grad():
             for name, tensor in own.items():
                 if name in self._extra:

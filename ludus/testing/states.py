@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ludus.core.errors import CheckpointError, LudusError
 from ludus.core.run import Stateful
-from ludus.core.states import StateError, fitting
+from ludus.core.states import fitting
 from ludus.run import codec
 from ludus.run.checkpoint import digest_of
 
@@ -126,7 +126,7 @@ def check_refused_or_taken(
             part.load_state_dict(from_disk(state))
     except CheckpointError as error:
         cause = error.__cause__
-        is_named = cause is None or (isinstance(cause, StateError) and bool(cause.key))
+        is_named = isinstance(cause, CheckpointError) and getattr(cause, "key", "-") != ""
         assert is_named, f"{what}: refused without a key, by {cause!r}"
         assert digest_of(dict(part.state_dict())) == before, f"{what}: refused, yet half taken"
         return True

@@ -11,6 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ludus.core.errors import CheckpointError
+from ludus.core.surroundings import Bare
+from ludus.run.logger import Logger
 from ludus.testing import states
 from tests.conftest import modules_in
 
@@ -71,3 +74,49 @@ def test_a_state_with_anything_anywhere_is_refused_by_key_or_taken_as_it_is(case
     states.check_refused_or_taken(
         case.make, try_out(case), changed, f"{path} {value!r}", may_fill=may_fill
     )
+
+
+TRAINERS = modules_in("contracts/trainers")
+
+
+@functools.cache
+def trained(case: Any) -> tuple[Any, Any]:
+    """Return a trainer that has walked some of its plan, without files, and its state."""
+    trainer = case.make()
+    trainer.__class__ = type("Bare", (type(trainer),), {"surroundings": Bare})
+    trainer.logger = Logger({"backends": []})
+    trainer.add(Interrupt(), name="interrupt")
+    trainer.fit()
+    return trainer, states.from_disk(trainer.state_dict())
+
+
+class Interrupt:
+    """Asks for a pause after a few boundaries, so that much is under way."""
+
+    num_left = 9
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("after_step", "after_train_step", "after_collect"):
+            raise AttributeError(name)
+        return self._count
+
+    def _count(self, run: Any) -> None:
+        self.num_left -= 1
+        run.interrupted = self.num_left <= 0
+
+
+@pytest.mark.parametrize("name", ["dqn", "iqn", "ppo", "sac", "supervised"])
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_a_trainer_refuses_a_changed_state_by_the_name_of_the_part(name: str, data) -> None:
+    trainer, state = trained(TRAINERS[name])
+    part = data.draw(st.sampled_from(sorted(state)))
+    found = [(path, value) for path, value in states.places(state[part]) if path]
+    path, value = found[data.draw(st.integers(0, len(found) - 1))]
+    spoilt = [other for _, other in states.spoilt(value)]
+    other = data.draw(st.one_of(st.sampled_from(spoilt), ANYTHING))
+    changed = {**state, part: states.replaced(state[part], path, other)}
+    try:
+        trainer.load_state_dict(states.from_disk(changed))
+    except CheckpointError as error:
+        assert part in str(error)  # noqa: PT017 - either it is taken, or it is refused like this
