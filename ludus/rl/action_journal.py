@@ -12,8 +12,8 @@ from zlib import crc32
 
 import numpy as np
 
-Shown = Sequence[tuple[memoryview, memoryview]]
-"""For each env its observation and its reward of the last step, as views of where they are written."""
+Shown = Sequence[tuple[int, memoryview, memoryview]]
+"""Each env's number, its observation and its reward of the last step, as views of where they lie."""
 
 
 class ActionJournal:
@@ -42,10 +42,9 @@ class ActionJournal:
                 self._make_room()
             self._rows[self._end] = actions
             # next_mark, without the call: this is the innermost loop of acting.
-            self._marks = [
-                crc32(reward, crc32(obs, mark))
-                for mark, (obs, reward) in zip(self._marks, shown, strict=True)
-            ]
+            marks = self._marks
+            for i, obs, reward in shown:
+                marks[i] = crc32(reward, crc32(obs, marks[i]))
         self._end += 1
 
     @property

@@ -104,9 +104,8 @@ class VectorEnv:
             quicken(env.unwrapped.action_space)
         self._form = ActionForm(envs[0].action_space, self.spec.action, num_envs=num_envs)
         self._journal = self._form.journal(is_kept=not self._has_state)
-        self._shown = [
-            (self.next_obs[i : i + 1].data, self.rewards[i : i + 1].data) for i in range(num_envs)
-        ]
+        views = [(self.next_obs[i : i + 1], self.rewards[i : i + 1]) for i in range(num_envs)]
+        self._shown = [(i, obs.data, reward.data) for i, (obs, reward) in enumerate(views)]
 
     def reset(self, episode: int = 0) -> None:
         """Begin the episode of this number in every env; equal numbers begin alike."""

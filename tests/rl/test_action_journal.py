@@ -7,7 +7,7 @@ import numpy as np
 from ludus.rl.action_journal import ActionJournal
 
 NOTHING = np.zeros(1)
-SHOWN = [(memoryview(NOTHING), memoryview(NOTHING))] * 3
+SHOWN = [(i, memoryview(NOTHING), memoryview(NOTHING)) for i in range(3)]
 
 
 def test_the_journal_keeps_every_action_since_each_reset() -> None:
