@@ -12,7 +12,7 @@ from typing import Any
 from ludus import strict_yaml
 from ludus.build import build_trainer, rebuild_trainer
 from ludus.config import TrainerConfig, from_data, read_data
-from ludus.core.errors import ConfigError, RunError
+from ludus.core.errors import CheckpointError, ConfigError, RunError, StorageError
 from ludus.core.plan import render
 from ludus.core.surroundings import Result
 from ludus.listing import summary
@@ -92,12 +92,21 @@ def _with_weights(
             if model not in ("best", "last"):
                 source, weights = model, _model_at(storage, model)
             elif model == "best" and best is not None:
-                source, weights = best["model"], read_model(storage, best["model"])[0]
+                source, weights = _best_weights(storage, best["model"])
             else:
                 source, weights = f"checkpoint {saved.number}", ready.weights_of(saved.state)
             yield ready, weights, storage, best, source
         finally:
             ready.close()
+
+
+def _best_weights(storage: Storage, name: str) -> tuple[str, Any]:
+    """Return the best model and where it is from: its own directory, or the copy for people."""
+    try:
+        return name, read_model(storage, name)[0]
+    except (CheckpointError, StorageError) as error:
+        _warn(f"{error}; its copy in models/best is read instead")
+        return "models/best", read_model(storage, "models/best")[0]
 
 
 def _model_at(storage: Storage, path: str) -> Any:

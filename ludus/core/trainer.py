@@ -126,7 +126,12 @@ class Trainer:
         self.logger = logger
 
     def set_evaluator(self, evaluator: Any) -> None:
-        """Evaluate with this evaluator."""
+        """Evaluate with this evaluator: an object with evaluate(agent), or an AsyncEvaluator."""
+        if not any(callable(getattr(evaluator, name, None)) for name in ("evaluate", "launch")):
+            raise ConfigError(
+                f"{type(evaluator).__name__} cannot evaluate; an evaluator has a method evaluate(agent)"
+                " that returns a score: ludus.Evaluator(score=f) makes one of a function"
+            )
         self.evaluator, self.is_customised = evaluator, True
 
     def set_storage(self, storage: Any) -> None:

@@ -139,10 +139,14 @@ def _bytes_of(value: Any) -> bytes | None:
     """Return the content of an array or a tensor of moderate size."""
     if not hasattr(value, "dtype") or getattr(value, "nbytes", _MAX_BYTES) >= _MAX_BYTES:
         return None
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = value.float().numpy() if "bfloat16" in str(value.dtype) else value.numpy()
-    return bytes(value.tobytes())
+    try:
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+            value = value.float().numpy() if "float" in str(value.dtype) else value.numpy()
+        return bytes(value.tobytes())
+    except (RuntimeError, TypeError):
+        # Sparse, quantised or of a type that NumPy lacks: a watcher must not end a run.
+        return None
 
 
 def _generator_state(value: Any) -> str | None:

@@ -83,9 +83,11 @@ def _pieces(value: Any, depth: int) -> Iterator[bytes]:
     if isinstance(value, _PLAIN):
         yield f"{type(value).__name__} {value!r};".encode()
     elif isinstance(value, Tensor):
-        value = value.detach().cpu()
-        yield f"{value.dtype} {tuple(value.shape)};".encode()
-        yield value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        yield f"{value.dtype} {value.layout} {tuple(value.shape)};".encode()
+        # Of a sparse or quantised one only that it is there: a watcher must not end a run.
+        if value.layout == torch.strided and not value.is_quantized:
+            value = value.detach().cpu().contiguous().reshape(-1)
+            yield value.view(torch.uint8).numpy().tobytes()
     elif isinstance(value, np.ndarray) and value.dtype != object:
         yield f"{value.dtype} {value.shape};".encode() + value.tobytes()
     elif isinstance(value, torch.Generator):

@@ -49,7 +49,8 @@ class EvaluationEnv:
         """Learn what actions and masks are like: whether there are masks shows only after a reset."""
         has_masks = self._slot.has_masks(info)
         self.spec: EnvSpec = spec_of(self.env, name=self._title, has_masks=has_masks)
-        self._slot.mask_width = self.spec.action.mask_width if has_masks else 0
+        if has_masks:
+            self._slot.expect_masks(self.spec.action)
         self._form = ActionForm(self.env.action_space, self.spec.action, num_envs=1)
         self._has_begun = True
 

@@ -70,7 +70,8 @@ class Evaluations:
         for name, section in task.more_sections.items():
             check_same_spaces(section, trained, key=f"evaluation.more_envs.{name}")
         # Kinds of ludus and envs of gymnasium are known in every process; of others it is asked.
-        if self.beside is not None and not _is_built_in(config):
+        is_given = self.beside is not None and self.beside is self.evaluator
+        if self.beside is not None and (is_given or not _is_built_in(config)):
             self.beside.check()
 
     def held_out(self, agent: Any, *, episodes: int | None, seed: int | None) -> dict[str, float]:
@@ -97,7 +98,8 @@ class Evaluations:
         with agent.undisturbed() if isinstance(agent, Agent) else contextlib.nullcontext():
             score, record = as_outcome(self.evaluator.evaluate(agent), metric=METRIC)
         self._hear(run, score, agent.weights, run.counters, keep)
-        return record
+        # What decides is logged, whatever else an evaluator of a script's own has to say.
+        return {METRIC: score, **record}
 
     def launch(self, run: Run, agent: Any, keep: Keep, logger: Any) -> None:
         """Hear the evaluation under way and begin another."""
@@ -148,11 +150,16 @@ class Evaluations:
 
 def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any, network: Any) -> None:
     """Raise ConfigError where a process beside training would not judge what is trained here."""
+    if isinstance(evaluator, AsyncEvaluator):
+        if network is not None:
+            raise ConfigError(
+                "an AsyncEvaluator cannot build, in its process, the network given to set_model;"
+                " register it and name it in 'network', or set an evaluator that runs here"
+            )
+        return
     if not config.evaluation.asynchronous:
         return
     remedy = "set evaluation.asynchronous to false"
-    if isinstance(evaluator, AsyncEvaluator):
-        return
     if evaluator is not None:
         raise ConfigError(
             f"'evaluation.asynchronous' is true, but an evaluator of your own runs here; {remedy}"

@@ -114,7 +114,9 @@ class KeepOwn:
         what = "best" if name.startswith("models/best-") else name.removeprefix("models/")
         directory = self._model_dir / "agent" / what
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            # Not the run's own directory: where that was taken away, it is not made again.
+            for folder in (self._model_dir, directory.parent, directory):
+                folder.mkdir(exist_ok=True)
             self._save(str(directory))
         except Exception as error:  # whatever a script's agent raises must not end the run
             self._tell(f"failed to save the agent in {directory}: {type(error).__name__}: {error}")

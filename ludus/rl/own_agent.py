@@ -168,6 +168,11 @@ class OwnEvaluator:
     """Lets an evaluator of a script judge the script's agent itself, in eval mode."""
 
     def __init__(self, evaluator: Any) -> None:
+        if not callable(getattr(evaluator, "evaluate", None)):
+            raise ConfigError(
+                f"{type(evaluator).__name__} rebuilds in another process the agent that a config names,"
+                " so it cannot judge an agent of your own; give an evaluator that runs here"
+            )
         self._evaluator = evaluator
 
     def evaluate(self, agent: Any) -> Any:

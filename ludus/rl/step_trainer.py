@@ -221,5 +221,7 @@ class StepRLTrainer(RLTrainer):
         if recorder is not None:
             self.set_logger(as_logger(recorder, self.config.settings.loggers))
         if evaluator is not None:
-            self.set_evaluator(evaluator if agent is None else OwnEvaluator(evaluator))
+            self.set_evaluator(evaluator)
+            if agent is not None:
+                self.evaluator = OwnEvaluator(evaluator)
         return self.fit(root=root, name=name, resume=resume)

@@ -268,6 +268,11 @@ def length_of(config: TrainerConfig) -> tuple[str, int]:
     return (found or [("its length", 0)])[0]
 
 
+def value_of(config: TrainerConfig, path: str) -> Any:
+    """Return the value of a key that decides the result."""
+    return _at(deciding(config), path)
+
+
 def _at(data: Any, path: str) -> Any:
     for part in path.split("."):
         if not isinstance(data, dict) or part not in data:

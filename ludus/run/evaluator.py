@@ -83,8 +83,11 @@ def of_kind(config: Any, name: str) -> Callable[[Any], Any]:
 
 
 def as_outcome(result: Any, *, metric: str) -> Outcome:
-    """Return what an evaluator gave as a score and a record: a number, or both."""
-    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
+    """Return what an evaluator gave as a score and a record: a number, a record, or both."""
+    if isinstance(result, Mapping) and (metric in result or len(result) == 1):
+        # Of a record alone the score is the metric that is judged, or the only one there is.
+        score, record = result.get(metric, next(iter(result.values()))), result
+    elif isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
         score, record = result
     else:
         score, record = result, {metric: result}
@@ -92,6 +95,6 @@ def as_outcome(result: Any, *, metric: str) -> Outcome:
         return float(score), dict(record)
     except (TypeError, ValueError):
         raise LudusError(
-            f"an evaluator returned {type(result).__name__} {str(result)[:60]}; return a number, or"
-            " a number and a record of metrics"
+            f"an evaluator returned {type(result).__name__} {str(result)[:60]}; return a number, a"
+            f" record that holds {metric}, or a number and a record of metrics"
         ) from None

@@ -14,6 +14,9 @@ from ludus.run.fingerprint import differences
 from ludus.run.storage import Storage
 
 Tell = Callable[..., None]
+_COUNTERS = {"max_opts": "opt_steps", "max_steps": "opt_steps", "max_env_steps": "env_steps"}
+_COUNTERS |= {"max_epochs": "epoch", "max_iterations": "iteration"}
+"""What each length counts."""
 
 
 def newest(storage: Storage, *, tell: Tell) -> Saved | None:
@@ -42,6 +45,8 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
             " run and its settings may change on resume: put the old values back (into config.yaml, if"
             " they were changed there), or start a new run"
         )
+    if saved is not None:
+        _refuse_passed(storage, saved, {path: directory.value_of(new, path) for path in lengths})
     if lengths and saved is not None and (reason := saved.state["run"].get("stop_reason")):
         raise RunError(
             f"{storage.root} stopped before its end, because {reason}; a greater length"
@@ -64,6 +69,18 @@ def _trained_with(storage: Storage, saved: Saved | None, new: TrainerConfig) -> 
         # Neither is compared.
         data = {**data, **new.model_dump(include={"name", "settings"})}
     return from_data(data, source=f"the config that {storage.root} was trained with")
+
+
+def _refuse_passed(storage: Storage, saved: Saved, lengths: Mapping[str, Any]) -> None:
+    """Raise RunError where a run is past the length it is to have: it would do nothing."""
+    counters = saved.state["run"].get("counters", {})
+    for path, length in lengths.items():
+        counter = _COUNTERS.get(path.split(".")[-1])
+        if counter is not None and type(length) is int and length <= counters.get(counter, 0):
+            raise RunError(
+                f"'{path}' is to be {length}, but {storage.root} has {counters[counter]} {counter}"
+                " already; give it more, or leave it as it is"
+            )
 
 
 def changed_facts(

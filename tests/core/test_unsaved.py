@@ -163,3 +163,17 @@ def test_what_is_saved_elsewhere_or_cannot_be_seen_is_left_alone() -> None:
     part.n = stranger.n = 1
     owner.network.weight.data.add_(1)
     assert watched.changed() == []
+
+
+def test_tensors_that_have_no_plain_bytes_end_no_run(tmp_path: Path) -> None:
+    class Odd:
+        def __init__(self) -> None:
+            self.sparse = torch.eye(3).to_sparse()
+            self.small = torch.zeros(2).to(torch.float8_e4m3fn)
+
+        def after_train_step(self) -> None:
+            """Watch."""
+
+    trainer = Small(toy_config("toy_watched"))
+    trainer.add(Odd())
+    assert trainer.fit(root=str(tmp_path)).exact

@@ -88,7 +88,7 @@ _RL_AGENTS = [
 _DATA = [
     (_REPLAY, "np.multiply(out.uniform, size,", "np.multiply(out.uniform, size // 2 + 1,"),
     (_REPLAY, "self._discounts[start:end] = discounts_N", "self._discounts[start:end] = 1.0"),
-    (_REPLAY, "self._at = 0 if self._is_staged else self.total % self.capacity", "self._at = 0"),
+    (_REPLAY, "self._at = 0 if self._is_staged else total % self.capacity", "self._at = 0"),
     (_PER, "weights = torch.from_numpy(((least / priorities) ** beta)",
      "weights = torch.from_numpy(((least / priorities) ** self.config.beta)"),
     (_PER, "priorities = (errors + self.config.eps) ** self.config.alpha",
@@ -100,7 +100,7 @@ _DATA = [
     (_TREE, 'running.searchsorted(left, "right")', 'running.searchsorted(left, "left")'),
     (_ROLLOUT, "views[4][step] = truncated_N", "views[3][step] |= truncated_N"),
     (_ROLLOUT, "self._generator.permutation(len(self._rows))", "np.arange(len(self._rows))"),
-    (_ROLLOUT, 'self._position = int(state["position"])', "self._position = 0"),
+    (_ROLLOUT, "self._order, self._position = order.clone(), position", "self._order = order.clone()"),
     (_BATCHES, 'generator=generator(self._seed, "order", epoch)',
      'generator=generator(self._seed, "order", 0)'),
 ]  # fmt: skip
@@ -119,7 +119,7 @@ _NN = [
     (_SCHEDULES, "return float(initial * (step + 1) / config.warmup_steps)", "return initial"),
     (_SCHEDULES, "step -= config.warmup_steps", "step -= 0"),
     (_SCHEDULES, 'share = 1 - done if config.kind == "linear"', 'share = 1 if config.kind == "linear"'),
-    (_FLAT, "            if saved.get(name) != own.get(name):", "            if False:"),
+    (_FLAT, "states.like(named, name, piece, finite=finite)", "pass"),
     (_MODEL, "module.training = mode", "pass"),
     (_RECORDING, "own.copy_(value)  # type: ignore[arg-type]", "pass"),
 ]  # fmt: skip

@@ -180,3 +180,16 @@ def test_an_agent_that_only_the_script_knows_is_not_judged_by_another_process(tm
 
     with pytest.raises(ConfigError, match="register it under a kind of its own"):
         Mine(small("dqn", **{"evaluation.asynchronous": True})).fit(root=str(tmp_path))
+
+
+def test_eval_reads_the_copy_where_the_best_model_was_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer, run = trained("dqn", tmp_path)
+    call = in_process(monkeypatch, capsys)
+    whole = call("eval", run, "--episodes", "2", "--json").json
+    weights = Path(run) / trainer.best()["model"] / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    told = call("eval", run, "--episodes", "2", "--json")
+    assert (told.json["model"], told.json["metrics"]) == ("models/best", whole["metrics"])
+    assert "its copy in models/best is read instead" in told.err

@@ -10,7 +10,7 @@ import pytest
 import ludus
 from ludus import migrations
 from ludus.config import change, current, from_data, read_config
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, RunError
 from tests.keys.runs import tiny
 from tests.rl.small import small
 from tests.supervised.conftest import lines
@@ -161,3 +161,13 @@ def test_an_older_file_loses_what_one_key_kept_another_from_doing() -> None:
     assert read["normalise"] is None
     assert read["optimizer"]["nesterov"] is False
     from_data(data, source="old.yaml")
+
+
+def test_a_length_that_a_run_has_passed_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    done = ludus.build_trainer(small("ppo")).fit(root=str(tmp_path), name="run")
+    config = (tmp_path / "run" / "config.yaml").read_bytes()
+    assert done.counters["opt_steps"] > 24
+    with pytest.raises(RunError, match=r"'epochs.max_opts' is to be 24, but .* opt_steps already"):
+        ludus.build_trainer(small("ppo")).fit(24, root=str(tmp_path), name="run", resume=True)
+    assert (tmp_path / "run" / "config.yaml").read_bytes() == config
+    assert ludus.build_trainer(small("ppo")).fit(root=str(tmp_path), name="run", resume=True).exact

@@ -125,3 +125,20 @@ def test_a_space_without_numbers_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         run("ppo", seen, actions)
+
+
+def test_a_choice_that_is_wholly_forbidden_in_an_evaluation_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The training env allows something, that of the evaluation does not."""
+    given = {"observation_space": ROW, "action_space": spaces.MultiDiscrete([2, 3]), "taken": []}
+    for name, value in {**given, "mask": np.array([1, 1, 0, 0, 0], bool)}.items():
+        monkeypatch.setattr(Odd, name, value, raising=False)
+    evaluator = ludus.Evaluator(small("ppo").replace(env={"kind": "tests_odd"}))
+
+    class First:
+        def act_greedy(self, obs: Any, masks: Any) -> Any:
+            return np.zeros((len(obs), 2), int)
+
+    with pytest.raises(EnvError, match="action_mask allows nothing for choice 1 of 2"):
+        evaluator.evaluate(First())

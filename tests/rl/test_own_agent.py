@@ -428,3 +428,10 @@ def test_spaces_of_all_kinds_have_a_place_in_the_buffer() -> None:
         spec = EnvSpec(name="x", obs_shape=(2,), obs_dtype=np.dtype(np.float32), action=action,
                        has_masks=False)  # fmt: skip
         assert AgentAdapter(Saved(), spec, max_skips=1).layout.action_width == width
+
+
+def test_an_evaluator_that_rebuilds_agents_cannot_judge_one_of_ones_own(tmp_path: Path) -> None:
+    trainer: Any = ludus.build_trainer(config())
+    beside = ludus.AsyncEvaluator(small("dqn"))
+    with pytest.raises(ConfigError, match="cannot judge an agent of your own"):
+        trainer.train(Tabular(), evaluator=beside, root=str(tmp_path))

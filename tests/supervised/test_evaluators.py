@@ -237,3 +237,43 @@ def test_an_env_that_the_evaluation_process_cannot_know_is_refused_before_traini
     assert done.stdout.startswith("refused: a process beside this one cannot rebuild")
     assert "ludus.load_plugin('that_module')" in done.stdout
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_cannot_evaluate_is_refused_where_it_is_set() -> None:
+    for kind in ("dqn", "supervised"):
+        trainer: Any = ludus.build_trainer(ludus.example(kind))
+        with pytest.raises(ConfigError, match=r"object cannot evaluate; .* evaluate\(agent\)"):
+            trainer.set_evaluator(object())
+
+
+def test_an_evaluator_may_return_a_record_and_its_score_is_always_logged(tmp_path: Path) -> None:
+    class Recording:
+        def __init__(self, answer: Any) -> None:
+            self.answer = answer
+
+        def evaluate(self, agent: Any) -> Any:
+            return self.answer
+
+    answers = [{"eval/return_mean": 3.0, "eval/more": 1.0}, {"mine": 3.0}, (3.0, {"mine": 4.0})]
+    for number, answer in enumerate(answers):
+        trainer: Any = ludus.build_trainer(small("dqn"))
+        trainer.set_evaluator(Recording(answer))
+        result = trainer.fit(root=str(tmp_path), name=str(number))
+        assert result.best["score"] == 3.0
+        assert set(history(result.run_dir, "eval/return_mean")) == {3.0}
+    trainer = ludus.build_trainer(small("dqn"))
+    trainer.set_evaluator(Recording({"one": 1.0, "two": 2.0}))
+    with pytest.raises(LudusError, match="a record that holds eval/return_mean"):
+        trainer.fit(root=str(tmp_path), name="unclear")
+
+
+def test_a_network_that_another_process_cannot_build_is_not_judged_there(tmp_path: Path) -> None:
+    from torch import nn
+
+    body = nn.Sequential(nn.Flatten(), nn.LazyLinear(8))
+    body.num_features = 8  # type: ignore[assignment]
+    trainer: Any = ludus.build_trainer(small("dqn"))
+    trainer.set_model(body)
+    trainer.set_evaluator(ludus.AsyncEvaluator(small("dqn")))
+    with pytest.raises(ConfigError, match="cannot build, in its process, the network"):
+        trainer.fit(root=str(tmp_path))
