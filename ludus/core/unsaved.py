@@ -137,9 +137,9 @@ def _is_machinery(value: Any) -> bool:
 
 def _bytes_of(value: Any) -> bytes | None:
     """Return the content of an array or a tensor of moderate size."""
-    if not hasattr(value, "dtype") or getattr(value, "nbytes", _MAX_BYTES) >= _MAX_BYTES:
-        return None
     try:
+        if not hasattr(value, "dtype") or getattr(value, "nbytes", _MAX_BYTES) >= _MAX_BYTES:
+            return None
         if hasattr(value, "detach"):
             value = value.detach().cpu()
             value = value.float().numpy() if "float" in str(value.dtype) else value.numpy()
