@@ -502,7 +502,19 @@ def test_a_damaged_run_is_told_in_a_sentence(
     assert report.code == 0 or "run.json" in report.refusal()
 
 
-@pytest.mark.parametrize("missing", ["config.yaml", "checkpoints/*/manifest.json", "models/best-*"])
+def test_a_best_model_that_was_lost_is_read_from_its_copy_or_told(call: Ludus, run: Path) -> None:
+    for path in run.glob("models/best-*"):
+        shutil.rmtree(path)
+    told = call("eval", str(run))
+    assert f"{run}: models/best\n" in told.out
+    assert "its copy in models/best is read instead" in told.err
+    shutil.rmtree(run / "models" / "best")
+    told = call("eval", str(run))
+    assert f"{run}: checkpoint " in told.out
+    assert "has changed since it was saved, or was lost" in told.err
+
+
+@pytest.mark.parametrize("missing", ["config.yaml", "checkpoints/*/manifest.json"])
 def test_a_run_that_lost_files_is_told_in_a_sentence(call: Ludus, run: Path, missing: str) -> None:
     for path in run.glob(missing):
         shutil.rmtree(path) if path.is_dir() else path.unlink()

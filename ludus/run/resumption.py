@@ -73,7 +73,7 @@ def _trained_with(storage: Storage, saved: Saved | None, new: TrainerConfig) -> 
 
 def _refuse_passed(storage: Storage, saved: Saved, lengths: Mapping[str, Any]) -> None:
     """Raise RunError where a run is past the length it is to have: it would do nothing."""
-    counters = saved.state["run"].get("counters", {})
+    counters = saved.state.get("run", {}).get("counters", {})
     for path, length in lengths.items():
         counter = _COUNTERS.get(path.split(".")[-1])
         if counter is not None and type(length) is int and length <= counters.get(counter, 0):
