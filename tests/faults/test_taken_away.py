@@ -49,9 +49,9 @@ def test_a_run_moved_while_it_is_trained_stops_and_goes_on_from_its_new_place(
 
 
 def gone(run: Path) -> None:
-    """Remove a directory in which another thread may be writing just now."""
-    while run.exists():
-        shutil.rmtree(run, ignore_errors=True)
+    """Remove a directory between two writes: one under way could make a part of it again."""
+    wait_for_writer()
+    shutil.rmtree(run)
 
 
 def test_a_run_removed_while_it_is_trained_is_not_half_made_again(tmp_path: Path) -> None:
