@@ -79,7 +79,9 @@ def test_an_action_may_be_one_number_without_a_shape(run: Any, kind: str) -> Non
 def test_an_observation_may_be_one_number_without_a_shape(
     run: Any, kind: str, actions: Any
 ) -> None:
-    run(kind, NUMBER, actions)
+    taken = run(kind, NUMBER, actions)
+    assert taken
+    assert all(actions.contains(action) for action in taken)
 
 
 def test_masks_of_binary_actions_have_two_entries_for_each(run: Any) -> None:
