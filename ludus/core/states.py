@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from ludus.core.errors import CheckpointError, LudusError
+
+_FORMAT: ContextVar[int | None] = ContextVar("format", default=None)
 
 
 class StateError(CheckpointError):
@@ -20,6 +23,21 @@ class StateError(CheckpointError):
     def __init__(self, key: str, problem: str, *, about: str = "") -> None:
         super().__init__(about + (f"'{key}' {problem}" if key else problem))
         self.key, self.problem = key, problem
+
+
+@contextlib.contextmanager
+def of_format(number: int) -> Iterator[None]:
+    """Let the block load states of checkpoints of this format; others are of the newest."""
+    token = _FORMAT.set(number)
+    try:
+        yield
+    finally:
+        _FORMAT.reset(token)
+
+
+def is_of_format(number: int) -> bool:
+    """Return whether the state that is being loaded is from a checkpoint of this format."""
+    return _FORMAT.get() == number
 
 
 def check_same_parts(parts: Mapping[str, object], state: Mapping[str, Any]) -> None:

@@ -38,6 +38,8 @@ class Held:
         self._frozen = frozen
         self._extra = extra_modules(module)
         self.has_buffers = next(module.buffers(), None) is not None
+        self.was_lost = False
+        """Whether a state of an older version was loaded, which had nothing of it."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all of it; buffers and frozen parameters are those of the module, not copies."""
@@ -47,17 +49,24 @@ class Held:
             found[name] = extra_to_tensor(module.get_extra_state())
         return found
 
-    def load(self, saved: Mapping[str, Tensor]) -> None:
-        """Copy saved tensors in; every name, shape and type must be the module's own."""
+    def check(self, saved: Mapping[str, Tensor]) -> None:
+        """Raise StateError unless every name, shape and type is the module's own."""
         own = self.tensors()
         for name in sorted({*saved, *own}):
-            is_extra = name in self._extra and name in saved
-            if not is_extra and _kind(saved.get(name)) != _kind(own.get(name)):
-                problem = f"is {_kind(saved.get(name))}, in the model {_kind(own.get(name))}"
+            if name in self._extra and name in saved:
+                with states.within(name):
+                    _try_extra(self._extra[name], saved[name])
+            elif _kind(saved.get(name)) != _kind(own.get(name)):
+                found, wanted = _kind(saved.get(name)), _kind(own.get(name))
+                problem = f"is {found}, in the model {wanted}" if found else "is missing"
                 remedy = "build the model as it was when it was saved"
                 raise states.StateError(name, f"{problem}; {remedy}")
+
+    def load(self, saved: Mapping[str, Tensor]) -> None:
+        """Copy saved tensors in; every name, shape and type must be the module's own."""
+        self.check(saved)
         with torch.no_grad():
-            for name, tensor in own.items():
+            for name, tensor in self.tensors().items():
                 if name in self._extra:
                     self._extra[name].set_extra_state(tensor_to_extra(saved[name]))
                 else:
@@ -83,18 +92,34 @@ class Held:
             module.set_extra_state(copy.deepcopy(other._extra[name].get_extra_state()))
 
 
+def check_named(
+    flat: FlatParameters, held: Held, saved: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return saved tensors of trained parameters, and the others; raise StateError unless all fit."""
+    states.check_keys(saved, optional=list(saved) if isinstance(saved, Mapping) else ())
+    trained = {name: tensor for name, tensor in saved.items() if name in flat.names}
+    rest = {name: tensor for name, tensor in saved.items() if name not in trained}
+    flat.check(trained)
+    if not _lacks(rest):
+        held.check(rest)
+    return trained, rest
+
+
 def load_named(
     flat: FlatParameters, vector: Tensor, held: Held, saved: Mapping[str, Tensor]
 ) -> None:
     """Copy saved tensors in: those of trained parameters to the vector, the others to their places."""
-    states.check_keys(saved, optional=list(saved) if isinstance(saved, Mapping) else ())
-    trained = {name: tensor for name, tensor in saved.items() if name in flat.names}
-    rest = {name: tensor for name, tensor in saved.items() if name not in trained}
-    # What older versions saved has trained parameters alone, whatever else the network holds.
-    flat.check(trained)
-    if rest:
+    trained, rest = check_named(flat, held, saved)
+    if not _lacks(rest):
         held.load(rest)
+    elif held.tensors():
+        held.was_lost = True
     flat.load(vector, trained)
+
+
+def _lacks(rest: Mapping[str, Tensor]) -> bool:
+    """Return whether this was saved before anything but trained parameters was: at format 1."""
+    return not rest and states.is_of_format(1)
 
 
 def extra_modules(module: nn.Module) -> dict[str, nn.Module]:
@@ -119,6 +144,15 @@ def tensor_to_extra(tensor: Tensor) -> Any:
     whole = tensor.detach().cpu().numpy().tobytes()
     end = 8 + int.from_bytes(whole[:8], "little")
     return unpack(json.loads(whole[8:end]), whole[end:])["state"]
+
+
+def _try_extra(module: nn.Module, saved: Tensor) -> None:
+    """Let a module take saved extra state and put its own back: only it knows what it can take."""
+    own = copy.deepcopy(module.get_extra_state())
+    try:
+        module.set_extra_state(tensor_to_extra(saved))
+    finally:
+        module.set_extra_state(own)
 
 
 def _kind(tensor: Tensor | None) -> str | None:

@@ -14,7 +14,7 @@ from torch.func import functional_call, grad_and_value
 from ludus.core import states
 from ludus.nn.flat import FlatParameters
 from ludus.nn.gate import is_plain_kind
-from ludus.nn.held import Held, load_named
+from ludus.nn.held import Held, check_named, load_named
 from ludus.nn.optimizer import Adam, Optimizer, Sgd
 
 Aux = TypeVar("Aux")
@@ -225,13 +225,22 @@ class Learner:
         """Return weights, buffers and moments by name."""
         return {"weights": self.weights(), "optimizer": self.optimizer.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy saved weights, buffers and moments in."""
+    def check_weights(self, saved: Mapping[str, Tensor]) -> None:
+        """Raise StateError unless these are weights of such a network."""
+        check_named(self.flat, self.held, saved)
+
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Raise StateError unless this is the state of such a learner."""
         states.check_keys(state, "weights", "optimizer")
         with states.within("optimizer"):
             self.optimizer.check_state(state["optimizer"])
         with states.within("weights"):
-            self.load_weights(state["weights"])
+            self.check_weights(state["weights"])
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy saved weights, buffers and moments in."""
+        self.check_state(state)
+        self.load_weights(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
 
 
@@ -248,7 +257,7 @@ class Target:
             parameter.grad = None
             # What is not trained is the same here and there.
             parameter.data = views[name] if name in views else theirs[name].data
-        self._held = Held(self._module, without=set(theirs))
+        self.held = Held(self._module, without=set(theirs))
         self._buffers = dict(self._module.named_buffers())
 
     def __call__(self, *inputs: Tensor) -> Any:
@@ -264,15 +273,19 @@ class Target:
             self.vector.copy_(self._learner.flat.vector)
         else:
             self.vector.lerp_(self._learner.flat.vector, share)
-        self._held.follow(self._learner.held)
+        self.held.follow(self._learner.held)
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights and buffers by name."""
-        return {**self._learner.flat.by_name(self.vector), **self._held.tensors()}
+        return {**self._learner.flat.by_name(self.vector), **self.held.tensors()}
+
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Raise StateError unless this is the state of such a target."""
+        check_named(self._learner.flat, self.held, state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy saved weights and buffers in."""
-        load_named(self._learner.flat, self.vector, self._held, state)
+        load_named(self._learner.flat, self.vector, self.held, state)
 
 
 def _parts_with_modes(module: nn.Module) -> list[nn.Module]:

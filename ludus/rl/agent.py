@@ -87,8 +87,11 @@ class Agent:
         raise NotImplementedError
 
     def inexact_because(self) -> list[str]:
-        """Return what the networks change without its being saved."""
-        return [] if self.plain_state is None else unsaved(self.plain_state)
+        """Return what the networks change without its being saved, or what an older state lacked."""
+        lost = sorted(name for name, part in self.learned().items() if part.held.was_lost)
+        why = "its checkpoint was written before the buffers of networks were saved; those of"
+        reasons = [f"{why} {', '.join(lost)} began anew"] if lost else []
+        return reasons + ([] if self.plain_state is None else unsaved(self.plain_state))
 
     def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
         """Return an action for each env, as it is remembered; explore."""
@@ -198,14 +201,18 @@ class Agent:
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take up the weights of a trained policy."""
-        learned = self.learned()
+        learned, found = self.learned(), []
         for network in self.policy_networks():
             learner, start = learned[network], f"{network}."
             assert isinstance(learner, Learner)
             named = {name[len(start) :]: t for name, t in weights.items() if name.startswith(start)}
-            learner.load_weights(named)
+            with states.within(network):
+                learner.check_weights(named)
+            found.append((learner, named))
         if self.normaliser is not None:
             self.normaliser.load_weights(weights)
+        for learner, named in found:
+            learner.load_weights(named)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -236,12 +243,15 @@ class Agent:
             states.check_keys(networks, *learned)
             for name, part in learned.items():
                 with states.within(name):
-                    part.load_state_dict(networks[name])
+                    part.check_state(networks[name])
         with states.within("normaliser"):
             if self.normaliser is not None:
                 self.normaliser.load_state_dict(state["normaliser"])
             elif state["normaliser"] is not None:
                 raise states.StateError("", "is there, where this run has none")
+        # Nothing of the above can fail from here on, so an agent is never half loaded.
+        for name, part in learned.items():
+            part.load_state_dict(networks[name])
         self.generator.bit_generator.state = generator
         self.totals.copy_(totals)
         self.num_counted = count

@@ -71,11 +71,17 @@ class KlWatch:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a saved state."""
+        self.check_state(state)
+        self.num_passes, self._num_updates = state["num_passes"], state["num_updates"]
+        self.beta, self._last = state["beta"], state["last"]
+        self._sum.copy_(state["sum"])
+
+    def check_state(self, state: Any) -> None:
+        """Raise StateError unless this is the state of such a watch."""
         states.check_keys(state, "beta", "num_passes", "num_updates", "last", "sum")
-        counts = states.whole(state, "num_passes"), states.whole(state, "num_updates")
+        states.whole(state, "num_passes")
+        states.whole(state, "num_updates")
+        states.number(state, "beta", at_least=0)
         # What an update found that was not taken may be anything.
-        beta, last = states.number(state, "beta", at_least=0), states.real(state, "last")
-        found = states.like(state, "sum", self._sum)
-        self.num_passes, self._num_updates = counts
-        self.beta, self._last = beta, last
-        self._sum.copy_(found)
+        states.real(state, "last")
+        states.like(state, "sum", self._sum)

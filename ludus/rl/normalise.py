@@ -186,8 +186,11 @@ class Normaliser:
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take up what `weights` returned; for a policy that only acts."""
-        self.shift.copy_(weights["normalise.shift"])
-        self.scale.copy_(weights["normalise.scale"])
+        own = self.weights()
+        states.check_keys(weights, *own, optional=list(weights))
+        found = {name: states.like(weights, name, own[name], finite=True) for name in own}
+        self.shift.copy_(found["normalise.shift"])
+        self.scale.copy_(found["normalise.scale"])
         self._note_published()
 
     def state_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ludus import registry
 from ludus.config import TrainerConfig
 from ludus.core.errors import ConfigError, RunError, RunTaken
 from ludus.core.run import Observer, Run, Stateful
-from ludus.core.states import check_same_parts, fitting
+from ludus.core.states import check_same_parts, fitting, of_format
 from ludus.core.surroundings import Request, Result, ending
 from ludus.core.trainer import Trainer
 from ludus.registry import find
@@ -103,6 +103,8 @@ class Session:
         run.record = self._logger.record
         self._has_lost_best = saved is not None and saved.lost_best is not None
         self._saved_state = dict(saved.state) if saved else None
+        if saved is not None:
+            self._stack.enter_context(of_format(saved.manifest["format"]))
         if self._saved_state is None:
             return None
         with fitting("logger"):

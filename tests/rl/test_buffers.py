@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,16 @@ import torch
 
 import ludus
 from ludus.core.errors import LudusError
+from ludus.core.states import StateError
 from ludus.nn import compiling
+from ludus.nn.held import EXTRA, Held, extra_to_tensor
 from ludus.nn.recording import Recorded
 from ludus.rl.agent import Agent
 from ludus.run.checkpoint import digest_of
+from ludus.run.manifest import FirstManifest
 from ludus.run.models import read_model
 from ludus.run.storage import Storage
+from ludus.run.strict_json import dump_json
 from ludus.testing import trainers
 from tests.rl.odd_networks import KINDS, batch_for, fitted, odd, prepared
 
@@ -128,16 +134,90 @@ def test_a_batch_that_is_not_finite_moves_no_buffer(kind: str, known: bool) -> N
             assert digest_of(dict(agent.learned()[name].state_dict())) == before[name]
 
 
-def test_a_state_without_buffers_as_older_versions_wrote_it_is_taken(tmp_path: Path) -> None:
-    agent, other = (prepared(odd("dqn", "all")).agent for _ in range(2))
+@pytest.mark.parametrize("lost", ["q", "target"])
+@pytest.mark.parametrize("part", ["running_mean", "frozen", "extra"])
+def test_a_state_with_nothing_but_trained_weights_is_refused(part: str, lost: str) -> None:
+    agent, other = (prepared(odd("dqn", part)).agent for _ in range(2))
+    if part == "frozen" and lost == "target":
+        pytest.skip("a target has no frozen weights of its own")
     agent.update(*batch_for(agent))
     state = agent.state_dict()
-    trained = agent.learner.flat.names
-    for weights in (state["networks"]["q"]["weights"], state["networks"]["target"]):
-        for name in [name for name in weights if name not in trained]:
-            del weights[name]
-    other.load_state_dict(state)
-    assert torch.equal(other.learner.flat.vector, agent.learner.flat.vector)
+    before = digest_of(other.state_dict())
+    held = state["networks"][lost]
+    held = held["weights"] if lost == "q" else held
+    for name in [name for name in held if name not in agent.learner.flat.names]:
+        del held[name]
+    where = "networks/q/weights" if lost == "q" else "networks/target"
+    with pytest.raises(StateError, match=rf"'{where}/body\.layers\.1\.\w+' is missing"):
+        other.load_state_dict(state)
+    assert digest_of(other.state_dict()) == before
+
+
+def test_a_run_from_before_buffers_were_saved_goes_on_and_says_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupt:
+        def after_train_step(self, run: Any) -> None:
+            run.interrupted = run.counters["opt_steps"] == 5
+
+    config = odd("dqn", "running_mean")
+    trainer: Any = ludus.build_trainer(config)
+    trainer.add(Interrupt(), name="interrupt")
+    with monkeypatch.context() as older:
+        older.setattr(Held, "tensors", lambda held: {})
+        assert trainer.fit(root=str(tmp_path), name="run").exact
+    for path in tmp_path.glob("run/checkpoints/*/manifest.json"):
+        found = json.loads(path.read_text())
+        fields = {name: found[name] for name in FirstManifest.model_fields if name != "seal"}
+        fields["format"] = 1
+        seal = hashlib.sha256(dump_json(fields)).hexdigest()
+        path.write_bytes(dump_json({**fields, "seal": seal}))
+    note = tmp_path / "run" / "run.json"
+    known = json.loads(note.read_text())
+    note.write_text(json.dumps({name: known[name] for name in known if name != "run_id"}))
+    for _ in range(2):
+        again: Any = ludus.build_trainer(config)
+        again.add(Interrupt(), name="interrupt")
+        result = again.fit(root=str(tmp_path), name="run", resume=True)
+        assert not result.exact
+        assert len(result.inexact_because) == 1
+        assert "before the buffers of networks were saved" in result.inexact_because[0]
+        assert "q, target began anew" in result.inexact_because[0]
+
+
+def agent_of(kind: str) -> Any:
+    agent = prepared(odd(kind, "extra")).agent
+    agent.update(*batch_for(agent))
+    return agent
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_takes_all_of_a_state_or_nothing(kind: str) -> None:
+    agent, other = agent_of(kind), prepared(odd(kind, "extra")).agent
+    before = digest_of(other.state_dict())
+    for name in agent.learned():
+        for spoil in (torch.zeros(1), extra_to_tensor({"stranger": 1})):
+            state = agent.state_dict()
+            weights = state["networks"][name]
+            weights = weights.get("weights", weights)
+            if not (extra := [key for key in weights if key.endswith(EXTRA)]):
+                continue
+            weights[extra[0]] = spoil
+            with pytest.raises(StateError, match=f"'networks/{name}/"):
+                other.load_state_dict(state)
+            assert digest_of(other.state_dict()) == before
+    state = agent.state_dict() | {"normaliser": {"observed": None}}
+    with pytest.raises(StateError, match="'normaliser"):
+        other.load_state_dict(state)
+    assert digest_of(other.state_dict()) == before
+
+
+def test_ppo_takes_nothing_of_a_state_whose_watch_does_not_fit() -> None:
+    agent, other = agent_of("ppo"), prepared(odd("ppo", "extra")).agent
+    before = digest_of(other.state_dict())
+    with pytest.raises(StateError, match="'watch/beta' is missing"):
+        other.load_state_dict(agent.state_dict() | {"watch": {}})
+    assert digest_of(other.state_dict()) == before
 
 
 @pytest.mark.parametrize("change", ["lost", "more", "shape", "type"])

@@ -259,10 +259,12 @@ class Ppo(Agent):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
-        super().load_state_dict({name: value for name, value in state.items() if name != "watch"})
         if "watch" in state:
             with states.within("watch"):
-                self.watch.load_state_dict(state["watch"])
+                self.watch.check_state(state["watch"])
+        super().load_state_dict({name: value for name, value in state.items() if name != "watch"})
+        if "watch" in state:
+            self.watch.load_state_dict(state["watch"])
         else:
             # Saved before there was one: every pass was gone through.
             opts = int(self.learner.optimizer.num_steps)
