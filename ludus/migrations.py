@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from ludus.core.errors import ConfigError
 
@@ -14,9 +14,10 @@ VERSION = 2
 def _to_2(data: dict[str, Any]) -> dict[str, Any]:
     """Give each key that version 2 added the value that version 1 behaved by.
 
-    Version 2 refuses what nothing reads, so what version 1 did not read becomes null, 0 or false.
+    Version 2 refuses what nothing reads, so what version 1 did not read becomes null, 0 or false. A
+    section is known by its keys, for another kind may have one of the same name that means its own.
     """
-    if isinstance(evaluation := data.get("evaluation"), dict):
+    if _has(evaluation := data.get("evaluation"), *_EVALUATION):
         env = data.get("env")
         # Agents were judged with every wrapper of the training env around theirs.
         is_wrapped = isinstance(env, dict) and env.get("wrappers")
@@ -26,23 +27,30 @@ def _to_2(data: dict[str, Any]) -> dict[str, Any]:
         evaluation.setdefault("max_episode_length", 1_000_000)
     for section in _sections(data):
         _silence(section)
-    schedule = data.get("schedule")
-    if schedule in ("steps", "epochs"):
-        other = "epochs" if schedule == "steps" else "steps"
-        if other in data:
-            data[other] = None
-    epochs = data.get("epochs")
-    if isinstance(epochs, dict) and "max_env_steps" in epochs:
+    if _has(epochs := data.get("epochs"), "max_env_steps"):
         epochs.setdefault("max_opts", None)
-    if isinstance(steps := data.get("steps"), dict) and "opt_interval" in steps:
+        if data.get("schedule") == "steps":
+            data["epochs"] = None
+    if _has(steps := data.get("steps"), "opt_interval"):
         steps.setdefault("record_agent_info_interval", 0)
         steps.setdefault("record_compute_cost_interval", 0)
-    if schedule == "steps":
-        data["settings"]["checkpoint"]["every_epochs"] = 0
+        if data.get("schedule") == "steps":
+            data["settings"]["checkpoint"]["every_epochs"] = 0
+        elif data.get("schedule") == "epochs":
+            data["steps"] = None
     _silence_evaluation(data)
-    if "policy_loss" in data and "clip" in data:
+    if "policy_loss" in data and _has(data.get("clip"), "initial", "schedule"):
         _split_clip(data)
     return data
+
+
+_EVALUATION = ("episodes", "envs", "asynchronous", "patience", "min_delta", "target_return")
+"""The keys by which the section on how an agent is judged is known."""
+
+
+def _has(section: Any, *keys: str) -> TypeGuard[dict[str, Any]]:
+    """Return whether this is a section with these keys, whatever else it has."""
+    return isinstance(section, dict) and section.keys() >= {*keys}
 
 
 def _split_clip(data: dict[str, Any]) -> None:
@@ -73,19 +81,21 @@ def _sections(data: Any) -> Iterator[dict[str, Any]]:
 
 def _silence(section: dict[str, Any]) -> None:
     """Take out of one section what its other keys keep from being read."""
-    if section.get("kind") == "sgd" and section.get("momentum") == 0:
+    if _has(section, "nesterov") and section.get("kind") == "sgd" and section.get("momentum") == 0:
         section["nesterov"] = False
     if section.get("learned") is False and "target_entropy" in section:
         section["target_entropy"] = None
     normalise = section.get("normalise")
-    if isinstance(normalise, dict) and not (normalise["observations"] or normalise["rewards"]):
+    if _has(normalise, "observations", "rewards", "clip") and not (
+        normalise["observations"] or normalise["rewards"]
+    ):
         section["normalise"] = None
 
 
 def _silence_evaluation(data: dict[str, Any]) -> None:
     """Take out of `evaluation` what its other keys, or the want of evaluations, keep from being read."""
     evaluation = data.get("evaluation")
-    if not isinstance(evaluation, dict) or "asynchronous" not in evaluation:
+    if not _has(evaluation, *_EVALUATION):
         return
     if not evaluation["asynchronous"]:
         evaluation["timeout_seconds"] = None

@@ -694,6 +694,26 @@ def test_a_version_this_ludus_cannot_read_is_refused(
     assert told in refusal(data)
 
 
+def test_sections_of_another_kind_that_share_a_name_are_left_as_they_are() -> None:
+    """A kind from a plugin may have an evaluation, a schedule or a clip that means its own."""
+    own = {
+        "version": 1,
+        "kind": "my_kind",
+        "evaluation": {"every": 5, "asynchronous": True},
+        "schedule": "steps",
+        "steps": 10,
+        "epochs": {"count": 3},
+        "policy_loss": "kl",
+        "clip": {"at": 0.2},
+        "normalise": {"observations": False},
+        "optimizer": {"kind": "sgd", "momentum": 0},
+        "settings": {"checkpoint": {"every_epochs": 1}},
+    }
+    data, passed = migrations.migrate(copy.deepcopy(own), source="own.yaml")
+    assert passed == [2]
+    assert data == own | {"version": 2}
+
+
 def test_a_typed_config_has_the_current_version_only() -> None:
     with pytest.raises(
         ConfigError, match=f"'version' must be {VERSION}, the version of this ludus"
