@@ -130,6 +130,7 @@ class OldHand(RandomWalk):
         super().__init__(config)
         self.own = np.random.default_rng(7)
         self.num_episodes = 0
+        self.num_ended = 0
         self.lifetime = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -143,6 +144,9 @@ class OldHand(RandomWalk):
             reward += self.own.normal()
         if self.keeps == "episodes":
             obs = obs + np.float32(self.num_episodes)
+        if self.keeps == "age" and self.num_ended >= 2:
+            obs = obs + np.float32(1)
+        self.num_ended += is_over
         if self.keeps == "bonus at the end" and is_over:
             reward += self.num_episodes
         is_late = self.keeps == "truncation" and self.lifetime % 33 == 0

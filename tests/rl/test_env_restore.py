@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+import ludus
 from ludus.core.errors import CheckpointError
 from ludus.rl.env_restore import check_repeats
 from ludus.rl.vector_env import VectorEnv, make_vector_env
 from ludus.run import codec
 from tests.rl.random_walks import OldHand, RandomWalk, WalkWithState, gym_config, walk_config
+from tests.rl.small import small
 
 STICKY = {"kind": "sticky_action", "probability": 0.5}
 FRAMES = {"kind": "frame_stack", "num_frames": 3, "padding": "reset"}
@@ -242,6 +245,36 @@ def test_an_env_that_keeps_something_over_its_whole_life_is_found_beforehand(
     found = check_repeats(walk_config("old_hand"), seed=0)
     assert found is not None
     assert found.startswith("two envs old_hand, one of which had played before, differ ")
+
+
+class Interrupt:
+    """Ends the process, as far as the run can tell, at one env step."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def after_train_step(self, run: Any) -> None:
+        run.interrupted = run.counters["env_steps"] >= self.at
+
+
+def test_an_env_that_changes_too_late_for_the_trial_is_found_by_the_resume(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """It changes in its third episode; the trial ends before, and the run is killed in it."""
+    monkeypatch.setattr(OldHand, "keeps", "age")
+    section = walk_config("old_hand", length=300)
+    assert check_repeats(section, seed=0) is None
+    changes = {"num_envs": 1, "steps.opt_interval": 40, "steps.max_opts": 20}
+    config = small("dqn", **changes).replace(env=section)
+    trainer: Any = ludus.build_trainer(config)
+    trainer.add(Interrupt(at=660), name="interrupt")
+    result = trainer.fit(root=str(tmp_path), name="run")
+    assert result.exact
+    again: Any = ludus.build_trainer(config)
+    again.add(Interrupt(at=10**6), name="interrupt")
+    result = again.fit(root=str(tmp_path), name="run", resume=True)
+    assert not result.exact
+    assert "env 0, episode 2: playing its actions again" in result.inexact_because[0]
 
 
 def test_an_env_that_keeps_nothing_of_use_is_not_suspected(monkeypatch) -> None:
