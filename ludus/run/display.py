@@ -21,7 +21,7 @@ from ludus.core.run import Run
 from ludus.run.panels import Memory, Scene, SteadyLive, draw_line, draw_panels, is_terminal
 from ludus.run.progress import Odometer, Place
 from ludus.run.terminal import clean, warn
-from ludus.run.wording import EVALUATION, Score, Value, number, pace, where
+from ludus.run.wording import EVALUATION, Score, Value, words
 
 KINDS = ("auto", "rich", "minimal", "plain", "none")
 SECONDS_BETWEEN_LINES = 2.0
@@ -65,6 +65,10 @@ class Display(ABC):
         self._run: Run | None = None
         self._odometer = Odometer(plan)
         self._phase: tuple[str, int, int] | None = None
+        self._num_boundaries = 0
+
+    outlives_its_close = False
+    """Whether it shows even what the logger writes after it was closed."""
 
     @property
     def is_open(self) -> bool:
@@ -96,10 +100,14 @@ class Display(ABC):
         self._phase = None
 
     def __call__(self, run: Run, /) -> None:
-        """Watch this run. Called at every boundary, so it only compares."""
+        """Watch this run. Called at every boundary, so it does more than compare ever more rarely."""
         if run is not self._run:
             self._run = run
             self._odometer.begin(run)
+        self._num_boundaries += 1
+        if not self._num_boundaries & (self._num_boundaries - 1):
+            # How long an inner loop is shows only while it is open, and weighs in every percentage.
+            self._odometer.read(run)
 
     def __enter__(self) -> Self:
         self.open()
@@ -129,6 +137,8 @@ class NoDisplay(Display):
 class PlainDisplay(Display):
     """Writes lines: every evaluation, every message, and the other metrics every two seconds."""
 
+    outlives_its_close = True
+
     def __init__(self, about: Mapping[str, str], plan: Repeat, console: Console) -> None:
         super().__init__(plan)
         self._about = about
@@ -136,7 +146,7 @@ class PlainDisplay(Display):
         self._encoding = console.encoding
         self._is_open = False
         self._wrote = -math.inf
-        self._held_back: tuple[dict[str, Value], dict[str, int]] = ({}, {})
+        self._held_back: tuple[dict[str, Value], dict[str, int], Place] = ({}, {}, Place())
 
     @property
     def is_open(self) -> bool:
@@ -150,9 +160,14 @@ class PlainDisplay(Display):
         self._write(*(f"{name} {text}" for name, text in self._about.items()))
 
     def show(self, record: Mapping[str, Value], counters: Mapping[str, int]) -> None:
-        self._held_back = ({**self._held_back[0], **record}, dict(counters))
+        now = {} if self._run is None else self._run.counters
+        if any(count < now.get(name, 0) for name, count in counters.items()):
+            # What an evaluation beside the run found comes late, with the counters it was begun at.
+            self._write(*words(record, counters, None))
+            return
+        self._held_back = ({**self._held_back[0], **record}, dict(counters), self._place())
         is_due = time.monotonic() - self._wrote >= SECONDS_BETWEEN_LINES
-        if is_due or any(name.startswith(EVALUATION) for name in record):
+        if is_due or not self._is_open or any(name.startswith(EVALUATION) for name in record):
             self._write_record()
 
     def message(self, text: str) -> None:
@@ -170,21 +185,12 @@ class PlainDisplay(Display):
         self._is_open = False
 
     def _write_record(self) -> None:
-        record, counters = self._held_back
-        place = self._place()
-        loops = {loop.name for loop in place.loops}
-        counted = ((name, count) for name, count in counters.items() if count and name not in loops)
-        self._write(
-            where(place) or place.doing,
-            *(f"{name} {count}" for name, count in counted),
-            *(f"{name} {number(value)}" for name, value in record.items()),
-            pace(place),
-        )
+        self._write(*words(*self._held_back))
         self._wrote = time.monotonic()
-        self._held_back = ({}, {})
+        self._held_back = ({}, {}, Place())
 
-    def _write(self, *words: str) -> None:
-        line = "  ".join(filter(None, (clean(word, self._encoding) for word in words)))
+    def _write(self, *said: str) -> None:
+        line = "  ".join(filter(None, (clean(word, self._encoding) for word in said)))
         # A reader who has gone away (`| head`) must not end the run, so such errors end here.
         with contextlib.suppress(*_TERMINAL_IS_GONE):
             self._file.write(line + "\n")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
 
-from ludus.core.cursor import Frame
+from ludus.core.cursor import Frame, read_frame
 from ludus.core.errors import LudusError
 from ludus.core.plan import Node, Repeat, Stage
 from ludus.core.run import Run
@@ -65,6 +65,9 @@ class Odometer:
         """Return where the run stands now."""
         # The run goes on while this is read, so all that follows looks at one copy.
         frames = [Frame(frame.name, frame.index, frame.total) for frame in list(run.cursor)]
+        if len(frames) == 1 and run.exhausted:
+            # The root alone is open while its last hooks run: all its loops have had their rounds.
+            frames = [read_frame(row) for row in run.exhausted]
         now = self._clock()
         if run.is_finished:
             how = f"stopped: {run.stop_reason}" if run.stop_reason else "finished"

@@ -52,7 +52,7 @@ class Screen:
     def write(self, record: Record) -> None:
         """Show what the log wrote; after the display has closed, as a line."""
         assert self._display is not None
-        if self._display.is_open:
+        if self._display.is_open or self._display.outlives_its_close:
             self._display.show(record.scalars, record.counters)
         else:
             words = (f"{name} {number(value)}" for name, value in record.scalars.items())

@@ -239,6 +239,8 @@ class Session:
                 )
             directory.tell_event(self._storage, event, reason=reason, **self._ending(run))
             if run.interrupted and not run.is_finished:
+                # What the display still holds back was before this.
+                self._screen.hide()
                 self._screen.say(self.way_to_resume())
 
     def _ending(self, run: Run) -> dict[str, Any]:

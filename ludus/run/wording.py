@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -51,6 +52,18 @@ def where(place: Place) -> str:
     """Return the open loops as `epoch 3/30 step 12/23`."""
     rounds = ((loop, "" if loop.total is None else f"/{loop.total}") for loop in place.loops)
     return " ".join(f"{loop.name} {loop.reached}{of}" for loop, of in rounds)
+
+
+def words(
+    record: Mapping[str, Value], counters: Mapping[str, int], place: Place | None
+) -> list[str]:
+    """Return a record as words for one line: where the run stood, counters, metrics, how long yet."""
+    loops = {loop.name for loop in place.loops} if place else set()
+    counted = [f"{name} {count}" for name, count in counters.items() if count and name not in loops]
+    found = [f"{name} {number(value)}" for name, value in record.items()]
+    if place is None:
+        return [*counted, *found]
+    return [where(place) or place.doing, *counted, *found, pace(place)]
 
 
 def pace(place: Place, *, elapsed: bool = False) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ludus.core.errors import LudusError, RunError
-from tests.faults.small_run import ending, events, small_config, train
+from tests.faults.small_run import ending, events, interrupt_now, small_config, train
 from tests.faults.warm import WarmProcess
 
 SLOW = 0.05
@@ -60,6 +60,21 @@ def test_a_first_signal_saves_says_how_to_go_on_and_exits_with_0(
     assert events(tmp_path / "run")[-1]["event"] == "interrupted"
     resume(tmp_path / "run", warm)
     assert ending(tmp_path / "run") == right_ending
+
+
+def test_the_last_metrics_before_a_signal_are_told_before_the_way_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def third(trainer: Any) -> None:
+        if trainer.run.counters["opt_steps"] == 3:
+            interrupt_now(trainer)
+
+    changes = {"settings.display": "plain", "log_every_opt_steps": 1}
+    assert train(tmp_path, "run", each_step=third, **changes).status == "interrupted"
+    out = capsys.readouterr().out
+    metrics, way = out.partition("to go on")[::2]
+    assert "opt_steps 3" in metrics.splitlines()[-1]
+    assert "train/" not in way
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])

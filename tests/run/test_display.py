@@ -116,6 +116,52 @@ def test_a_plain_line_says_where_how_much_and_how_long():
     ]
 
 
+def test_a_plain_line_tells_the_moment_at_which_its_record_was_written():
+    console = a_console()
+    with make_display("plain", {}, a_plan(), console=console) as display:
+        run = a_run(*MIDWAY, opt_steps=63, epoch=2)
+        display(run)
+        for step in (17, 18):
+            run.cursor[-1].index, run.counters["opt_steps"] = step, 46 + step
+            display.show({"train/loss": step}, dict(run.counters))
+        run.cursor[1].index, run.counters["opt_steps"] = 20, 999
+    last = written(console).splitlines()[-1]
+    assert last.startswith("epoch 3/30 step 18/23  opt_steps 64  train/loss 18  9%")
+
+
+def test_what_was_found_of_an_earlier_moment_is_a_line_with_the_counters_of_that_moment():
+    console = a_console()
+    with make_display("plain", {}, a_plan(), console=console) as display:
+        run = a_run(*MIDWAY, opt_steps=63, epoch=2)
+        display(run)
+        display.show({"train/loss": 1.0}, dict(run.counters))
+        display.show({"train/loss": 2.0}, dict(run.counters))
+        display.show({"eval/return_mean": 7.0}, {"opt_steps": 40, "epoch": 1})
+    lines = written(console).splitlines()
+    assert lines[-2] == "opt_steps 40  epoch 1  eval/return_mean 7"
+    assert lines[-1].startswith("epoch 3/30 step 17/23  opt_steps 63  train/loss 2  9%")
+
+
+def test_plain_lines_count_the_rounds_that_only_the_loop_knows():
+    plan = a_plan(3, lambda run: 20)
+    plan = Repeat(name="train", times=1, body=(*plan.body, Stage(name="test", work=nothing)))
+    console = a_console()
+    with make_display("plain", {}, plan, console=console) as display:
+        hooks = {"after_train": (display.close,)}
+
+        def log(run: Run) -> None:
+            if run.counters["epoch"] and len(run.cursor) == 2:
+                display.show({"validation/loss": 1.0}, dict(run.counters))
+
+        walk(plan, Run(), hooks, [display, log], nothing)
+        display.show({"test/loss": 1.0}, {"epoch": 3})
+    lines = written(console).splitlines()
+    assert [re.findall(r"\d+%", line) for line in lines[1:]] == [
+        ["33%"], ["66%"], ["98%"], ["100%"]
+    ]  # fmt: skip
+    assert lines[-1].startswith("finished  epoch 3  test/loss 1")
+
+
 def test_a_plain_display_whose_reader_has_gone_lets_the_run_go_on():
     reader, writer = os.pipe()
     os.close(reader)

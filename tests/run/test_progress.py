@@ -125,6 +125,25 @@ def test_a_run_that_ended_is_all_done_and_says_how_it_ended():
     assert (place.fraction, place.doing) == (1.0, "stopped: patience ran out")
 
 
+def test_a_run_in_its_last_hooks_is_as_far_as_its_loops_came():
+    run, places = Run(), []
+
+    def collect(run: Run) -> None:
+        run.counters["env_steps"] += 8
+
+    epoch = Repeat(
+        name="epoch",
+        until=lambda run: run.counters["env_steps"] >= 20,
+        goal=("env_steps", 20),
+        body=(Stage(name="collect", work=collect),),
+    )
+    plan = Repeat(name="train", times=1, body=(epoch,))
+    odometer = Odometer(plan)
+    walk(plan, run, {"after_train": (lambda: places.append(odometer.read(run)),)}, [], nothing)
+    loops = [(loop.name, loop.reached, loop.total) for loop in places[0].loops]
+    assert (places[0].fraction, loops) == (1.0, [("env_steps", 24, 20)])
+
+
 def test_a_cursor_of_another_plan_is_read_as_far_as_it_fits():
     place = Odometer(a_plan()).read(a_run(("train", 0, 1), ("round", 1, 2), ("step", 0, 1)))
     assert place.loops == ()
