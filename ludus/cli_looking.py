@@ -63,13 +63,14 @@ def export(
     out: Annotated[
         str | None, typer.Option("--out", help="The directory to write; else RUN/policy.")
     ] = None,
+    model: Model = "best",
     plugin: Plugin = None,
 ) -> None:
-    """Write the best policy of a run so that it can act by NumPy, without torch or gymnasium."""
+    """Write a policy of a run, the best unless told, to act by NumPy without torch or gymnasium."""
     from ludus import commands
 
     load(plugin)
-    say(commands.export_run(run, Path(out) if out else None))
+    say(commands.export_run(run, Path(out) if out else None, model=model))
 
 
 @app.command()

@@ -134,13 +134,13 @@ def play_run(path: str, out: Path | None, *, episode: int, fps: float, model: st
     return out
 
 
-def export_run(path: str, out: Path | None) -> Path:
-    """Write the best policy of a run for use without torch, and return where it is."""
+def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:
+    """Write a policy of a run for use without torch, and return where it is."""
     from ludus.rl.policy_files import check_policy_place
 
     out = directory.found_run(path).root / "policy" if out is None else out
     check_policy_place(out)
-    with _with_weights(path, "best") as (trainer, weights, *_):
+    with _with_weights(path, model) as (trainer, weights, *_):
         trainer.export(weights, out)
     return out
 

@@ -40,14 +40,17 @@ def summary(storage: Storage) -> dict[str, Any]:
     # A run that was killed, or goes on, is as its newest checkpoint says.
     ending = directory.last_ending(storage) or peek(storage)
     best = ending.get("best")
+    status = "running" if is_locked(storage.root) else ending.get("event", "killed")
+    # Only a run that has ended can be called exact; one that is not exact already never will be.
+    has_ended = status in ("finished", "stopped")
     return {
         "run_dir": str(storage.root),
-        "status": "running" if is_locked(storage.root) else ending.get("event", "killed"),
+        "status": status,
         "reason": ending.get("reason"),
         "counters": ending.get("counters", {}),
         "best_score": best["score"] if best else None,
         "best_metric": best["metric"] if best else None,
-        "exact": ending.get("exact"),
+        "exact": ending.get("exact") if has_ended or ending.get("exact") is False else None,
         "inexact_because": ending.get("inexact_because", []),
     }
 

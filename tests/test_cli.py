@@ -260,10 +260,13 @@ def test_settings_may_change_on_resume(call: Ludus, run: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("batch_size=32", "was started with other values of batch_size; only the length"),
-        ("seed=1", "was started with other values of seed"),
-        ("model.widths=[4]", "was started with other values of model.widths"),
-        ("early_stopping=null", "was started with other values of early_stopping"),
+        ("batch_size=32", "was started with batch_size 64 (now 32); only the length"),
+        ("seed=1", "was started with seed 0 (now 1); only"),
+        ("model.widths=[4]", "was started with model.widths [8] (now [4]); only"),
+        (
+            "early_stopping=null",
+            'was started with early_stopping.metric "validation/epoch_loss" (now absent), ',
+        ),
         ("max_epochs=0", "'max_epochs' must be greater than or equal to 1"),
         ("max_epoch=3", "Did you mean 'max_epochs'?"),
         ("max_epochs", "'max_epochs' is not an override; write key.path=value"),

@@ -46,6 +46,23 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return tmp_path / "runs" / "small"
 
 
+@pytest.mark.parametrize("event", ["failed", "interrupted"])
+def test_a_run_that_has_not_ended_is_not_called_exact(call: Ludus, run: Path, event: str) -> None:
+    def row() -> tuple[str, bool | None]:
+        told = call("runs", "--json").json["runs"][0]
+        return told["status"], told["exact"]
+
+    assert row() == ("finished", True)
+    assert " yes " in call("runs").out
+    change_ending(run, event=event)
+    assert row() == (event, None)
+    assert " yes " not in call("runs").out
+    change_ending(run, event=event, exact=False)
+    assert row() == (event, False)
+    (run / "events.jsonl").write_text("")
+    assert row() == ("killed", None)
+
+
 def strict(text: str) -> Any:
     """Read JSON as a program other than Python would."""
 

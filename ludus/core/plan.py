@@ -110,6 +110,11 @@ def _check_names(node: Node, *, above: tuple[str, ...]) -> None:
         _check_names(child, above=(*above, node.name))
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """Return a number with its noun, for a note: 1 minibatch, 2 minibatches."""
+    return f"{number} {one if number == 1 else many}"
+
+
 def render(plan: Repeat) -> str:
     """Return the plan as an indented tree, one node a line."""
     return "\n".join(_render_lines(plan, 0))

@@ -11,9 +11,11 @@ def is_due(count: int, interval: int) -> bool:
     return interval > 0 and count > 0 and count % interval == 0
 
 
-def every(interval: int, unit: str) -> str:
-    """Return a few words for the printed plan."""
-    return f"every {interval} {unit}" if interval else "never"
+def every(interval: int, unit: str, besides: str = "") -> str:
+    """Return a few words for the printed plan; the unit is one of what is counted."""
+    if not interval:
+        return "never"
+    return f"every {unit if interval == 1 else f'{interval} {unit}s'}{besides}"
 
 
 def unreached_epochs(epochs: Any, num_epochs: int) -> list[str]:
@@ -28,7 +30,7 @@ def epochs_never_reached(epochs: Any, num_epochs: int) -> Iterator[str]:
     for key in unreached_epochs(epochs, num_epochs):
         limit = "the number of epochs"
         if key == "eval_freq":
-            limit = "the first is never evaluated and the number of the others"
+            limit = "the first epoch is never evaluated and the number of the others"
         most = num_epochs - (key == "eval_freq")
         yield _never(f"epochs.{key}", getattr(epochs, key), limit, most)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.core import Repeat, Run, Stage
+from ludus.core.plan import counted
 from ludus.rl.cadence import every, is_due
 from ludus.rl.config import EpochsConfig
 from ludus.rl.off_policy_config import StepsConfig
@@ -88,11 +89,11 @@ def in_epochs(
             Stage(name="collect", work=works.collect),
             learn,
             Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
-                  note=every(epochs.eval_freq, "epochs")),
+                  note=every(epochs.eval_freq, "epoch")),
             Stage(name="record", work=works.record, when=is_recorded,
-                  note=every(epochs.record_freq, "epochs, and after an evaluation")),
+                  note=every(epochs.record_freq, "epoch", ", and after an evaluation")),
             Stage(name="save", work=works.save, when=is_saved,
-                  note=every(epochs.save_freq, "epochs")),
+                  note=every(epochs.save_freq, "epoch")),
         ),
     )  # fmt: skip
     finish = Stage(name="finish", work=works.finish, always=True)
@@ -132,17 +133,17 @@ def in_steps(
         name="update",
         times=num_due,
         until=is_over,
-        note=f"one for {steps.opt_interval} env steps",
+        note=f"one for {counted(steps.opt_interval, 'env step', 'env steps')}",
         body=(
             Stage(name="train_step", work=works.train_step),
             Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
-                  note=every(steps.eval_interval, "opt_steps")),
-            *(Stage(name=name, work=work, when=due_at(interval), note=every(interval, "opt_steps"))
+                  note=every(steps.eval_interval, "opt_step")),
+            *(Stage(name=name, work=work, when=due_at(interval), note=every(interval, "opt_step"))
               for name, (interval, work) in besides.items() if interval),
             Stage(name="record", work=works.record, when=is_recorded,
-                  note=every(steps.record_interval, "opt_steps, and after an evaluation")),
+                  note=every(steps.record_interval, "opt_step", ", and after an evaluation")),
             Stage(name="save", work=works.save, when=is_saved,
-                  note=every(steps.save_interval, "opt_steps")),
+                  note=every(steps.save_interval, "opt_step")),
         ),
     )  # fmt: skip
     collect = Stage(name="collect", work=works.collect)

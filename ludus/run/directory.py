@@ -269,19 +269,19 @@ def length_of(config: TrainerConfig) -> tuple[str, int]:
 
 
 def value_of(config: TrainerConfig, path: str) -> Any:
-    """Return the value of a key that decides the result."""
+    """Return the value of a key that decides the result, or MISSING."""
     return _at(deciding(config), path)
 
 
 def _at(data: Any, path: str) -> Any:
     for part in path.split("."):
         if not isinstance(data, dict) or part not in data:
-            return _MISSING
+            return MISSING
         data = data[part]
     return data
 
 
-_MISSING = object()
+MISSING = object()
 
 
 def script_name() -> str | None:

@@ -26,11 +26,13 @@ def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
     """
     if not run_dirs:
         raise RunError("a report needs at least one run; `ludus runs` lists the runs there are")
-    directories = list({Path(path).resolve(): Path(path) for path in run_dirs})
+    directories = list({Path(path).resolve(): None for path in run_dirs})
     runs = [read_run(directory) for directory in directories]
     if out is None:
-        home = directories[0] if len(directories) == 1 else directories[0].parent
-        out = home / "report.html"
+        # Where it is told as the run was given; but one such as `.` does not say what it lies in.
+        first = Path(run_dirs[0])
+        above = directories[0].parent if first.name in ("", "..") else first.parent
+        out = (first if len(directories) == 1 else above) / "report.html"
     page = _page(runs)
     # A record may hold half of a surrogate pair, which no encoding has a place for.
     write_file(out, page.encode("utf-8", errors="replace"), _is_report, what="a report")

@@ -12,6 +12,7 @@ from ludus.run import checkpoint, directory, models, segments
 from ludus.run.checkpoint import Saved
 from ludus.run.fingerprint import differences
 from ludus.run.storage import Storage
+from ludus.run.strict_json import one_line
 
 Tell = Callable[..., None]
 _COUNTERS = {"max_opts": "opt_steps", "max_steps": "opt_steps", "max_env_steps": "env_steps"}
@@ -38,12 +39,14 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
     What counts is what the run was trained with, as its checkpoint says, or, before the first one, what
     it was begun with: config.yaml is a file that anyone can edit.
     """
-    lengths, others = directory.changed_keys(_trained_with(storage, saved, new), new)
+    old = _trained_with(storage, saved, new)
+    lengths, others = directory.changed_keys(old, new)
     if others:
+        told = [f"{key} {_shown(old, key)} (now {_shown(new, key)})" for key in others]
         raise RunError(
-            f"{storage.root} was started with other values of {', '.join(others)}; only the length of a"
-            " run and its settings may change on resume: put the old values back (into config.yaml, if"
-            " they were changed there), or start a new run"
+            f"{storage.root} was started with {', '.join(told)}; only the length of a run and its"
+            " settings may change on resume: put the old values back (into config.yaml, if they were"
+            " changed there), or start a new run"
         )
     if saved is not None:
         _refuse_passed(storage, saved, {path: directory.value_of(new, path) for path in lengths})
@@ -54,6 +57,11 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
             " what stopped it (target_return, patience, early_stopping, a callback)"
         )
     return lengths
+
+
+def _shown(config: TrainerConfig, path: str) -> str:
+    value = directory.value_of(config, path)
+    return "absent" if value is directory.MISSING else one_line(value)
 
 
 def _trained_with(storage: Storage, saved: Saved | None, new: TrainerConfig) -> TrainerConfig:

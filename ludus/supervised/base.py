@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful, Trainer
 from ludus.core.errors import ConfigError
+from ludus.core.plan import counted
 from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Optimizer
@@ -152,7 +153,7 @@ class BaseTrainer(Evaluated, Trainer):
             times=None if length is None else lambda run: length,
             until=self._is_step_loop_over,
             body=(Stage(name="train_step", work=self._train_step),),
-            note=f"{length} batches" if length else "until the data ends",
+            note=counted(length, "batch", "batches") if length else "until the data ends",
         )
         validate = Stage(
             name="validate", work=self._validate, when=lambda run: config.with_validation,

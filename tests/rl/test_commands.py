@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ludus
-from ludus.commands import export_run, play_run
+from ludus.commands import export_run, play_run, render_plan
 from ludus.core.errors import ConfigError
 from ludus.rl.numpy_policy import NumpyPolicy
 from tests.command_line import in_process
@@ -150,6 +150,27 @@ def test_eval_takes_the_best_the_last_or_any_kept_model(
     assert "no model is kept there; give best, last, or the directory" in refused
 
 
+def test_any_model_that_eval_takes_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer, run = trained("dqn", tmp_path)
+    call = in_process(monkeypatch, capsys)
+    obs = np.random.default_rng(0).normal(size=(500, 4)).astype(np.float32)
+
+    def exported(model: str) -> Any:
+        told = call("export", run, "--model", model, "--out", str(tmp_path / model))
+        assert told.code == 0, told.err
+        return NumpyPolicy.load(told.out.strip())(obs)
+
+    last, best = trainer.agent.act_greedy(obs, None), exported("best")
+    assert np.array_equal(exported("last"), last)
+    trainer.agent.load_weights(trainer.recall_model(trainer.best()["model"]))
+    assert np.array_equal(best, trainer.agent.act_greedy(obs, None))
+    assert not np.array_equal(best, last)
+    refused = call("export", run, "--model", "models/23").refusal()
+    assert "no model is kept there; give best, last, or the directory" in refused
+
+
 def test_a_model_of_another_agent_is_refused_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,3 +214,12 @@ def test_eval_reads_the_copy_where_the_best_model_was_damaged(
     told = call("eval", run, "--episodes", "2", "--json")
     assert (told.json["model"], told.json["metrics"]) == ("models/best", whole["metrics"])
     assert "its copy in models/best is read instead" in told.err
+
+
+def test_a_printed_plan_counts_one_in_the_singular() -> None:
+    ppo = render_plan(ludus.example("ppo", passes=1, minibatches=1, record_freq=1))
+    assert "step (1 pass of 1 minibatch)\n" in ppo
+    assert "record (every epoch, and after an evaluation)\n" in ppo
+    dqn = render_plan(ludus.example("dqn", opt_interval=1, save_interval=1))
+    assert "update (one for 1 env step)\n" in dqn
+    assert "save (every opt_step)\n" in dqn

@@ -294,6 +294,20 @@ def test_two_runs_are_overlaid_and_told_apart(tmp_path: Path) -> None:
     assert page.text.count("max_epochs: 3") == 2
 
 
+def test_a_report_is_told_by_the_path_that_its_run_was_given_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        make_run(tmp_path / "runs" / name, name=name)
+    monkeypatch.chdir(tmp_path)
+    one, two = Path("runs/first"), Path("runs/second")
+    assert str(write_report([one])) == "runs/first/report.html"
+    assert str(write_report([one, two, one])) == "runs/report.html"
+    monkeypatch.chdir(tmp_path / "runs" / "first")
+    assert str(write_report([Path(".")])) == "report.html"
+    assert write_report([Path("."), tmp_path / two]) == (tmp_path / "runs" / "report.html")
+
+
 def test_runs_of_one_name_are_called_by_their_directories(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / place / "digits") for place in ("a", "b")]
     page = Page(write_report(runs, tmp_path / "both.html"))

@@ -39,7 +39,7 @@ def test_the_running_mean_of_tied_weights_is_saved_under_both_names(tmp_path: Pa
 def test_a_clip_is_no_length_and_may_not_change_on_resume(tmp_path: Path) -> None:
     make().fit(root=str(tmp_path), name="run")
     other = ludus.Trainer(make().config.replace(max_grad_norm=0.5))
-    with pytest.raises(RunError, match="other values of max_grad_norm"):
+    with pytest.raises(RunError, match=r"max_grad_norm 1.0 \(now 0.5\)"):
         other.fit(root=str(tmp_path), name="run", resume=True)
 
 

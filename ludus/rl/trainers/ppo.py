@@ -9,6 +9,7 @@ import numpy as np
 
 from ludus.core import Run, states
 from ludus.core.errors import LudusError
+from ludus.core.plan import counted
 from ludus.data.rollout import RolloutBuffer
 from ludus.registry import register_trainer
 from ludus.rl.agents.ppo import Ppo
@@ -102,7 +103,8 @@ class PpoTrainer(RLTrainer):
 
     def updates_note(self) -> str:
         """Return a few words on how many updates an epoch has."""
-        return f"{self.config.passes} passes of {self.config.minibatches} minibatches"
+        passes = counted(self.config.passes, "pass", "passes")
+        return f"{passes} of {counted(self.config.minibatches, 'minibatch', 'minibatches')}"
 
     def get_num_updates(self) -> int:
         """Return the number of minibatches in all passes."""
