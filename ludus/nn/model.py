@@ -133,9 +133,9 @@ class Model:
     def save_model(self, directory: str | Path) -> None:
         """Write the weights to a directory of their own."""
         path = Path(directory)
-        write_model(
-            Storage(path.parent), path.name, self.state_dict(), {"architecture": self.architecture}
-        )
+        storage = Storage(path.parent)
+        storage.make_root()
+        write_model(storage, path.name, self.state_dict(), {"architecture": self.architecture})
 
     def load_model(self, directory: str | Path) -> None:
         """Load the weights that `save_model` or a run wrote."""

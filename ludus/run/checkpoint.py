@@ -87,7 +87,6 @@ def write(
         write_durably(folder / "manifest.json", [dump_json(sealed(fields))])
         passed("manifest")
 
-    storage.make("checkpoints")
     storage.commit(directory, fill, step=passed)
     verify(storage, number)
     passed("verified")

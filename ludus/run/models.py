@@ -35,8 +35,6 @@ def write_model(
         note = {**about, "sha256": hash_file(path)}
         write_durably(folder / _FILES[1], [dump_json(note)])
 
-    if "/" in name:
-        storage.make(name.rpartition("/")[0])
     if storage.exists(name):
         storage.remove(name)
     storage.commit(name, fill, step=lambda point: checkpoint.passed(f"model {point}"))

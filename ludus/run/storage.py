@@ -59,14 +59,21 @@ class Storage:
                     raise StorageError(f"{path} is a link; a run directory holds none")
         return path
 
+    def make_root(self) -> None:
+        """Make the root itself, and the directories above it; nothing else here does."""
+        with _told(self.root, "made"):
+            self.root.mkdir(parents=True, exist_ok=True)
+
     def make(self, name: str) -> Path:
-        """Make a directory, and those above it, and return its path."""
+        """Make a directory, and those above it but for the root, and return its path."""
         path = self.path(name)
         self.check_owned()
         if not path.is_dir():
+            # A root that was taken away since the check is not made again: then this fails.
+            above = self.make(name.rpartition("/")[0]) if "/" in name else self.root
             with _told(path, "made"):
-                path.mkdir(parents=True, exist_ok=True)
-                sync_directory(path.parent)
+                path.mkdir(exist_ok=True)
+                sync_directory(above)
         return path
 
     def exists(self, name: str) -> bool:
@@ -118,12 +125,14 @@ class Storage:
         `step` is told each point passed, so that tests can kill the process there.
         """
         path = self.path(name)
+        if "/" in name:
+            self.make(name.rpartition("/")[0])
         self.check_owned()
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         self.discard(temporary)
         try:
             with _told(path, "written"):
-                temporary.mkdir(parents=True)
+                temporary.mkdir()
                 step("made")
                 fill(temporary)
                 sync_directory(temporary)

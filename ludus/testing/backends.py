@@ -40,6 +40,7 @@ def check_backend(make: Callable[[Storage], Backend], root: Path, *, is_file: bo
         return
     assert any(whole.values()), "the back end wrote nothing"
     storage = Storage(root / "cut")
+    storage.make_root()
     storage.make("events")
     backend = make(storage)
     for record in records(8)[:4]:
@@ -56,6 +57,7 @@ def check_backend(make: Callable[[Storage], Backend], root: Path, *, is_file: bo
 
 def _write(make: Callable[[Storage], Backend], path: Path, rows: list[Record]) -> dict[str, int]:
     storage = Storage(path)
+    storage.make_root()
     storage.make("events")
     backend = make(storage)
     for record in rows:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ludus.core.errors import RunTaken
+from ludus.run import checkpoint
 from ludus.run.lock import RunLock
 from tests.faults.small_run import contents, ending, events, small_config, train
 from tests.faults.warm import WarmProcess
@@ -59,6 +60,29 @@ def test_a_run_removed_while_it_is_trained_is_not_half_made_again(tmp_path: Path
     with pytest.raises(RunTaken, match="was moved or removed"):
         train(tmp_path, "run", each_epoch=once(lambda: gone(run)))
     assert not run.exists()
+
+
+POINTS = (
+    "segments", "made", "state", "tensors", "manifest", "filled", "renamed", "verified",
+    "model made", "model filled", "model renamed", "publish made", "publish filled",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_run_taken_away_within_a_write_is_not_half_made_again(
+    point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, passed = tmp_path / "run", []
+
+    def take_away(now: str) -> None:
+        passed.append(now)
+        if now == point and passed.count(point) == 2:
+            run.rename(tmp_path / "elsewhere")
+
+    monkeypatch.setattr(checkpoint, "passed", take_away)
+    with pytest.raises(RunTaken, match="was moved or removed"):
+        train(tmp_path, "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
 
 
 def test_a_run_that_ends_without_another_save_says_so_too(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ ABOUT = {
 
 
 def write(segment: Segment, root: Path, number: int = 1) -> None:
+    root.mkdir(exist_ok=True)
     checkpoint.write(Storage(root), number, encode({"part": {"segment": segment}}), ABOUT)
 
 

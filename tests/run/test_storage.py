@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +134,36 @@ def test_what_stood_in_the_place_of_a_new_directory_is_kept_aside(storage: Stora
     assert storage.names("") == ["thing", "thing.aside-0", "thing.aside-1"]
     assert storage.read("thing/part") == b"three"
     assert storage.read("thing.aside-0/part") == b"one"
+
+
+def fill_nothing(folder: Path) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda storage: storage.make("checkpoints"),
+        lambda storage: storage.make("models/agent"),
+        lambda storage: storage.commit("checkpoints/1", fill_nothing, step=str),
+        lambda storage: storage.commit("thing", fill_nothing, step=str),
+        lambda storage: storage.write("run.json", b"x"),
+        lambda storage: storage.append("metrics.jsonl"),
+        lambda storage: storage.append("events/x"),
+    ],
+    ids=["make", "make two", "commit", "commit at the top", "write", "append", "append below"],
+)
+def test_a_root_that_goes_in_the_moment_of_a_write_is_not_made_again(
+    write: Any, tmp_path: Path
+) -> None:
+    root = tmp_path / "run"
+    storage = Storage(root)
+    root.mkdir()
+    removals = iter([lambda: shutil.rmtree(root)])
+    # The first check finds everything well, and then the directory is removed.
+    storage.check_owned = lambda: next(removals, lambda: None)()
+    with pytest.raises(StorageError, match="No such file"):
+        write(storage)
+    assert not root.exists()
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("ours")])
