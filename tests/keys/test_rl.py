@@ -10,13 +10,12 @@ import torch
 
 import ludus
 from ludus.nn.compiling import CompiledMethod
+from ludus.nn.recording import Recorded
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import RL, changes
 
 NORMALISE = {"observations": True, "rewards": True, "clip": 10.0}
-ASYNCHRONOUS = {"evaluation.asynchronous": True, "evaluation.timeout_seconds": 123.0}
 _ONE = {"steps.max_opts": 1, "steps.eval_interval": 0, "steps.record_interval": 0}
-IN_A_WORKER = {"settings.workers": 1, "step_timeout_seconds": 7.0}
 ONE_UPDATE: dict[str, dict[str, Any]] = {
     "dqn": _ONE,
     "iqn": _ONE,
@@ -58,12 +57,6 @@ def test_so_many_envs_are_stepped_side_by_side(kind: str) -> None:
         outcome = run(kind, num_envs=count, **changed)
         assert len(outcome.trainer.obs) == count
         assert outcome.counters["env_steps"] % count == 0
-
-
-@changes(RL, "step_timeout_seconds", shown_by="dqn")
-def test_a_step_in_a_worker_may_take_so_long(kind: str) -> None:
-    """What follows from a step that takes longer is in the tests of the workers."""
-    assert run(kind, **IN_A_WORKER).trainer.env._timeout == 7.0
 
 
 @changes(RL, "normalise", "normalise.observations")
@@ -152,14 +145,22 @@ def test_networks_compute_in_the_precision_and_weights_stay_float32(kind: str) -
 
 
 @changes(RL, "compile")
-def test_the_update_is_compiled_if_asked_or_if_the_run_is_long_enough(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+def test_updates_are_compiled_if_asked_or_if_the_run_is_long_enough(
+    kind: str, compiled_calls: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(prepared(kind, compile=True).agent.update, CompiledMethod)
-    assert not isinstance(prepared(kind, compile=False).agent.update, CompiledMethod)
-    assert prepared(kind, compile="auto").config.compile is False
-    monkeypatch.setattr(type(prepared(kind).agent), "worth_compiling", 2)
-    assert prepared(kind, compile="auto").config.compile is True
+    plain = run(kind, compile=False)
+    # Without it the first update is recorded, and repeated from the second on.
+    assert isinstance(plain.agent.update, Recorded)
+    assert compiled_calls == []
+    compiled = Outcome(tiny(kind, compile=True))
+    assert len(compiled_calls) == compiled.counters["opt_steps"]
+    assert torch.allclose(compiled.weights, plain.weights, atol=1e-4)
+    for threshold, is_compiled in ((13, False), (12, True)):
+        monkeypatch.setattr(type(plain.agent), "worth_compiling", threshold)
+        assert (
+            isinstance(prepared(kind, compile="auto").agent.update, CompiledMethod) == is_compiled
+        )
 
 
 @changes(RL, "gamma")
@@ -243,15 +244,6 @@ def test_an_episode_of_an_evaluation_is_cut_at_the_greatest_length(kind: str) ->
     assert max(outcome.curve("eval/length_mean")) <= 4
     assert outcome.curve("eval/cut_episodes")[0] == 2
     assert run(kind).curve("eval/cut_episodes") == []
-
-
-@changes(RL, "evaluation.asynchronous", "evaluation.timeout_seconds")
-def test_evaluations_run_in_a_process_of_their_own_that_may_take_so_long(kind: str) -> None:
-    trainer = prepared(kind, **ASYNCHRONOUS)
-    assert trainer.async_eval
-    assert trainer.evaluations.beside._timeout == 123.0
-    trainer.close()
-    assert not prepared(kind).async_eval
 
 
 @changes(RL, "evaluation.patience")

@@ -17,7 +17,6 @@ from ludus.run import checkpoint
 from ludus.run.storage import Storage
 from tests.keys.runs import Outcome, run, tiny
 from tests.keys.table import TRAINERS, changes
-from tests.keys.test_rl import IN_A_WORKER
 from tests.supervised.conftest import lines
 
 CHECKPOINT = "settings.checkpoint."
@@ -75,13 +74,6 @@ def test_torch_gets_its_threads_and_its_determinism_for_the_run_alone(
         trainer.fit(root=str(tmp_path))
     assert seen == [(1, True), (2, False)]
     assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == before
-
-
-@changes(TRAINERS, "settings.workers", shown_by="dqn")
-def test_so_many_processes_step_the_envs_and_the_result_is_the_same(kind: str) -> None:
-    apart = run(kind, **IN_A_WORKER)
-    assert type(apart.trainer.env) is not type(run(kind).trainer.env)
-    assert torch.equal(apart.weights, run(kind).weights)
 
 
 @changes(TRAINERS, "settings.display", shown_by="supervised, ppo")

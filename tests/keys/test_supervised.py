@@ -9,6 +9,7 @@ import torch
 
 import ludus
 from ludus.core.errors import ConfigError
+from ludus.supervised import updating
 from ludus.supervised.compiled import CompiledUpdate
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import changes
@@ -134,17 +135,21 @@ def test_the_network_computes_in_the_precision_and_weights_stay_float32(kind: st
 
 
 @changes(SUPERVISED, "compile")
-def test_the_update_is_compiled_if_asked_or_if_the_run_is_long_enough(kind: str) -> None:
-    def prepared(**changed: Any) -> Any:
-        trainer: Any = ludus.build_trainer(tiny(kind, **changed))
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+def test_updates_are_compiled_if_asked_or_if_the_run_is_long_enough(
+    kind: str, compiled_calls: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = run(kind, compile=False)
+    assert compiled_calls == []
+    compiled = Outcome(tiny(kind, compile=True, max_steps=9))
+    assert len(compiled_calls) == compiled.counters["opt_steps"] == 9
+    assert torch.allclose(compiled.weights, plain.moments[9]["model"], atol=1e-4)
+    for threshold, is_compiled in ((15, False), (14, True)):
+        monkeypatch.setattr(updating, "_WORTH_COMPILING", threshold)
+        trainer: Any = ludus.build_trainer(tiny(kind, compile="auto"))
         trainer.set_logger(ludus.Logger({"backends": []}))
         trainer.prepare(max_steps=None)
-        return trainer
-
-    assert isinstance(prepared(compile=True).update, CompiledUpdate)
-    assert not isinstance(prepared(compile=False).update, CompiledUpdate)
-    assert prepared(compile="auto").config.compile is False
-    assert prepared(compile="auto", max_epochs=50_000).config.compile is True
+        assert isinstance(trainer.update, CompiledUpdate) == is_compiled
 
 
 @changes(SUPERVISED, "ema_decay")
