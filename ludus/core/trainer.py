@@ -13,7 +13,7 @@ from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Bare, Request, Result, Resume, Surroundings
-from ludus.core.unsaved import UnsavedStates
+from ludus.core.unsaved import UnsavedStates, companions
 
 
 class Trainer:
@@ -50,8 +50,9 @@ class Trainer:
         self.display: Any = None
         """What shows the run while it walks; a context manager."""
         self.callbacks: dict[str, object] = {}
-        self.is_customised = False
-        """True once a script added what the config does not say: only the script can resume it."""
+        self.recorder: Any = None
+        self.given: dict[str, str] = {}
+        """What decides the run and is in no config: the class of all that a script gave, by role."""
         self.keep_model: Callable[[str, Mapping[str, Any], Mapping[str, Any]], None] = _keep_nothing
         """Called with a name, weights and a note; the surroundings write them in the background."""
         self.recall_model: Callable[[str], Mapping[str, Any]] = _recall_nothing
@@ -119,7 +120,8 @@ class Trainer:
 
     def set_model(self, model: Any) -> None:
         """Train this model rather than the one the config describes."""
-        self.model, self.is_customised = model, True
+        self.model = model
+        self.note_given(model=model)
 
     def set_logger(self, logger: Any) -> None:
         """Log through this logger rather than the one the settings describe."""
@@ -132,7 +134,8 @@ class Trainer:
                 f"{type(evaluator).__name__} cannot evaluate; an evaluator has a method evaluate(agent)"
                 " that returns a score: ludus.Evaluator(score=f) makes one of a function"
             )
-        self.evaluator, self.is_customised = evaluator, True
+        self.evaluator = evaluator
+        self.note_given(evaluator=evaluator)
 
     def set_storage(self, storage: Any) -> None:
         """Keep the run in this storage."""
@@ -149,10 +152,18 @@ class Trainer:
         if name in self.callbacks:
             raise LudusError(f"a callback named '{name}' was added already; pass another name=")
         self.callbacks[name] = callback
-        self.is_customised = True
+
+    def note_given(self, **objects: object) -> None:
+        """Remember that a script gave these, by role, so that a resume without them is refused."""
+        self.given |= {role: type(one).__name__ for role, one in objects.items() if one is not None}
+
+    @property
+    def is_customised(self) -> bool:
+        """Whether a script gave what the config does not say: only the script can resume it."""
+        return bool(self.given or self.callbacks)
 
     def all_parts(self) -> dict[str, Stateful]:
-        """Return the parts, those of the callbacks included, and the run itself first."""
+        """Return the parts, those of the companions included, and the run itself first."""
         parts: dict[str, Stateful] = {"run": self.run, **self.parts()}
         for name, part in parts.items():
             if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
@@ -160,10 +171,8 @@ class Trainer:
                     f"the part '{name}' is a {type(part).__name__} without state_dict and"
                     " load_state_dict; put it in a class that has them"
                 )
-        for name, callback in self.callbacks.items():
-            if isinstance(callback, Stateful):
-                parts[f"callback.{name}"] = callback
-        return parts
+        given = companions(self, parts.values()).items()
+        return parts | {name: one for name, one in given if isinstance(one, Stateful)}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of every part."""
@@ -252,7 +261,7 @@ class Trainer:
             self.load_state_dict(saved)
             if is_from_elsewhere:
                 self.forget_elsewhere()
-        self._unsaved.watch(self, self.all_parts().values(), self.callbacks)
+        self._unsaved.watch(self, self.all_parts().values())
 
     def _take_up_again(self, plan: Repeat) -> bool:
         """Return whether a finished run was made longer; the loop that ran out is then asked again."""

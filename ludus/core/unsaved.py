@@ -1,4 +1,4 @@
-"""Find what changes during a run but is not saved: attributes of the trainer and its callbacks.
+"""Find what changes during a run but is not saved: attributes of the trainer and of what a script gave it.
 
 Only what is plain to see is looked at: numbers, text, containers, arrays, tensors, generators, and objects
 of classes from the module that the owner's own class is from.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from ludus.core.run import Stateful
+
+if TYPE_CHECKING:
+    from ludus.core.trainer import Trainer
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 # A long history is known by its length and its ends.
@@ -24,39 +27,51 @@ _MAX_DEPTH = 4
 
 SERVICES = (
     "config", "run", "logger", "storage", "display", "files", "callbacks", "keep_model", "recall_model",
+    "evaluator", "recorder",
 )  # fmt: skip
 """Attributes of a trainer that stand around a run: who owns them sees to their state."""
 OWN = ("_saved_cursor", "_unsaved")
 """Attributes by which a trainer does its own work."""
 
 
+def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
+    """Return what a script gave that is none of these parts; with a state to save it becomes one."""
+    found = {f"callback.{name}": callback for name, callback in trainer.callbacks.items()}
+    judge = trainer.evaluator
+    given = {"evaluator": judge, "score": getattr(judge, "scorer", None)}
+    given |= {"recorder": trainer.recorder}
+    held = {id(one) for one in (None, trainer, *parts, *found.values())}
+    return found | {f"given.{role}": one for role, one in given.items() if id(one) not in held}
+
+
 class UnsavedStates:
-    """Watches a trainer, and each callback that has no state of its own to save."""
+    """Watches a trainer, and each of its companions that has no state of its own to save."""
 
     def __init__(self) -> None:
         self._watched: dict[str, UnsavedState] = {}
 
-    def watch(
-        self, trainer: object, parts: Iterable[object], callbacks: Mapping[str, object]
-    ) -> None:
+    def watch(self, trainer: Trainer, parts: Collection[object]) -> None:
         """Notice from now on what changes and is in none of the parts."""
-        known = [*parts, *callbacks.values()]
+        given = companions(trainer, parts)
+        known = [*parts, *given.values()]
         ignored = (*SERVICES, *OWN)
         self._watched = {"the trainer": UnsavedState(trainer, ignored=ignored, known=known)}
         known += [trainer, *vars(trainer).values()]
-        for name, callback in callbacks.items():
-            if not isinstance(callback, Stateful):
-                watched = UnsavedState(callback, ignored=(), known=known)
-                self._watched[f"the callback '{name}'"] = watched
+        for name, companion in given.items():
+            if not isinstance(companion, Stateful):
+                kind, _, own_name = name.partition(".")
+                title = f"the {own_name} {type(companion).__name__}"
+                title = f"the callback '{own_name}'" if kind == "callback" else title
+                self._watched[title] = UnsavedState(companion, ignored=(), known=known)
 
     def reasons(self) -> list[str]:
         """Return a sentence for each owner of which something changed unsaved."""
         found = []
         for name, watched in self._watched.items():
             if changed := ", ".join(watched.changed()):
-                is_callback = name != "the trainer"
+                is_companion = name != "the trainer"
                 remedy = (
-                    "give it state_dict and load_state_dict" if is_callback else "make it a part"
+                    "give it state_dict and load_state_dict" if is_companion else "make it a part"
                 )
                 found.append(
                     f"{name} changes ({changed}), which is not saved; {remedy}, or name in its"

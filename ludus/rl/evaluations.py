@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,14 @@ from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.evaluation_env import check_same_spaces
 from ludus.rl.evaluation_worker import EpisodeJob
-from ludus.rl.evaluator import HELD_OUT, EpisodeEvaluator, EvaluationTask, standard_error, summary
+from ludus.rl.evaluator import (
+    HELD_OUT,
+    EpisodeEvaluator,
+    EvaluationTask,
+    evaluating,
+    standard_error,
+    summary,
+)
 from ludus.rl.judge import METRIC, Judge, Keep
 from ludus.rl.spaces import EnvSpec
 from ludus.run.async_evaluator import AsyncEvaluator
@@ -95,11 +101,16 @@ class Evaluations:
     def evaluate(self, run: Run, agent: Any, keep: Keep) -> Mapping[str, Any]:
         """Judge the agent as it is now; return the record."""
         # A network that moves a buffer whenever it is asked would be another one afterwards.
-        with agent.undisturbed() if isinstance(agent, Agent) else contextlib.nullcontext():
-            score, record = as_outcome(self.evaluator.evaluate(agent), metric=METRIC)
+        with agent.undisturbed() if isinstance(agent, Agent) else evaluating(agent):
+            score, record = as_outcome(self.evaluator.evaluate(self._seen(agent)), metric=METRIC)
         self._hear(run, score, agent.weights, run.counters, keep)
         # What decides is logged, whatever else an evaluator of a script's own has to say.
         return {METRIC: score, **record}
+
+    def _seen(self, agent: Any) -> Any:
+        """Return what the evaluator is given: a script's evaluator gets the script's agent itself."""
+        plays = isinstance(getattr(self.evaluator, "scorer", self.evaluator), EpisodeEvaluator)
+        return agent if plays else getattr(agent, "own", agent)
 
     def launch(self, run: Run, agent: Any, keep: Keep, logger: Any) -> None:
         """Hear the evaluation under way and begin another."""

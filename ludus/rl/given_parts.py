@@ -8,6 +8,7 @@ from typing import Any
 
 from ludus.core.errors import ConfigError
 from ludus.rl.off_policy_config import OffPolicyConfig
+from ludus.run.async_evaluator import AsyncEvaluator
 from ludus.run.logger import Logger, Record
 from ludus.strict_config import StrictConfig
 
@@ -19,11 +20,16 @@ _READ = {
 }  # fmt: skip
 
 
-def check_given(config: OffPolicyConfig, network: Any) -> Iterator[str]:
+def check_given(config: OffPolicyConfig, network: object, evaluator: object) -> Iterator[str]:
     """Yield what is to be told of a config whose agent a script gives; raise where it cannot be."""
     if network is not None:
         raise ConfigError(
             "both an agent and a network were given; the agent has its own, so leave set_model out"
+        )
+    if isinstance(evaluator, AsyncEvaluator):
+        raise ConfigError(
+            "an AsyncEvaluator rebuilds in another process the agent that a config names, so it cannot"
+            " judge an agent of your own; give an evaluator that runs here"
         )
     if config.evaluation.asynchronous:
         raise ConfigError(

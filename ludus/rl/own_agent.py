@@ -5,17 +5,19 @@ Shapes: N envs, D numbers of an observation, k numbers of an action.
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.row_layout import RowLayout
-from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec
+from ludus.rl.spaces import Actions, BoxActions, DiscreteActions, EnvSpec
 
 
 @runtime_checkable
@@ -24,7 +26,8 @@ class OwnAgent(Protocol):
 
     `train` and `eval`, called before exploring and before being judged; `act_greedy(obs)` for the best
     actions, else `sample` in eval mode; `state_dict` and `load_state_dict`, without which a run is not
-    exact; `save(directory)` for model files of its own.
+    exact; `save(directory)` for model files of its own. Where an env says which actions are allowed,
+    `sample` and `act_greedy` take its masks too: `sample(obs, masks)`.
     """
 
     def sample(self, obs_ND: Any, /) -> Any:
@@ -43,34 +46,25 @@ class AgentAdapter:
         check_agent(own)
         self.own = own
         self.is_training = True
-        self._sample = own.sample if hasattr(own, "sample") else own.act
+        sample = "sample" if hasattr(own, "sample") else "act"
+        greedy = "act_greedy" if hasattr(own, "act_greedy") else sample
+        self._sample, self._greedy = _Asked(own, sample, spec), _Asked(own, greedy, spec)
         self._max_skips = max_skips
         self._num_skips = 0
         self._values: dict[str, list[float]] = {}
         action = spec.action
-        width = 1 if isinstance(action, DiscreteActions) else len(_one(action))
-        self._action_shape = () if isinstance(action, DiscreteActions) else (width,)
+        width = 1 if isinstance(action, DiscreteActions) else len(_bounds(action)[0])
         self.layout = RowLayout(
             spec.obs_shape, spec.obs_dtype, width, action.mask_width if spec.has_masks else 0
         )
 
     def act(self, obs_ND: Any, masks: Any, num_env_steps: int) -> Any:
-        """Return the agent's actions; their shape is checked."""
-        return self._checked(self._sample(obs_ND), len(obs_ND))
+        """Return the agent's actions, checked."""
+        return self._sample(obs_ND, masks)
 
     def act_greedy(self, obs_ND: Any, masks: Any) -> Any:
         """Return its best actions, or those that it draws in eval mode."""
-        greedy = getattr(self.own, "act_greedy", self._sample)
-        return self._checked(greedy(obs_ND), len(obs_ND))
-
-    def _checked(self, actions: Any, count: int) -> Any:
-        found = np.asarray(actions)
-        if found.shape != (count, *self._action_shape):
-            raise LudusError(
-                f"{type(self.own).__name__} returned actions of shape {found.shape} for {count} envs;"
-                f" return an array of shape {(count, *self._action_shape)}"
-            )
-        return found
+        return self._greedy(obs_ND, masks)
 
     def to_env(self, actions: Any) -> Any:
         """Return the actions: they are the env's already."""
@@ -88,8 +82,8 @@ class AgentAdapter:
                 )
             return False
         self._num_skips = 0
-        for name, value in record.items():
-            self._values.setdefault(name, []).append(float(value))
+        for name, value in _numbers(record, f"{type(self.own).__name__}.opt").items():
+            self._values.setdefault(name, []).append(value)
         return True
 
     # What a trainer writes down
@@ -115,7 +109,7 @@ class AgentAdapter:
     def describe(self) -> dict[str, float]:
         """Return what the agent's own `info()` says of it, if it has one."""
         info = getattr(self.own, "info", None)
-        return {} if info is None else {name: float(value) for name, value in info().items()}
+        return {} if info is None else _numbers(info(), f"{type(self.own).__name__}.info")
 
     def train(self, mode: bool = True) -> None:
         """Tell the agent to explore, or not, if it wants to know."""
@@ -164,26 +158,6 @@ class AgentAdapter:
         self._num_skips = int(state["num_skips"])
 
 
-class OwnEvaluator:
-    """Lets an evaluator of a script judge the script's agent itself, in eval mode."""
-
-    def __init__(self, evaluator: Any) -> None:
-        if not callable(getattr(evaluator, "evaluate", None)):
-            raise ConfigError(
-                f"{type(evaluator).__name__} rebuilds in another process the agent that a config names,"
-                " so it cannot judge an agent of your own; give an evaluator that runs here"
-            )
-        self._evaluator = evaluator
-
-    def evaluate(self, agent: Any) -> Any:
-        """Return what the evaluator says, the agent exploring again after."""
-        agent.eval()
-        try:
-            return self._evaluator.evaluate(getattr(agent, "own", agent))
-        finally:
-            agent.train()
-
-
 def check_agent(own: Any) -> None:
     """Raise ConfigError unless this can be trained, and saved whole or not at all."""
     name = type(own).__name__
@@ -207,8 +181,94 @@ def has_state(own: Any) -> bool:
     return hasattr(own, "state_dict")
 
 
-def _one(action: Any) -> Any:
-    return action.low if isinstance(action, BoxActions) else action.nvec
+class _Asked:
+    """Asks an agent for actions by one of its methods, and lets no other than the env's actions pass."""
+
+    def __init__(self, own: object, method: str, spec: EnvSpec) -> None:
+        self._method: Callable[..., object] = getattr(own, method)
+        self._name = f"{type(own).__name__}.{method}"
+        self._has_masks = spec.has_masks
+        if spec.has_masks and not _takes_two(self._method):
+            raise ConfigError(
+                f"env {spec.name} says which actions are allowed, but {self._name} takes observations"
+                f" alone; let it take them too: {method}(obs, masks)"
+            )
+        self._low, self._high = _bounds(spec.action)
+        self._mask_starts = np.array(spec.action.mask_starts)
+        self._is_box = isinstance(spec.action, BoxActions)
+        self._shape = () if isinstance(spec.action, DiscreteActions) else self._low.shape
+
+    def __call__(self, obs_ND: NDArray[Any], masks_NA: NDArray[np.bool_] | None) -> NDArray[Any]:
+        # Copies both ways: what an agent changes or keeps is not what the envs and the buffer hold.
+        masks = () if masks_NA is None or not self._has_masks else (masks_NA.copy(),)
+        given = self._method(obs_ND.copy(), *masks)
+        try:
+            actions = np.asarray(given).copy()
+        except (TypeError, ValueError, RuntimeError) as error:
+            problem = str(error).partition("\n")[0]
+            raise LudusError(
+                f"{self._name} returned a {type(given).__name__} that is no array: {problem}"
+            ) from error
+        shape = (len(obs_ND), *self._shape)
+        if actions.shape != shape or actions.dtype.kind not in ("f" if self._is_box else "iu"):
+            raise LudusError(
+                f"{self._name} returned actions of shape {actions.shape} and dtype {actions.dtype} for"
+                f" {len(obs_ND)} envs; return an array of shape {shape} of"
+                f" {'floats' if self._is_box else 'whole numbers'}"
+            )
+        if self._is_box:
+            actions = actions.astype(np.float32)
+        # NaN is neither at least the least nor at most the largest.
+        is_within = (actions >= self._low) & (actions <= self._high) & np.isfinite(actions)
+        self._refuse(actions, is_within, "is not one of its actions")
+        if masks:
+            self._refuse(actions, self._is_open(actions, *masks), "its mask forbids")
+        return actions
+
+    def _refuse(self, actions: NDArray[Any], is_right: NDArray[Any], problem: str) -> None:
+        if not is_right.all():
+            place = tuple(np.argwhere(~is_right)[0].tolist())
+            least, most = (
+                np.broadcast_to(b, actions.shape)[place] for b in (self._low, self._high)
+            )
+            raise LudusError(
+                f"{self._name} returned {actions[place]} for env {place[0]}, which {problem}; return"
+                f" actions from {least} to {most} that are allowed"
+            )
+
+    def _is_open(self, actions: NDArray[Any], masks_NA: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return whether the mask allows each number of these actions, which are in range."""
+        places = (actions - self._low + self._mask_starts).reshape(len(actions), -1)
+        return np.take_along_axis(masks_NA, places, axis=1).reshape(actions.shape)
+
+
+def _takes_two(method: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(method).bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
+def _bounds(action: Actions) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the least and the largest action, or that of each of its numbers."""
+    if isinstance(action, BoxActions):
+        return action.low, action.high
+    if isinstance(action, DiscreteActions):
+        return np.array([action.start]), np.array([action.start + action.n - 1])
+    starts = np.array(action.starts)
+    return starts, starts + action.nvec - 1
+
+
+def _numbers(record: object, method: str) -> dict[str, float]:
+    """Return what an agent says of itself; LudusError unless these are numbers by name."""
+    try:
+        return {str(name): float(value) for name, value in dict(record).items()}  # type: ignore[call-overload]
+    except (TypeError, ValueError) as error:
+        raise LudusError(
+            f"{method} returned a {type(record).__name__}; return numbers by name, such as"
+            " {'loss': 0.5}, or None where nothing was learned"
+        ) from error
 
 
 def _leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,7 @@ from ludus.nn.schedules import Schedule
 from ludus.rl.costs import Costs
 from ludus.rl.given_parts import KeepOwn, as_logger, build_changes, check_given
 from ludus.rl.off_policy_config import OffPolicyConfig
-from ludus.rl.own_agent import AgentAdapter, OwnEvaluator, check_agent
+from ludus.rl.own_agent import AgentAdapter, check_agent
 from ludus.rl.plans import Extras, in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
@@ -57,7 +57,7 @@ class StepRLTrainer(RLTrainer):
     def _make_agent(self) -> Any:
         if self.own_agent is None:
             return super()._make_agent()
-        self._notes.extend(check_given(self.config, self.model))
+        self._notes.extend(check_given(self.config, self.model, self.evaluator))
         max_skips = self.config.replay.capacity
         return AgentAdapter(self.own_agent, self.env.spec, max_skips=max_skips)
 
@@ -197,7 +197,7 @@ class StepRLTrainer(RLTrainer):
         changes, own_processor, own_buffer = build_changes(env, step_processor, replay_buffer)
         trainer = cls(given(config).replace(**changes))
         trainer.own_processor, trainer.own_buffer = own_processor, own_buffer
-        trainer.is_customised |= own_processor is not None or own_buffer is not None
+        trainer.note_given(step_processor=own_processor, replay_buffer=own_buffer)
         return trainer
 
     def train(
@@ -217,11 +217,11 @@ class StepRLTrainer(RLTrainer):
         """
         if agent is not None:
             check_agent(agent)
-            self.own_agent, self.is_customised = agent, True
+            self.own_agent = agent
+            self.note_given(agent=agent)
         if recorder is not None:
             self.set_logger(as_logger(recorder, self.config.settings.loggers))
+            self.recorder = None if recorder is self.logger else recorder
         if evaluator is not None:
             self.set_evaluator(evaluator)
-            if agent is not None:
-                self.evaluator = OwnEvaluator(evaluator)
         return self.fit(root=root, name=name, resume=resume)

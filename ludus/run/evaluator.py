@@ -42,6 +42,11 @@ class Evaluator:
             self._score = of_kind(config, "make_evaluator")(config).evaluate
         self.model: Any = None
 
+    @property
+    def scorer(self) -> object:
+        """What the score comes from: the function, or the object whose method it is."""
+        return getattr(self._score, "__self__", self._score)
+
     def evaluate(self, agent: Any) -> Outcome:
         """Return the score and a record of metrics; the mode of the agent is as it was, after."""
         return as_outcome(self._score(agent), metric=self._metric)

@@ -18,6 +18,8 @@ Tell = Callable[..., None]
 _COUNTERS = {"max_opts": "opt_steps", "max_steps": "opt_steps", "max_env_steps": "env_steps"}
 _COUNTERS |= {"max_epochs": "epoch", "max_iterations": "iteration"}
 """What each length counts."""
+GIVEN = "given "
+"""How a fact begins that is the class of an object which a script gave."""
 
 
 def newest(storage: Storage, *, tell: Tell) -> Saved | None:
@@ -100,6 +102,13 @@ def changed_facts(
         # It knew fewer facts, and what it did not know cannot have changed.
         now = {name: value for name, value in now.items() if name in before}
     changed = differences(before, now)
+    given = [fact for fact in changed if fact.startswith(GIVEN)]
+    if given and not is_approximate:
+        raise CheckpointError(
+            f"the script gives other objects than the one that saved {storage.root} ({'; '.join(given)}),"
+            " and its results would be those of two scripts; give the same ones, start a new run, or go on"
+            " all the same with fit(resume='approximate')"
+        )
     if changed and not is_approximate:
         raise CheckpointError(
             f"this machine, its packages or the run's own code differ from those of {storage.root}"

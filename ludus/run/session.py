@@ -194,7 +194,8 @@ class Session:
         }
 
     def _fingerprint(self) -> dict[str, str]:
-        return {**fingerprint(self._device), **self._code}
+        given = {f"{resumption.GIVEN}{role}": name for role, name in self._trainer.given.items()}
+        return {**fingerprint(self._device), **self._code, **given}
 
     def _reasons(self) -> list[str]:
         return list(dict.fromkeys([*self._inexact, *self._trainer.all_reasons()]))

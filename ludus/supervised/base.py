@@ -70,7 +70,7 @@ class BaseTrainer(Evaluated, Trainer):
         self.loaders = {"train": train_loader, "validation": val_loader, "test": test_loader}
         if model is not None:
             self.set_model(model)
-        self.is_customised |= any(loader is not None for loader in self.loaders.values())
+        self.note_given(train_loader=train_loader, val_loader=val_loader, test_loader=test_loader)
 
     def set_model(self, model: Any) -> None:
         """Train this Model, or this torch network."""

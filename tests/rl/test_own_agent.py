@@ -9,12 +9,14 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.registry import register
-from ludus.rl.spaces import EnvSpec
+from ludus.rl.own_agent import AgentAdapter
+from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscreteActions
 from ludus.rl.step_processor import OneStep
 from ludus.strict_config import StrictConfig
 from tests.rl.small import small
@@ -105,6 +107,8 @@ class Saved(Tabular):
 class Writing:
     """A recorder: only `write` is needed."""
 
+    derived = ("records",)
+
     def __init__(self) -> None:
         self.records: list[Any] = []
 
@@ -114,6 +118,8 @@ class Writing:
 
 class Walking:
     """An evaluator: a float is enough."""
+
+    derived = ("judged",)
 
     def __init__(self) -> None:
         self.judged: list[Any] = []
@@ -363,13 +369,103 @@ def test_what_cannot_be_built_with_is_refused(options: Any, message: str) -> Non
         ludus.StepRLTrainer.build(config(), **options)
 
 
-def test_actions_of_another_shape_are_told(tmp_path: Path) -> None:
-    class Wrong(Saved):
-        def sample(self, obs: Any) -> Any:
-            return np.zeros((len(obs), 2))
+WHOLE = "return an array of shape (1,) of whole numbers"
 
-    with pytest.raises(LudusError, match=r"Wrong returned actions of shape \(1, 2\) for 1 envs"):
-        ludus.StepRLTrainer.build(config()).train(Wrong(), root=str(tmp_path))
+
+@pytest.mark.parametrize("method", ["sample", "act_greedy"])
+@pytest.mark.parametrize(
+    ("actions", "told"),
+    [
+        (np.zeros((1, 2)), f"returned actions of shape (1, 2) and dtype float64 for 1 envs; {WHOLE}"),
+        (np.zeros(1), f"returned actions of shape (1,) and dtype float64 for 1 envs; {WHOLE}"),
+        (None, f"returned actions of shape () and dtype object for 1 envs; {WHOLE}"),
+        ([[1], [1, 2]], "returned a list that is no array: "),
+        (torch.ones(1, requires_grad=True), "returned a Tensor that is no array: "),
+        ([2], "returned 2 for env 0, which is not one of its actions; return actions from 0 to 1"),
+        (np.array([-1]), "returned -1 for env 0, which is not one of its actions"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_actions_that_the_env_does_not_take_are_told_with_the_method(
+    tmp_path: Path, method: str, actions: Any, told: str
+) -> None:
+    agent = Saved()
+    setattr(agent, method, lambda obs: actions)
+    trainer = ludus.StepRLTrainer.build(config(**{"evaluation.envs": 1}))
+    with pytest.raises(LudusError) as caught:
+        trainer.train(agent, root=str(tmp_path))
+    assert str(caught.value).startswith(f"Saved.{method} {told}")
+
+
+def test_numbers_of_an_action_that_are_not_finite_or_out_of_range_are_told() -> None:
+    low, obs = np.array([-1, -2], np.float32), np.zeros((1, 2), np.float32)
+    box, multi = BoxActions(low, -low), MultiDiscreteActions((2, 3), (0, 5))
+    for action, given, told in (
+        (box, [[0.0, np.nan]], "nan for env 0, which is not one of its actions; .* -2.0 to 2.0"),
+        (box, [[1.5, 0.0]], "1.5 for env 0, .* from -1.0 to 1.0"),
+        (box, [[1, 0]], r"dtype int64 for 1 envs; return an array of shape \(1, 2\) of floats"),
+        (multi, [[0, 8]], "8 for env 0, .* from 5 to 7"),
+        (multi, [[0, 6], [0, 6]], r"shape \(2, 2\) .* return an array of shape \(1, 2\)"),
+    ):
+        agent = Saved()
+        agent.sample = lambda obs, given=given: np.array(given)  # type: ignore[method-assign]
+        adapter = AgentAdapter(agent, spec(action), max_skips=1)
+        with pytest.raises(LudusError, match=f"Saved.sample returned .*{told}"):
+            adapter.act(obs, None, 0)
+
+
+def spec(action: Any, *, has_masks: bool = False) -> EnvSpec:
+    return EnvSpec((2,), np.dtype(np.float32), action, has_masks, "x")
+
+
+def test_an_agent_gets_copies_and_what_it_returned_is_copied() -> None:
+    """What it does to them later changes neither the env's arrays nor what is learned from."""
+    agent, obs = Saved(), np.zeros((2, 2), np.float32)
+    kept = np.zeros(2, np.int64)
+
+    def sample(seen: Any) -> Any:
+        seen += 1
+        return kept
+
+    agent.sample = sample  # type: ignore[method-assign]
+    actions = AgentAdapter(agent, spec(DiscreteActions(2, 0)), max_skips=1).act(obs, None, 0)
+    kept[:] = 1
+    assert (obs.sum(), actions.sum()) == (0, 0)
+
+
+def test_an_agent_gets_the_masks_of_an_env_that_has_them_and_must_obey() -> None:
+    class Masked(Saved):
+        def sample(self, obs: Any, masks: Any) -> Any:
+            self.seen = masks
+            return self.choose(masks)
+
+    obs = np.zeros((2, 2), np.float32)
+    for action, width in ((DiscreteActions(3, 4), 3), (MultiDiscreteActions((2, 3), (1, 4)), 5)):
+        agent: Any = Masked()
+        adapter = AgentAdapter(agent, spec(action, has_masks=True), max_skips=1)
+        masks = np.zeros((2, width), bool)
+        masks[:, -1] = masks[:, 0] = True
+        right = [6, 6] if width == 3 else [[1, 6], [1, 6]]
+        agent.choose = lambda masks, right=right: np.array(right)
+        assert adapter.act(obs, masks, 0).tolist() == right
+        assert agent.seen is not masks
+        assert (agent.seen == masks).all()
+        wrong = [6, 5] if width == 3 else [[1, 6], [1, 5]]
+        agent.choose = lambda masks, wrong=wrong: np.array(wrong)
+        with pytest.raises(LudusError, match="returned 5 for env 1, which its mask forbids"):
+            adapter.act(obs, masks, 0)
+    with pytest.raises(
+        ConfigError, match=r"Saved.sample takes observations alone; .* sample\(obs, m"
+    ):
+        AgentAdapter(Saved(), spec(DiscreteActions(3, 0), has_masks=True), max_skips=1)
+
+
+@pytest.mark.parametrize("record", [True, 0.5, {"loss": "low"}, [1.0]])
+def test_what_opt_returns_is_numbers_by_name_or_none(tmp_path: Path, record: Any) -> None:
+    agent = Saved()
+    agent.opt = lambda buffer: record  # type: ignore[method-assign]
+    with pytest.raises(LudusError, match=r"Saved.opt returned a .*; return numbers by name, such"):
+        ludus.StepRLTrainer.build(config()).train(agent, root=str(tmp_path))
 
 
 def test_an_agent_of_ones_own_is_not_judged_in_another_process(tmp_path: Path) -> None:
@@ -420,14 +516,9 @@ def test_a_step_processor_and_a_buffer_of_ones_own_are_used_and_survive(tmp_path
 
 
 def test_spaces_of_all_kinds_have_a_place_in_the_buffer() -> None:
-    from ludus.rl.own_agent import AgentAdapter
-    from ludus.rl.spaces import BoxActions, MultiDiscreteActions
-
     low = np.zeros(3, np.float32)
     for action, width in ((BoxActions(low, low + 1), 3), (MultiDiscreteActions((2, 3), (0, 0)), 2)):
-        spec = EnvSpec(name="x", obs_shape=(2,), obs_dtype=np.dtype(np.float32), action=action,
-                       has_masks=False)  # fmt: skip
-        assert AgentAdapter(Saved(), spec, max_skips=1).layout.action_width == width
+        assert AgentAdapter(Saved(), spec(action), max_skips=1).layout.action_width == width
 
 
 def test_an_evaluator_that_rebuilds_agents_cannot_judge_one_of_ones_own(tmp_path: Path) -> None:
