@@ -28,8 +28,13 @@ from ludus.rl.evaluator import (
 from ludus.rl.judge import METRIC, Judge, Keep
 from ludus.rl.spaces import EnvSpec
 from ludus.run.async_evaluator import AsyncEvaluator
-from ludus.run.evaluator import as_outcome
+from ludus.run.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.strict_config import StrictConfig
+
+_NOT_REBUILT = {
+    "name", "seed", "settings", "env", "evaluation", "schedule", "steps", "epochs", "compile",
+}  # fmt: skip
+"""Keys that an AsyncEvaluator's config may have otherwise: they say nothing of how the agent acts."""
 
 
 class Evaluations:
@@ -75,6 +80,9 @@ class Evaluations:
             check_same_spaces(task.section, trained, key="evaluation.env")
         for name, section in task.more_sections.items():
             check_same_spaces(section, trained, key=f"evaluation.more_envs.{name}")
+        for section in _sections_of(self.evaluator):
+            if section != config.env:
+                check_same_spaces(section, trained, key="env of the evaluator")
         # Kinds of ludus and envs of gymnasium are known in every process; of others it is asked.
         is_given = self.beside is not None and self.beside is self.evaluator
         if self.beside is not None and (is_given or not _is_built_in(config)):
@@ -160,31 +168,27 @@ class Evaluations:
 
 
 def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any, network: Any) -> None:
-    """Raise ConfigError where a process beside training would not judge what is trained here."""
+    """Raise ConfigError where the evaluator, here or beside, would not judge what is trained here."""
+    check_made_for(trainer, config, evaluator)
     if isinstance(evaluator, AsyncEvaluator):
-        if network is not None:
-            raise ConfigError(
-                "an AsyncEvaluator cannot build, in its process, the network given to set_model;"
-                " register it and name it in 'network', or set an evaluator that runs here"
-            )
+        asked, remedy = "an AsyncEvaluator was set", "set an evaluator that runs here"
+        refuse_other_keys(config, evaluator, free=_NOT_REBUILT)
+    elif config.evaluation.asynchronous:
+        asked = "'evaluation.asynchronous' is true"
+        remedy = "set evaluation.asynchronous to false"
+        if evaluator is not None:
+            raise ConfigError(f"{asked}, but an evaluator of your own runs here; {remedy}")
+    else:
         return
-    if not config.evaluation.asynchronous:
-        return
-    remedy = "set evaluation.asynchronous to false"
-    if evaluator is not None:
-        raise ConfigError(
-            f"'evaluation.asynchronous' is true, but an evaluator of your own runs here; {remedy}"
-        )
     if network is not None:
         raise ConfigError(
-            "'evaluation.asynchronous' is true, but another process cannot build the network given to"
-            f" set_model; register it and name it in 'network', or {remedy}"
+            f"{asked}, but another process cannot build the network given to set_model; register it and"
+            f" name it in 'network', or {remedy}"
         )
     if find("trainer", config.kind).Agent is not trainer.Agent:
         raise ConfigError(
-            f"'evaluation.asynchronous' is true, but only the registered trainer of kind"
-            f" '{config.kind}' can be rebuilt in another process, not {trainer.__name__}; register it"
-            f" under a kind of its own, or {remedy}"
+            f"{asked}, but only the registered trainer of kind '{config.kind}' can be rebuilt in another"
+            f" process, not {trainer.__name__}; register it under a kind of its own, or {remedy}"
         )
 
 
@@ -196,6 +200,14 @@ def evaluator_of(config: RLConfig) -> EpisodeEvaluator:
 def job_of(config: RLConfig) -> EpisodeJob:
     """Return what a process beside training is told of the evaluations of this config."""
     return EpisodeJob(EvaluationTask.of(config), config.model_dump(mode="json"))
+
+
+def _sections_of(evaluator: object) -> Iterator[StrictConfig]:
+    """Yield the envs in which an evaluator made from a config plays, and rebuilds agents for."""
+    made = getattr(evaluator, "config", None)
+    if isinstance(made, RLConfig):
+        task = EvaluationTask.of(made)
+        yield from (made.env, task.section, *task.more_sections.values())
 
 
 def _named(task: EvaluationTask) -> Iterator[tuple[str, StrictConfig]]:

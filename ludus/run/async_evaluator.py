@@ -69,13 +69,20 @@ class AsyncEvaluator:
 
     def __init__(
         self,
-        config: TrainerConfig | Job,
+        config: TrainerConfig | Job | None = None,
         *,
+        score: object = None,
         timeout: float = 300.0,
         max_restarts: int = 2,
         is_interrupted: Callable[[], bool] = lambda: False,
         on_event: Callable[[str], None] = lambda text: None,
     ) -> None:
+        if config is None or score is not None:
+            raise ConfigError(
+                "AsyncEvaluator takes a config, from which another process rebuilds what it judges; a"
+                " function stays in this one: ludus.Evaluator(score=function)"
+            )
+        self.config = config if isinstance(config, TrainerConfig) else None
         self.is_interrupted = is_interrupted
         """Asked while waiting: a run that is to pause must not wait for the result."""
         self.on_event = on_event

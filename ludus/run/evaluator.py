@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ludus.config import TrainerConfig
@@ -33,6 +33,7 @@ class Evaluator:
             raise ConfigError(
                 "Evaluator takes a config, or score=a function of the agent or model; give one of them"
             )
+        self.config = config
         self._metric = metric
         self._score: Callable[[Any], Any]
         if score is not None:
@@ -85,6 +86,32 @@ def of_kind(config: Any, name: str) -> Callable[[Any], Any]:
             " from their config; give Evaluator(score=...) a function"
         )
     return found  # type: ignore[no-any-return]
+
+
+def check_made_for(trainer: type[object], config: TrainerConfig, evaluator: object) -> None:
+    """Raise ConfigError where an evaluator was made from a config of what is judged in another way."""
+    made = getattr(evaluator, "config", None)
+    if not isinstance(made, TrainerConfig):
+        return
+    theirs = getattr(find("trainer", made.kind), "make_evaluator", None)
+    if theirs is not getattr(trainer, "make_evaluator", None):
+        raise ConfigError(
+            f"the evaluator was made from a config of kind '{made.kind}', so it cannot judge what a trainer"
+            f" of kind '{config.kind}' trains; make it from that trainer's own config"
+        )
+
+
+def refuse_other_keys(config: TrainerConfig, evaluator: object, *, free: Collection[str]) -> None:
+    """Raise ConfigError where what is rebuilt from the evaluator's config is not what is trained."""
+    made = getattr(evaluator, "config", None)
+    if isinstance(made, TrainerConfig):
+        one, two = made.model_dump(), config.model_dump()
+        keys = sorted({*one, *two} - {*free})
+        if other := [key for key in keys if one.get(key) != two.get(key)]:
+            raise ConfigError(
+                f"an AsyncEvaluator rebuilds what it judges from its own config, which has other values of"
+                f" {', '.join(other)} than the trainer's; make it from the trainer's own config"
+            )
 
 
 def as_outcome(result: Any, *, metric: str) -> Outcome:

@@ -12,9 +12,10 @@ from ludus.core.errors import ConfigError
 from ludus.nn.flat import FlatParameters
 from ludus.run.async_evaluator import AsyncEvaluator
 from ludus.run.directory import tell_event
-from ludus.run.evaluator import as_outcome
+from ludus.run.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.supervised.evaluation_worker import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
+from ludus.supervised.trial import try_model
 from ludus.supervised.update import Update
 
 _SCORE = "validation/score"
@@ -48,9 +49,15 @@ class Evaluated:
         return self.evaluator if isinstance(self.evaluator, AsyncEvaluator) else None
 
     def _prepare_beside(self) -> None:
-        """Refuse what an evaluation beside training cannot do, before any work is done."""
+        """Refuse an evaluator that cannot do what is asked of it, before any work is done."""
+        check_made_for(type(self), self.config, self.evaluator)
+        scorer = getattr(self.evaluator, "scorer", None)
+        if isinstance(scorer, SupervisedEvaluator):
+            try_model(self.model, scorer.data, what="be measured on the data of the evaluator")
         if (beside := self.beside) is None:
             return
+        rebuilt = {"kind", "model", "loss"}
+        refuse_other_keys(self.config, beside, free={*self.config.model_dump()} - rebuilt)
         if self._is_own_model:
             raise ConfigError(
                 "an AsyncEvaluator rebuilds the model from the config in another process, but this one"

@@ -24,7 +24,7 @@ class SupervisedEvaluator:
         device: torch.device,
         seed: int,
     ) -> None:
-        self._data = data
+        self.data = data
         self._prefix = prefix
         self._precision = precision
         self._device = device
@@ -42,16 +42,16 @@ class SupervisedEvaluator:
         )
         fork = forked(derive(self._seed, self._prefix))
         with fork, agent.evaluating(), torch.no_grad(), autocast:
-            self._data.start(0)
-            while not self._data.has_ended():
-                batch = self._data.next()
+            self.data.start(0)
+            while not self.data.has_ended():
+                batch = self.data.next()
                 count = count_examples(batch)
-                result = agent.evaluation_step(batch, self._data.position - 1)
+                result = agent.evaluation_step(batch, self.data.position - 1)
                 for name, value in result.items():
                     weight = 1 if name == "correct" else count
                     totals.setdefault(name, []).append(value.to(exact) * weight)
                 num_examples += count
-        self._data.close()
+        self.data.close()
         if "loss" not in totals:
             raise LudusError(
                 "evaluation_step returned no 'loss'; return one, as training_step does"
@@ -62,7 +62,7 @@ class SupervisedEvaluator:
 
     def ask_twice(self) -> str | None:
         """Return what is wrong with data that gives other examples when it is asked twice."""
-        return self._data.ask_twice()
+        return self.data.ask_twice()
 
     def _name(self, name: str) -> str:
         name = "accuracy" if name == "correct" else name

@@ -42,7 +42,9 @@ def make_model(
     return model
 
 
-def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
+def try_model(
+    model: Model, data: MemoryBatches | LoaderBatches, *, what: str = "learn from this data"
+) -> None:
     """Compute the loss of the first batch without learning; raise ConfigError if that cannot be."""
     batch = first_batch(data)
     if batch is None:
@@ -55,7 +57,7 @@ def try_model(model: Model, data: MemoryBatches | LoaderBatches) -> None:
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
-            f"the model cannot learn from this data: {problem} (the batch is {_shapes(batch)},"
+            f"the model cannot {what}: {problem} (the batch is {_shapes(batch)},"
             f" the loss {model.loss}); make model.inputs and model.outputs fit the data"
         ) from None
 

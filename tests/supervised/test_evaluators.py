@@ -275,5 +275,64 @@ def test_a_network_that_another_process_cannot_build_is_not_judged_there(tmp_pat
     trainer: Any = ludus.build_trainer(small("dqn"))
     trainer.set_model(body)
     trainer.set_evaluator(ludus.AsyncEvaluator(small("dqn")))
-    with pytest.raises(ConfigError, match="cannot build, in its process, the network"):
+    with pytest.raises(ConfigError, match="another process cannot build the network given"):
         trainer.fit(root=str(tmp_path))
+
+
+ACROBOT = {**small("dqn").env.model_dump(), "id": "Acrobot-v1"}
+SPACES = "'env of the evaluator' has other observations than the training env"
+
+
+@pytest.mark.parametrize(
+    ("trained", "made", "judged", "told"),
+    [
+        ("dqn", "Evaluator", small("sac"), SPACES),
+        ("dqn", "Evaluator", small("dqn", env=ACROBOT), SPACES),
+        ("dqn", "AsyncEvaluator", small("dqn", env=ACROBOT), SPACES),
+        ("dqn", "Evaluator", small("dqn", **{"evaluation.env": ACROBOT}), SPACES),
+        ("dqn", "Evaluator", small("dqn", **{"evaluation.more_envs": {"other": ACROBOT}}), SPACES),
+        ("dqn", "Evaluator", ludus.example("supervised"),
+         "made from a config of kind 'supervised', so it cannot judge what a trainer of kind 'dqn'"),
+        ("supervised", "AsyncEvaluator", small("ppo"),
+         "made from a config of kind 'ppo', so it cannot judge what a trainer of kind 'supervised'"),
+        ("supervised", "Evaluator", ludus.example("supervised"),
+         "the model cannot be measured on the data of the evaluator: "),
+        ("supervised", "AsyncEvaluator", ludus.example("supervised"),
+         "an AsyncEvaluator rebuilds what it judges from its own config, which has other values of model"),
+        ("dqn", "AsyncEvaluator", small("iqn"), "other values of "),
+        ("dqn", "AsyncEvaluator", small("dqn", **{"network.widths": [16]}), "values of network than"),
+        ("dqn", "AsyncEvaluator", small("dqn", dueling=True), "other values of dueling than the trainer's"),
+    ],
+)  # fmt: skip
+def test_an_evaluator_made_for_something_else_is_refused_before_work(
+    trained: str, made: str, judged: Any, told: str, tmp_path: Path, tiny: Tiny
+) -> None:
+    trainer: Any = ludus.build_trainer(
+        small(trained) if trained != "supervised" else tiny(**PATIENT)
+    )
+    trainer.set_evaluator(getattr(ludus, made)(judged))
+    with pytest.raises(ConfigError) as caught:
+        trainer.fit(root=str(tmp_path))
+    assert told in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_subclass_that_another_process_cannot_know_is_not_judged_there(tmp_path: Path) -> None:
+    from ludus.rl.trainers.dqn import DqnTrainer
+
+    class Mine(DqnTrainer):
+        class Agent(DqnTrainer.Agent):  # type: ignore[misc, name-defined]
+            """One of mine."""
+
+    trainer = Mine(small("dqn"))
+    trainer.set_evaluator(ludus.AsyncEvaluator(small("dqn")))
+    with pytest.raises(ConfigError, match="was set, but only the registered trainer of kind 'dqn'"):
+        trainer.fit(root=str(tmp_path))
+
+
+def test_a_function_cannot_judge_in_another_process() -> None:
+    for given in ({"score": len}, {}):
+        with pytest.raises(
+            ConfigError, match=r"takes a config, .* ludus.Evaluator\(score=function\)"
+        ):
+            ludus.AsyncEvaluator(**given)
