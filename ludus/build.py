@@ -46,8 +46,8 @@ def rebuild_trainer(path: str | Path, overrides: list[str]) -> tuple[Trainer, St
     text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
     data = current(strict_yaml.parse(text, source=source), source=source)
     try:
-        change(data, overrides, source=source)
-        return build_trainer(typed(data, source=source)), storage
+        changed = change(data, overrides, source=source)
+        return build_trainer(typed(data, source=source, changed=changed)), storage
     except ConfigError as error:
         if not (plugins := missing_plugins(note)):
             raise

@@ -11,7 +11,7 @@ import typer
 from ludus import cli_looking  # noqa: F401 - its commands are part of the app
 from ludus.cli_app import AsJson, ConfigFile, Overrides, Plugin, Root, RunDir, app, load
 from ludus.run.standard_streams import fill_standard_streams
-from ludus.run.terminal import pass_on, say, warn
+from ludus.run.terminal import pass_on, say, tell
 
 
 @app.command()
@@ -42,7 +42,7 @@ def train(
     from ludus.config import read_config
 
     load(plugin)
-    trainer = build_trainer(read_config(config, overrides or []))
+    trainer = build_trainer(read_config(config, overrides or [], tell=tell))
     result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")
     _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
@@ -78,7 +78,7 @@ def resume(
         text = f"this run had ended already; raise its length to go on, as in {key}={2 * value}"
         if before["event"] == "stopped":
             text = "this run was stopped for good and does not go on; start a new one"
-        warn(f"ludus: {text}")
+        tell(text)
     _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
 
@@ -98,7 +98,7 @@ def plan(config: ConfigFile, overrides: Overrides = None, plugin: Plugin = None)
     from ludus.config import read_config
 
     load(plugin)
-    say(commands.render_plan(read_config(config, overrides or [])))
+    say(commands.render_plan(read_config(config, overrides or [], tell=tell)))
 
 
 @app.command()

@@ -24,7 +24,7 @@ from ludus.run.outputs import check_file, head_of, write_file
 from ludus.run.seeds import derive, seed_everything
 from ludus.run.storage import Storage
 from ludus.run.strict_json import one_line
-from ludus.run.terminal import pass_on, say, warn
+from ludus.run.terminal import pass_on, say, tell, warn
 
 _FILM_MARK = b"a film that ludus made"
 
@@ -82,7 +82,7 @@ def _with_weights(
     `model` is best, last, or the directory of a model; a run that kept no best gives its last.
     """
     trainer, storage = rebuild_trainer(path, [])
-    saved = checkpoint.read_newest(storage, damaged=_warn)
+    saved = checkpoint.read_newest(storage, damaged=tell)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
     best = saved.manifest.get("best")
@@ -105,7 +105,7 @@ def _best_weights(storage: Storage, name: str) -> tuple[str, Any]:
     try:
         return name, read_model(storage, name)[0]
     except (CheckpointError, StorageError) as error:
-        _warn(f"{error}; its copy in models/best is read instead")
+        tell(f"{error}; its copy in models/best is read instead")
         return "models/best", read_model(storage, "models/best")[0]
 
 
@@ -187,10 +187,6 @@ def evaluate_run(
     say(f"{storage.root}: {source}")
     for name, value in metrics.items():
         say(f"  {name}  {value:.6g}")
-
-
-def _warn(text: str) -> None:
-    warn(f"ludus: {text}")
 
 
 def migrate_file(path: Path, *, write: bool) -> None:

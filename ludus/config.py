@@ -8,17 +8,18 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SerializeAsAny
+from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError
 
 from ludus import migrations, strict_yaml
 from ludus.core.errors import ConfigError
-from ludus.overrides import apply_overrides, key_paths, override
+from ludus.overrides import apply_overrides, is_length, key_paths, override
 from ludus.registry import example_path, find, kinds
-from ludus.strict_config import StrictConfig, registered, validate
+from ludus.strict_config import COMMAND_LINE, StrictConfig, listed, registered, validate
 
 __all__ = [
     "CheckpointSettings",
@@ -110,6 +111,10 @@ class TrainerConfig(StrictConfig):
     settings: Settings
     """Everything that does not decide the result."""
 
+    def unreached(self) -> dict[str, Any]:
+        """Return each key that a run of this length never comes to, and its value for never."""
+        return {}
+
     def digest(self) -> str:
         """Return a hash of all that decides the result: not the name, not the settings."""
         data = self.model_dump(exclude={"name", "settings"})
@@ -135,43 +140,79 @@ def current(data: Any, *, source: str) -> dict[str, Any]:
     return migrations.migrate(copy.deepcopy(dict(data)), source=source)[0]
 
 
-def typed(data: Mapping[str, Any], *, source: str) -> TrainerConfig:
-    """Return the checked config of data at the current version."""
+def typed(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) -> TrainerConfig:
+    """Return the checked config of data at the current version, with these keys changed."""
+    named_in = COMMAND_LINE if "kind" in changed else source
     kind = data.get("kind")
     if not isinstance(kind, str):
         found = f"is {json.dumps(kind)}" if "kind" in data else "is missing"
         raise ConfigError(
-            f"{source}: 'kind' {found}; it names the trainer: {', '.join(kinds('trainer'))}"
+            f"{named_in}: 'kind' {found}; it names the trainer: {', '.join(kinds('trainer'))}"
         )
     try:
         trainer = find("trainer", kind)
     except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
-    config: TrainerConfig = validate(trainer.Config, data, source=source)
+        raise ConfigError(f"{named_in}: {error}") from None
+    config: TrainerConfig = validate(trainer.Config, data, source=source, changed=changed)
     return config
 
 
-def change(data: dict[str, Any], overrides: Sequence[str], *, source: str) -> list[str]:
+Tell = Callable[[str], object]
+
+
+def change(
+    data: dict[str, Any], overrides: Sequence[str], *, source: str, tell: Tell = warnings.warn
+) -> list[str]:
     """Apply `key.path=value` overrides in place, and return the paths of the keys they changed.
 
-    Where one does not fit because the file itself lacks the key, the file's own problems are told.
+    All mistakes are told at once, those of the file too. Where an override shortens the run, what the
+    file would do later than that is turned off, and told.
     """
-    whole = copy.deepcopy(data)
-    try:
-        return apply_overrides(data, overrides)
-    except ConfigError as error:
+    changed, wrong = apply_overrides(data, overrides)
+    if wrong:
+        told = [listed(COMMAND_LINE, wrong)]
         try:
-            typed(whole, source=source)
-        except ConfigError as problems:
-            raise ConfigError(f"{error} Besides, {problems}") from None
-        raise
+            typed(data, source=source, changed=changed)
+        except ConfigError as error:
+            told.append(str(error))
+        raise ConfigError("\n".join(told))
+    lengths = [path for path in changed if is_length(path)]
+    off = _unreached(data) if lengths else {}
+    if off.keys() & set(changed):
+        # The command line contradicts itself: that is refused as a file's would be.
+        off = {}
+    if off:
+        before = ", ".join(f"{path} (was {_at(data, path)})" for path in off)
+        ends = f"{', '.join(lengths)} on the command line ends the run before these are due"
+        tell(f"{ends}, so they are off: {before}")
+    return [*changed, *(override(data, path, value) for path, value in off.items())]
 
 
-def read_config(path: str | Path, overrides: Sequence[str] = ()) -> TrainerConfig:
-    """Read a file, apply `key.path=value` overrides, and return the typed config."""
+def _unreached(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run of this data's length never comes to; nothing where the data is wrong."""
+    try:
+        config: TrainerConfig = find("trainer", str(data.get("kind"))).Config.model_validate(data)
+    except (ConfigError, ValidationError):
+        return {}
+    return config.unreached()
+
+
+def _at(data: Any, path: str) -> Any:
+    for part in path.split("."):
+        data = data[part]
+    return data
+
+
+def read_config(
+    path: str | Path, overrides: Sequence[str] = (), *, tell: Tell = warnings.warn
+) -> TrainerConfig:
+    """Read a file, apply `key.path=value` overrides, and return the typed config.
+
+    `tell` is given a sentence on what an override changes besides its own key.
+    """
     data = current(read_data(path), source=str(path))
-    change(data, overrides, source=str(path))
-    return typed(data, source=str(path))
+    changed = change(data, overrides, source=str(path), tell=tell)
+    return typed(data, source=str(path), changed=changed)
 
 
 def given(config: Any) -> Any:

@@ -18,7 +18,7 @@ from ludus.config import (
     typed,
 )
 from ludus.core.errors import ConfigError, nearest
-from ludus.run.terminal import clean
+from ludus.run.terminal import clean, tell
 from ludus.strict_config import annotation_of, section_class
 
 
@@ -27,8 +27,8 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
     written = read_data(path)
     data = current(written, source=path)
     added = sorted({*key_paths(data)} - {*key_paths(written)})
-    changed = change(data, overrides, source=path)
-    entries = list(describe(typed(data, source=path)))
+    changed = change(data, overrides, source=path, tell=tell)
+    entries = list(describe(typed(data, source=path, changed=changed)))
     if keys:
         known = [name for name, _, _ in entries]
         for key in keys:

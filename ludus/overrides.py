@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus import strict_yaml
 from ludus.core.errors import ConfigError, nearest
 
+_LENGTH = re.compile(
+    r"max_(epochs|steps|env_steps|opts|iterations|rounds)|num_\w*(steps|iterations|rounds)"
+)
+
 # What people know these keys as from elsewhere, and what they may be here.
 _ELSEWHERE = {
     # The keys of the schedule that a file does not follow, and those of the one it does.
     "max_env_steps": ("steps.max_opts",),
-    "max_opts": ("epochs.max_env_steps",),
+    "max_opts": ("epochs.max_opts",),
     "record_freq": ("steps.record_interval",),
     "eval_freq": ("steps.eval_interval",),
     "save_freq": ("steps.save_interval",),
@@ -49,16 +54,32 @@ _ELSEWHERE = {
 }
 
 
-def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> list[str]:
-    """Apply `key.path=value` texts in place, and return the paths of the keys they changed."""
-    changed = []
+# Those of them that count env steps.
+_OF_ENV_STEPS = ("max_env_steps", "total_timesteps", "num_timesteps", "timesteps")
+
+
+def is_length(path: str) -> bool:
+    """Return whether a key says how long a run is."""
+    return _LENGTH.fullmatch(path.split(".")[-1]) is not None
+
+
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Apply `key.path=value` texts in place.
+
+    Return the paths of the keys they changed, and a sentence for each text that changed none.
+    """
+    changed, wrong = [], []
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"'{text}' is not an override; write key.path=value")
-        parsed = strict_yaml.parse(value, source=f"override {key}")
-        changed.append(override(data, key.strip(), parsed))
-    return changed
+            wrong.append(f"'{text}' is not an override; write key.path=value")
+            continue
+        try:
+            parsed = strict_yaml.parse(value, source=f"override {key}")
+            changed.append(override(data, key.strip(), parsed))
+        except ConfigError as error:
+            wrong.append(str(error))
+    return changed, wrong
 
 
 def override(data: dict[str, Any], key: str, value: Any) -> str:
@@ -78,13 +99,13 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
         above = ".".join(path[:depth])
         if not isinstance(section, dict):
             what = "null" if section is None else "not a section"
-            hint = _known_elsewhere(key, data)
+            hint = _known_elsewhere(key, data, value)
             raise ConfigError(
                 f"'{above}' is {what}, so '{key}' cannot be set; set all of '{above}'.{hint}"
             )
         # What an env takes is its own affair: the names under kwargs are free.
         if part not in section and path[depth - 1 : depth] != ["kwargs"]:
-            hint = _known_elsewhere(key, data) or nearest(part, map(str, section))
+            hint = _known_elsewhere(key, data, value) or nearest(part, map(str, section))
             if not above and "Did you mean" not in hint:
                 # A bare name may be meant for a key of some section.
                 close = nearest(key, key_paths(data))
@@ -106,14 +127,27 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
     return place
 
 
-def _known_elsewhere(key: str, data: Mapping[str, Any]) -> str:
+def _known_elsewhere(key: str, data: Mapping[str, Any], value: object) -> str:
     """Return the key that is meant by a name of another library or schedule; nothing if there is none."""
-    paths = key_paths(data)
-    for name in _ELSEWHERE.get(key.split(".")[-1], ()):
+    paths, given = key_paths(data), key.split(".")[-1]
+    for name in _ELSEWHERE.get(given, ()):
         for path in paths:
             if path == name or path.endswith(f".{name}"):
-                return f" Did you mean '{path}'?"
+                is_converted = given in _OF_ENV_STEPS and path == "steps.max_opts"
+                in_updates = _in_updates(data, value) if is_converted else ""
+                return f" Did you mean '{path}'?{in_updates}"
     return ""
+
+
+def _in_updates(data: Mapping[str, Any], env_steps: object) -> str:
+    """Return how many optimisation steps a number of env steps is, for a schedule in steps."""
+    first, interval = data.get("learning_starts"), data["steps"].get("opt_interval")
+    if not (isinstance(first, int) and isinstance(interval, int) and interval > 0):
+        return ""
+    told = f" It counts optimisation steps, one for {interval} env steps after the first {first}"
+    if isinstance(env_steps, int) and env_steps >= first + interval:
+        told += f": write steps.max_opts={(env_steps - first) // interval}"
+    return f"{told}."
 
 
 def key_paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Self, TypeVar, get_args
 
@@ -15,6 +16,8 @@ from ludus.overrides import override
 from ludus.registry import find, kinds
 
 T = TypeVar("T", bound="StrictConfig")
+
+COMMAND_LINE = "the command line"
 
 
 class StrictConfig(BaseModel):
@@ -91,18 +94,22 @@ def _section_with_kind(known: Sequence[str]) -> str:
     return f"must be a section with a 'kind', one of: {', '.join(known)}"
 
 
-def validate(cls: type[T], data: Any, *, source: str) -> T:
-    """Return the typed config; raise one ConfigError that lists every problem."""
+def validate(cls: type[T], data: Any, *, source: str, changed: Sequence[str] = ()) -> T:
+    """Return the typed config; raise one ConfigError that lists every problem.
+
+    `changed` holds the paths of keys that are not as in the source but from the command line.
+    """
     if not isinstance(data, Mapping):
         found = "nothing" if data is None else f"a {type(data).__name__}"
         raise ConfigError(f"{source}: expected keys and values, found {found}")
     try:
         config = cls.model_validate(dict(data))
     except ValidationError as error:
-        raise ConfigError(_listed(source, _describe_all(cls, data, error))) from None
+        lines = _describe_all(cls, data, error)
+        raise ConfigError(_by_origin(source, lines, changed)) from None
     problems = list(_all_problems(config))
     if problems:
-        raise ConfigError(_listed(source, problems))
+        raise ConfigError(_by_origin(source, problems, changed))
     return config
 
 
@@ -121,7 +128,19 @@ def _all_problems(value: Any, path: str = "") -> Iterator[str]:
         yield from _all_problems(child, f"{path}.{name}" if path else name)
 
 
-def _listed(source: str, lines: Sequence[str]) -> str:
+def _by_origin(source: str, lines: Sequence[str], changed: Sequence[str]) -> str:
+    """Return all problems, each under what it came from: the command line, the source, or both."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        named = [path for path in changed if re.search(rf"(?<![\w.]){re.escape(path)}(?!\w)", line)]
+        is_own = any(line.startswith(f"'{path}") for path in named)
+        both = f"{source} with {', '.join(named)} from the command line"
+        found.setdefault(COMMAND_LINE if is_own else both if named else source, []).append(line)
+    return "\n".join(listed(origin, told) for origin, told in found.items())
+
+
+def listed(source: str, lines: Sequence[str]) -> str:
+    """Return the problems of one source: a sentence, or a list."""
     if len(lines) == 1:
         return f"{source}: {lines[0]}"
     return f"{source}: {len(lines)} problems:\n" + "\n".join(f"  - {line}" for line in lines)

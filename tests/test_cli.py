@@ -417,6 +417,44 @@ def test_a_mistaken_override_is_one_error_before_anything_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["small.yaml"]
 
 
+def test_all_mistakes_of_the_command_line_are_told_at_once_and_as_its_own(
+    call: Ludus, config: str
+) -> None:
+    wrong = ["bach_size=32", "sed=1", "max_epochs=0", "seed=-1", "optimizer={kind: nope}"]
+    told = call("train", config, *wrong).refusal().splitlines()
+    assert told[:3] == [
+        "the command line: 2 problems:",
+        "  - 'bach_size' is not a key of this config. Did you mean 'batch_size'?",
+        "  - 'sed' is not a key of this config. Did you mean 'seed'?",
+    ]
+    assert told[3:5] == [
+        "the command line: 3 problems:",
+        "  - 'seed' must be greater than or equal to 0 (found -1)",
+    ]
+    assert "optimizer.kind" in told[6] or "optimizer.kind" in told[5]
+    assert len(told) == 7
+
+
+def test_a_mistake_is_told_as_the_file_s_or_the_command_line_s_or_of_both(
+    call: Ludus, config: str
+) -> None:
+    text = Path(config).read_text()
+    Path(config).write_text(text.replace("drop_last: false", "drop_last: 7"))
+    assert call("train", config, "seed=-1").refusal().splitlines() == [
+        "the command line: 'seed' must be greater than or equal to 0 (found -1)",
+        f"{config}: 'drop_last' must be true or false (found 7)",
+    ]
+    Path(config).write_text(text)
+    told = call("train", config, "with_validation=false").refusal()
+    assert told.startswith(f"{config}: 2 problems")
+    told = call("train", config, "loss=mse", "model.outputs=1").refusal()
+    assert "'early_stopping.metric'" in told or "'best_model.metric'" in told
+    told = call("train", config, "data.validation_fraction=0.0").refusal()
+    assert told.startswith(f"{config} with data.validation_fraction from the command line: ")
+    told = call("train", config, "kind=supervise").refusal()
+    assert told.startswith("the command line: no trainer kind is named 'supervise'")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
 def test_a_device_this_machine_lacks_is_told(call: Ludus, config: str, device: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -121,6 +121,18 @@ class RLConfig(TrainerConfig):
     """How the agent is judged."""
     return_window: Positive
     """How many of the latest training episodes rollout/ep_rew_mean is the mean of."""
+
+    def turned_off(self, section: str, keys: Sequence[str], evaluated: str) -> dict[str, Any]:
+        """Return the values with which a run that never comes to these intervals is right.
+
+        `evaluated` is the interval of evaluations: what only they decide goes with them.
+        """
+        off: dict[str, Any] = {f"{section}.{key}": 0 for key in keys}
+        if evaluated in keys or not getattr(getattr(self, section), evaluated):
+            never = {"patience": None, "target_return": None, "min_delta": 0.0}
+            set_here = [key for key in never if getattr(self.evaluation, key) != never[key]]
+            off |= {f"evaluation.{key}": never[key] for key in set_here}
+        return off
 
     def length_problems(self, run_opts: int, evaluated: tuple[str, int]) -> Iterator[str]:
         """Yield each key that a run of so many updates never comes to.

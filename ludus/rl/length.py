@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ludus.core.errors import ConfigError
-from ludus.rl.cadence import unreached_epochs, unreached_steps
 
 
 def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
@@ -17,29 +16,19 @@ def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
     """
     if max_steps < 1:
         raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
-    changes: dict[str, Any] = {}
-    if getattr(config, "schedule", "epochs") == "steps":
-        length = {"steps.max_opts": max_steps}
-        section, unreached = "steps", unreached_steps(config.steps, max_steps)
-        is_evaluated = config.steps.eval_interval and "eval_interval" not in unreached
-    else:
-        length = {"epochs.max_opts": max_steps}
-        num_epochs = config.epochs_for(max_steps)
+    section, changes = getattr(config, "schedule", "epochs"), dict[str, Any]()
+    if section == "epochs":
         # Where a KL divergence may end the passes, a rollout makes one update at least.
-        rollouts = num_epochs if getattr(config, "target_kl", None) is None else max_steps
+        is_cut = getattr(config, "target_kl", None) is not None
+        rollouts = max_steps if is_cut else config.epochs_for(max_steps)
         # Twice as many: a run that is made longer again and again loses part of an epoch each time.
         needed = 2 * rollouts * config.steps_per_epoch * config.num_envs
         if needed > config.epochs.max_env_steps:
             changes["epochs.max_env_steps"] = needed
-        section, unreached = "epochs", unreached_epochs(config.epochs, num_epochs)
-        is_evaluated = config.epochs.eval_freq and "eval_freq" not in unreached
-    changes |= {f"{section}.{key}": 0 for key in unreached}
-    if not is_evaluated:
-        given = ("patience", "target_return")
-        lost = [key for key in given if getattr(config.evaluation, key) is not None]
-        changes |= {f"evaluation.{key}": None for key in lost}
-        if "evaluation.patience" in changes:
-            changes["evaluation.min_delta"] = 0.0
+    length = {f"{section}.max_opts": max_steps}
+    fitted = {path.split(".")[1]: value for path, value in {**length, **changes}.items()}
+    part = getattr(config, section).model_copy(update=fitted)
+    changes |= config.model_copy(update={section: part}).unreached()
     notes = [_told(config, path, value, max_steps) for path, value in changes.items()]
     return config.replace(**changes, **length), notes
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ludus.config import Count, NonNegativeFloat, Positive, PositiveFloat, StrictConfig
 from ludus.data.prioritised import PerConfig
 from ludus.nn.schedules import ScheduleSection, too_long
-from ludus.rl.cadence import epochs_never_reached, never_so_many, steps_never_reached
+from ludus.rl.cadence import (
+    epochs_never_reached,
+    never_so_many,
+    steps_never_reached,
+    unreached_epochs,
+    unreached_steps,
+)
 from ludus.rl.config import EpochsConfig, RLConfig
 from ludus.rl.network_config import NetworkSection
 
@@ -119,6 +125,16 @@ class OffPolicyConfig(RLConfig):
         if (per := self.replay.prioritised) is not None:
             path = "replay.prioritised.beta_schedule"
             yield from too_long(per.beta_schedule, path, self.run_opts, "optimisation steps")
+
+    def unreached(self) -> dict[str, Any]:
+        """Return each key that a run of this length never comes to, and its value for never."""
+        if self.schedule == "steps" and self.steps is not None:
+            keys = unreached_steps(self.steps, self.steps.max_opts)
+            return self.turned_off("steps", keys, "eval_interval")
+        if self.schedule == "epochs" and self.epochs is not None:
+            keys = unreached_epochs(self.epochs, self.num_epochs)
+            return self.turned_off("epochs", keys, "eval_freq")
+        return {}
 
     def _epoch_problems(self, epochs: OffPolicyEpochsConfig) -> Iterator[str]:
         if self.learning_starts >= epochs.max_env_steps:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from ludus.config import NonNegativeFloat, Positive, PositiveFloat
 from ludus.nn.schedules import too_long
-from ludus.rl.cadence import epochs_never_reached, never_so_many
+from ludus.rl.cadence import epochs_never_reached, never_so_many, unreached_epochs
 from ludus.rl.config import Discount, EpochsConfig, RLConfig, Scheduled
 from ludus.rl.network_config import NetworkSection
 from ludus.strict_config import StrictConfig
@@ -74,6 +74,11 @@ class PpoConfig(RLConfig):
         yield from epochs_never_reached(self.epochs, self.num_epochs)
         yield from self.length_problems(self.run_opts, ("epochs.eval_freq", self.epochs.eval_freq))
         yield from self._restraint_problems()
+
+    def unreached(self) -> dict[str, Any]:
+        """Return each key that a run of this length never comes to, and its value for never."""
+        keys = unreached_epochs(self.epochs, self.num_epochs)
+        return self.turned_off("epochs", keys, "eval_freq")
 
     def _restraint_problems(self) -> Iterator[str]:
         """Yield the section that is missing, and the one that would not be read."""

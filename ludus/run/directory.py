@@ -16,13 +16,11 @@ from typing import Any
 from ludus import registry
 from ludus.config import TrainerConfig, key_paths
 from ludus.core.errors import RunError, StorageError
+from ludus.overrides import is_length
 from ludus.run.storage import Storage
 from ludus.run.strict_json import parse_json
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_LENGTH = re.compile(
-    r"max_(epochs|steps|env_steps|opts|iterations|rounds)|num_\w*(steps|iterations|rounds)"
-)
 
 FIRST_CHECKPOINT = "first_checkpoint"
 ENDINGS = ("finished", "stopped", "interrupted", "failed")
@@ -249,21 +247,20 @@ def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], lis
     others: list[str] = []
     for path in sorted({*key_paths(before), *key_paths(after)}):
         one, two = _at(before, path), _at(after, path)
-        is_length = _LENGTH.fullmatch(path.split(".")[-1]) is not None
-        if is_length and type(one) is int and type(two) is int and two < one:
+        if is_length(path) and type(one) is int and type(two) is int and two < one:
             raise RunError(f"'{path}' of a run may be raised, not lowered: it was {one}, not {two}")
         if one == two or isinstance(one, dict) or isinstance(two, dict):
             continue
         if path.endswith("timeout_seconds"):
             continue
-        (lengths if _LENGTH.fullmatch(path.split(".")[-1]) else others).append(path)
+        (lengths if is_length(path) else others).append(path)
     return lengths, others
 
 
 def length_of(config: TrainerConfig) -> tuple[str, int]:
     """Return a key that says how long a run of this config is, and its value."""
     data = deciding(config)
-    paths = [path for path in key_paths(data) if _LENGTH.fullmatch(path.split(".")[-1])]
+    paths = [path for path in key_paths(data) if is_length(path)]
     found = [(path, _at(data, path)) for path in paths if isinstance(_at(data, path), int)]
     return (found or [("its length", 0)])[0]
 

@@ -27,6 +27,11 @@ def warn(text: object) -> None:
     _print(text, sys.stderr)
 
 
+def tell(text: object) -> None:
+    """Print what a command has to say besides its answer."""
+    warn(f"ludus: {text}")
+
+
 def pass_on(text: str) -> None:
     """Print exactly this, and nothing after it, for a program or a file; it must be safe already."""
     if sys.stdout is not None:

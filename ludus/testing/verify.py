@@ -18,7 +18,7 @@ from ludus.config import read_config
 from ludus.core.errors import LudusError
 from ludus.run.directory import read_lines
 from ludus.run.storage import Storage
-from ludus.run.terminal import plain
+from ludus.run.terminal import plain, tell
 from ludus.testing import trainers
 from ludus.testing.victim import RUN
 
@@ -31,7 +31,7 @@ def verify_config(
     """Return whether the config passed, having printed what was done and found."""
     console = Console(highlight=False)
     words = [f"--plugin={plugin}" for plugin in plugins]
-    checked = read_config(config, [*overrides, "settings.display=none"])
+    checked = read_config(config, [*overrides, "settings.display=none"], tell=tell)
     with tempfile.TemporaryDirectory(prefix="ludus-verify-") as folder:
         root = Path(folder)
         # A copy, so that an edit of the file in the meantime does not matter.

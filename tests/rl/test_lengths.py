@@ -11,6 +11,7 @@ import ludus
 from ludus import migrations
 from ludus.config import change, current, from_data, read_config
 from ludus.core.errors import ConfigError, RunError
+from tests.command_line import in_process
 from tests.keys.runs import tiny
 from tests.rl.small import small
 from tests.supervised.conftest import lines
@@ -113,7 +114,7 @@ def test_a_run_of_no_steps_is_refused(tmp_path: Path) -> None:
         ("dqn", "max_steps", "Did you mean 'steps.max_opts'?"),
         ("ppo", "max_steps", "Did you mean 'epochs.max_opts'?"),
         ("dqn-mountaincar", "eval_interval", "Did you mean 'epochs.eval_freq'?"),
-        ("dqn-mountaincar", "steps.max_opts", "'steps' is null, .* Did you mean 'epochs.max_env_steps'?"),
+        ("dqn-mountaincar", "steps.max_opts", "'steps' is null, .* Did you mean 'epochs.max_opts'?"),
         ("ppo", "num_train_steps", "Did you mean 'epochs.max_opts'?"),
     ],
 )  # fmt: skip
@@ -123,6 +124,68 @@ def test_a_key_that_this_schedule_does_not_read_is_refused_with_the_one_it_reads
     data = ludus.example(name).model_dump()
     with pytest.raises(ConfigError, match=told.replace("?", r"\?")):
         change(data, [f"{given}=5000"], source="my.yaml")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("max_env_steps=5000", "one for 2 env steps after the first 1000: write steps.max_opts=2000."),
+        ("total_timesteps=1003", "write steps.max_opts=1."),
+        ("max_env_steps=1000", "It counts optimisation steps, one for 2 env steps after the first 1000."),
+    ],
+)  # fmt: skip
+def test_a_length_in_env_steps_is_told_as_the_number_of_optimisation_steps(
+    given: str, told: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        change(ludus.example("dqn").model_dump(), [given], source="my.yaml")
+    assert str(refused.value).endswith(told)
+    assert "Did you mean 'steps.max_opts'?" in str(refused.value)
+
+
+_STEPS = "steps.eval_interval (was 1000), steps.record_interval (was 500)"
+_STEPS += ", evaluation.target_return (was 475.0)"
+SHORT = {
+    "dqn": ("steps.max_opts=400", _STEPS),
+    "iqn": ("steps.max_opts=400", _STEPS),
+    "sac": ("steps.max_opts=300", "steps.eval_interval (was 1000)"),
+    "ppo": ("epochs.max_env_steps=500", "epochs.eval_freq (was 8), evaluation.target_return (was 475.0)"),
+    "ppo-pendulum": ("epochs.max_opts=160", "epochs.eval_freq (was 8), epochs.record_freq (was 2)"),
+    "dqn-mountaincar": ("epochs.max_env_steps=4000", "epochs.eval_freq (was 750)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_run_shortened_on_the_command_line_does_without_what_it_never_comes_to(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, off = SHORT[name]
+    path = tmp_path / "my.yaml"
+    path.write_text(ludus.example(name).to_yaml())
+    call = in_process(monkeypatch, capsys)
+    told = call("plan", str(path), given)
+    assert told.code == 0, told.err
+    assert "evaluate (never)" in told.out
+    ends = f"{given.partition('=')[0]} on the command line ends the run before these are due"
+    assert told.err == f"ludus: {ends}, so they are off: {off}\n"
+    interval = off.partition(" ")[0]
+    explained = call("explain", str(path), interval, given).out
+    assert f"{interval} = 0  (from the command line)" in explained
+    # A script is warned, where it does not ask to be told otherwise.
+    with pytest.warns(UserWarning, match="so they are off"):
+        read_config(path, [given])
+
+
+def test_an_interval_longer_than_the_run_is_refused_where_it_was_given_so(tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(ludus.example("dqn").to_yaml())
+    both = ["max_opts=400", "eval_interval=500", "record_interval=0"]
+    said = "the command line: 'steps.eval_interval' is 500, but steps.max_opts is 400"
+    with pytest.raises(ConfigError, match=said):
+        read_config(path, both)
+    path.write_text(path.read_text().replace("eval_interval: 1000", "eval_interval: 30000"))
+    with pytest.raises(ConfigError, match=r"my\.yaml: 'steps.eval_interval' is 30000"):
+        read_config(path, ["seed=3"])
 
 
 @pytest.mark.parametrize("schedule", ["steps", "epochs"])
