@@ -99,8 +99,9 @@ class Normaliser:
         self._returned = RunningMoments(()) if rewards else None
         self._returns_N = np.zeros(num_envs)
         """The discounted return of each episode under way."""
-        self.shift = torch.zeros(obs_shape, device=device)
-        self.scale = torch.ones(obs_shape, device=device)
+        # One tensor, so that one copy brings both to the device.
+        self._both = torch.stack([torch.zeros(obs_shape), torch.ones(obs_shape)]).to(device)
+        self.shift, self.scale = self._both[0], self._both[1]
         self.reward_scale = torch.ones((), device=device)
         self._shift, self._scale = np.zeros(obs_shape, np.float32), np.ones(obs_shape, np.float32)
 
@@ -124,11 +125,13 @@ class Normaliser:
             self._publish_observed(self._observed)
 
     def _publish_observed(self, observed: RunningMoments) -> None:
-        # New arrays each time: whoever noted the old ones keeps them as they were.
-        self._shift = observed.mean.astype(np.float32)
-        self._scale = (1 / np.sqrt(observed.steadied() + _SMALL)).astype(np.float32)
-        self.shift.copy_(torch.from_numpy(self._shift))
-        self.scale.copy_(torch.from_numpy(self._scale))
+        # A new array each time: whoever noted the old one keeps it as it was, and a copy that the
+        # device has not made yet is not changed under it.
+        both = np.empty((2, *observed.mean.shape), np.float32)
+        both[0] = observed.mean
+        both[1] = 1 / np.sqrt(observed.steadied() + _SMALL)
+        self._shift, self._scale = both[0, ...], both[1, ...]
+        self._both.copy_(torch.from_numpy(both), non_blocking=True)
 
     def _publish_returned(self) -> None:
         assert self._returned is not None

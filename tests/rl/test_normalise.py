@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ludus
 from ludus.rl.normalise import Normaliser, RunningMoments
@@ -50,6 +51,35 @@ def test_observations_come_out_with_mean_0_and_deviation_1() -> None:
     np.testing.assert_allclose(found.std(0), 1, atol=1e-3)
     # What acts in NumPy sees what learns in torch.
     np.testing.assert_allclose(own.numpy_obs(data), found, atol=1e-6)
+
+
+class Copies(TorchDispatchMode):
+    """Notes, of every copy from one tensor to another, whether it waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.are_waited_for: list[bool] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.copy_.default:
+            self.are_waited_for.append(not (args[2] if len(args) > 2 else False))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_is_published_in_one_copy_that_waits_for_no_device() -> None:
+    own = normaliser()
+    obs = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    with Copies() as copies:
+        own.gather_observations(obs)
+        own.gather_rewards(np.ones(2), np.zeros(2, bool))
+    assert copies.are_waited_for == [False]
+    for found, noted in zip((own.shift, own.scale), own.moments, strict=True):
+        assert found.numpy().tobytes() == noted.tobytes()
+    shift, scale = (noted.copy() for noted in own.moments)
+    noted = own.moments
+    own.gather_observations(obs + 1)
+    assert np.array_equal(noted, (shift, scale))
+    assert not np.array_equal(noted, own.moments)
 
 
 def test_far_numbers_are_clipped() -> None:
