@@ -68,11 +68,6 @@ class RowLayout:
         self.image_width = 2 * self.obs_width if self.has_images else 0
         """How many bytes a row of the uint8 ring has; 0 where observations are float32."""
 
-    @property
-    def row_bytes(self) -> int:
-        """How many bytes one transition takes."""
-        return 4 * self.width + self.image_width
-
     def split(self, rows_BW: Any, images: Any = None) -> Transitions:
         """Return the pieces of a batch as views of it: plain slicing, of tensors or NumPy arrays.
 

@@ -183,5 +183,5 @@ def count_correct(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
         is_right = outputs.argmax(1) == targets.argmax(1)
     else:
         is_right = outputs.argmax(1) == targets
-    num_answers = is_right.numel() // max(len(is_right), 1)
+    num_answers = max(is_right.numel() // max(len(is_right), 1), 1)
     return is_right.sum() if num_answers == 1 else is_right.sum() / num_answers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -113,6 +114,12 @@ def test_regression_targets_are_standardised_too_but_classes_never() -> None:
     assert targets.std().item() == pytest.approx(1, abs=1e-5)
     classes = parts(load("wine", standardise=True))[0].tensors[1]
     assert classes.dtype == torch.int64
+
+
+def test_the_parts_of_a_data_set_cannot_be_exchanged() -> None:
+    splits = load("wine")
+    with pytest.raises(FrozenInstanceError):
+        splits.train = splits.test  # type: ignore[misc]
 
 
 def test_a_fraction_of_zero_leaves_that_part_out() -> None:

@@ -22,9 +22,10 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.errors import CheckpointError, ConfigError, LudusError
 from ludus.data.batches import MemoryBatches, make_batches
 from ludus.data.loader_batches import LoaderBatches, to_device
+from ludus.data.seeded_loader import is_same
 from ludus.run.seeds import seed_everything
 
 CPU = torch.device("cpu")
@@ -475,3 +476,23 @@ def test_a_data_set_opens_its_file_in_a_worker_where_there_are_workers() -> None
     dataset = Opening()
     make(DataLoader(dataset, batch_size=3, num_workers=1)).ask_twice()
     assert not dataset.is_open
+
+
+def test_a_batch_is_the_same_only_with_its_shape_and_type() -> None:
+    """Their bytes alone would be alike."""
+    zeros = np.zeros((2, 3), np.float32)
+    assert is_same(zeros, zeros.copy())
+    assert not is_same(zeros, zeros.reshape(3, 2))
+    assert not is_same(zeros, zeros.astype(np.int32))
+    assert not is_same(torch.zeros(2), torch.zeros(2, dtype=torch.int32))
+
+
+@each_source
+def test_a_state_from_before_the_first_epoch_stands_before_it(source: Callable[[], Any]) -> None:
+    state = make(source()).state_dict()
+    assert [type(value) for value in state.values()] == [int, int]
+    assert state == {"epoch": -1, "position": 0}
+    batches = restored(source, state)
+    assert batches.state_dict() == state
+    with pytest.raises(CheckpointError, match="'position' is 1; it must be from 0 to 0"):
+        batches.load_state_dict({"epoch": -1, "position": 1})

@@ -112,6 +112,25 @@ def test_the_columns_lie_in_the_order_that_others_count_on() -> None:
     assert all(piece.data_ptr() - row.data_ptr() == 4 * piece.flatten()[0] for piece in found)
 
 
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
+@pytest.mark.parametrize("make_rows", [torch.from_numpy, np.asarray], ids=["torch", "numpy"])
+def test_observations_come_back_in_their_shape(shape: tuple[int, ...], make_rows: Any) -> None:
+    layout = RowLayout(shape, np.float32, 1)
+    rows = np.arange(3.0 * layout.width, dtype=np.float32).reshape(3, -1)
+    found = layout.split(make_rows(rows))
+    width = layout.obs_width
+    assert tuple(found.obs.shape) == tuple(found.next_obs.shape) == (3, *shape)
+    assert np.array_equal(found.obs, rows[:, :width].reshape(3, *shape))
+    assert np.array_equal(found.next_obs, rows[:, width + 3 :].reshape(3, *shape))
+
+
+def test_a_buffer_draws_batches_of_its_own_size_unless_it_is_told() -> None:
+    buffer = fill(make(batch_size=4), 6)
+    assert [len(buffer.sample().rows), len(buffer.sample(2).rows)] == [4, 2]
+    with pytest.raises(LudusError, match="'replay' was made without a batch_size; give one"):
+        fill(make(), 6).sample()
+
+
 def test_splitting_can_be_compiled_whole() -> None:
     compiled = torch.compile(lambda rows: FLAT.split(rows).obs + 1, fullgraph=True, backend="eager")
     rows = torch.randn(4, FLAT.width)

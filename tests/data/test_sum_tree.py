@@ -80,6 +80,8 @@ def test_a_number_that_is_no_priority_is_refused_and_changes_nothing(value: floa
     tree.set(np.array([1]), np.array([2.0]))
     with pytest.raises(LudusError, match=f"a priority is {value}"):
         tree.set(np.array([0, 1]), np.array([1.0, value]))
+    with pytest.raises(LudusError, match=f"a priority is {value}"):
+        tree.set(np.array([0, 1, 2]), np.array([0.0, 0.5, value]))
     assert tree.leaves.tolist() == [0.0, 2.0, 0.0]
 
 

@@ -179,3 +179,51 @@ def test_a_gradient_that_is_not_finite_moves_nothing_at_all(
                 for name, tensor in after["weights"].items()
             ]
             assert any(moved)
+
+
+def test_a_target_that_takes_all_is_a_copy_whatever_it_was_before() -> None:
+    learner = Learner(network(), ADAM, max_grad_norm=None)
+    target = Target(learner)
+    target.vector.fill_(torch.inf)
+    target.follow(1.0)
+    assert target.vector.equal(learner.flat.vector)
+
+
+class AlwaysDropping(nn.Dropout):
+    """Dropout in every mode, so that each pass is another sample of the network."""
+
+    def train(self, mode: bool = True) -> Any:
+        return super().train(True)
+
+
+def test_a_layer_that_has_one_mode_alone_stays_in_it() -> None:
+    always = AlwaysDropping(0.5)
+    learner = Learner(nn.Sequential(nn.Linear(3, 8), always), SGD, max_grad_norm=None)
+    for _ in range(2):
+        assert always.training
+        assert not torch.equal(learner(INPUTS), learner(INPUTS))
+        learner.improve(squares(), torch.tensor(0.1))
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.5])
+def test_a_traced_step_shortens_the_gradients_that_an_eager_one_does(factor: float) -> None:
+    """Those longer than the limit, and no others."""
+
+    def loss_of(forward: Any) -> tuple[Tensor, Tensor]:
+        return squares()(forward)[0], torch.zeros(())
+
+    plain = Learner(network(), SGD, max_grad_norm=None)
+    whole = float(plain.improve(loss_of, torch.tensor(0.1))[1])
+    ends = []
+    for is_traced in (False, True):
+        learner = Learner(network(), SGD, max_grad_norm=factor * whole)
+
+        def update(rate: Tensor, learner: Learner = learner) -> Tensor:
+            return learner.improve(loss_of, rate)[1]
+
+        if is_traced:
+            update = torch.compile(update, backend="eager", fullgraph=True)
+        assert float(update(torch.tensor(0.1))) == pytest.approx(whole)
+        ends.append(learner.flat.vector)
+    torch.testing.assert_close(*ends)
+    assert torch.allclose(ends[0], plain.flat.vector) is (factor > 1)

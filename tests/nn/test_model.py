@@ -201,6 +201,10 @@ def test_right_answers_are_counted_by_the_example(
     assert count.item() == pytest.approx(expected)
 
 
+def test_of_no_examples_none_is_right() -> None:
+    assert count_correct("cross_entropy", torch.zeros(0, 3), torch.zeros(0).long()).item() == 0
+
+
 def test_a_model_of_ones_own_loss_overrides_its_steps(tmp_path: Path) -> None:
     class Doubled(Model):
         def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:

@@ -172,6 +172,19 @@ def test_moments_of_another_network_are_refused() -> None:
         other.load_state_dict(saved)
 
 
+def test_moments_may_be_infinite_but_the_count_of_steps_may_not() -> None:
+    """The square of a very large gradient is infinite, and the run that has seen one goes on."""
+    one = Optimizer(CASES["adam"], FlatParameters(network()))
+    one.moments[1].fill_(torch.inf)
+    state = copy.deepcopy(one.state_dict())
+    two = Optimizer(CASES["adam"], FlatParameters(network()))
+    two.load_state_dict(state)
+    assert torch.equal(two.moments[1], one.moments[1])
+    for count in (torch.inf, torch.nan, -1.0):
+        with pytest.raises(LudusError, match="'num_steps' holds a number"):
+            two.load_state_dict({**state, "num_steps": torch.tensor(count)})
+
+
 def test_nesterov_without_momentum_is_refused() -> None:
     sgd = {"kind": "sgd", "learning_rate": 0.1, "momentum": 0.0, "nesterov": True}
     with pytest.raises(ConfigError, match=r"optimizer.*nesterov.*momentum' is 0"):

@@ -249,6 +249,16 @@ def test_dropout_draws_anew_and_as_the_function_would() -> None:
     assert not torch.equal(found[1], found[2])
 
 
+@pytest.mark.parametrize("draw", [torch.rand_like, torch.bernoulli, torch.randn_like])
+def test_finding_the_quickest_way_uses_up_no_random_number(draw: Any) -> None:
+    x = torch.full((16,), 0.5)
+    recorded = Recorded(lambda x: draw(x) + 1)
+    torch.manual_seed(3)
+    found = [recorded(x).clone() for _ in range(3)]
+    torch.manual_seed(3)
+    assert all(torch.equal(one, draw(x) + 1) for one in found)
+
+
 def test_numbers_that_are_not_finite_are_repeated_as_they_are() -> None:
     recorded = Recorded(lambda x: (x * 0).sum() + x)
     for values in ([torch.nan, 1.0], [1.0, 2.0], [torch.inf, 0.0]):

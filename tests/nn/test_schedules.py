@@ -163,7 +163,14 @@ def test_points_that_make_no_schedule_are_told(points: Any, message: str) -> Non
 
 def test_a_value_that_the_points_would_ignore_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"begin at 0.5, but .* is 0.1; make them the same"):
-        make(0.1, kind="piecewise", warmup_steps=0, points=[[0, 0.5]])
+        make(0.1, kind="piecewise", warmup_steps=0, points=[[0, 0.5], [3, 0.2]])
+
+
+def test_points_may_be_anything_from_0_to_the_highest() -> None:
+    points = [[0, 0.5], [1, 0.0], [2, 1e-9], [3, 1000.0]]
+    section = {"kind": "piecewise", "warmup_steps": 0, "points": points}
+    scheduler = Scheduler(section, initial=0.5, run_steps=10)
+    assert [scheduler(step) for step in range(4)] == [value for _, value in points]
 
 
 @pytest.mark.covers("001-M9")

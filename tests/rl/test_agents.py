@@ -236,3 +236,40 @@ def test_an_agent_in_eval_mode_does_not_explore(kind: str, tmp_path: Path) -> No
     agent.train()
     drawn = {agent.act(obs, None, 0).tobytes() for _ in range(40)}
     assert len(drawn) > 1
+
+
+EXAMPLES: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "dqn": ("dqn", None, {}),
+    "dqn with priorities": ("dqn", None, {"replay.prioritised": PRIORITISED}),
+    "dqn with masks": ("dqn", problem("tests_choice", 1, has_masks=True), {}),
+    "iqn": ("iqn", None, {}),
+    "iqn with priorities": ("iqn", None, {"replay.prioritised": PRIORITISED}),
+    "sac": ("sac", None, {}),
+    "sac with priorities": ("sac", None, {"replay.prioritised": PRIORITISED}),
+    "ppo": ("ppo", None, {}),
+    "ppo with masks": ("ppo", problem("tests_choice", 1, has_masks=True), {}),
+}
+
+
+@pytest.mark.parametrize(("kind", "env", "changes"), EXAMPLES.values(), ids=EXAMPLES.keys())
+def test_the_update_is_tried_with_inputs_of_the_shapes_that_it_learns_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, env: Any, changes: dict[str, Any]
+) -> None:
+    """The compiler is asked with them beforehand whether it can take the update."""
+    config = small(kind, **changes)
+    trainer: Any = ludus.build_trainer(config if env is None else config.replace(env=env))
+    trainer.prepare(max_steps=None)
+    found, update = [], type(trainer.agent)._update
+
+    def shapes(inputs: Any) -> list[Any]:
+        return [None if x is None else (tuple(x.shape), x.dtype) for x in inputs]
+
+    def look(agent: Any, *inputs: Any) -> Any:
+        found.append(shapes(inputs))
+        return update(agent, *inputs)
+
+    monkeypatch.setattr(type(trainer.agent), "_update", look)
+    monkeypatch.setattr(type(trainer.agent), "record", lambda agent: None)
+    trainer.fit(root=str(tmp_path), name="run")
+    assert found
+    assert shapes(trainer.agent.example_inputs()) in found

@@ -1,0 +1,74 @@
+"""A compiled method returns what the method does, the first time and every time after that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ludus.nn import compiling
+from ludus.nn.compiling import CompiledMethod
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+
+
+class Owner:
+    """Has methods of every form of result, and counts in a tensor."""
+
+    def __init__(self) -> None:
+        self.total = torch.zeros(3)
+
+    def one(self, x: Tensor) -> Tensor:
+        return x * 2 + 1
+
+    def two(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 2, x.sum()
+
+    def none(self, x: Tensor) -> None:
+        self.total.add_(x)
+
+    def from_a_list(self, pieces: list[Tensor], more: Tensor | None) -> Tensor:
+        return pieces[0] * 2 + (pieces[1] if more is None else more)
+
+    def its_own(self, x: Tensor) -> Tensor:
+        """Return a tensor that no code makes, so that the way round torch's checks is not taken."""
+        self.total.add_(x)
+        return self.total
+
+
+@pytest.fixture(autouse=True)
+def traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "BACKEND", "eager")
+
+
+def rounds() -> list[Tensor]:
+    return [torch.tensor([1.0, 2.0, 3.0]) * (number + 1) for number in range(3)]
+
+
+@pytest.mark.parametrize("name", ["one", "two", "its_own"])
+def test_a_result_is_that_of_the_method_at_every_call(name: str) -> None:
+    plain, owner = Owner(), Owner()
+    compiled: Any = CompiledMethod(getattr(owner, name), torch.device("cpu"))
+    for x in rounds():
+        wanted, found = getattr(plain, name)(x), compiled(x)
+        assert type(found) is type(wanted)
+        pairs = zip(wanted, found, strict=True) if name == "two" else [(wanted, found)]
+        assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_a_method_without_a_result_has_none_and_does_its_work() -> None:
+    owner = Owner()
+    compiled: Any = CompiledMethod(owner.none, torch.device("cpu"))
+    assert [compiled(x) for x in rounds()] == [None] * 3
+    assert owner.total.tolist() == [6.0, 12.0, 18.0]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_arguments_may_come_in_a_list_or_be_missing(kind: Any, is_missing: bool) -> None:
+    compiled: Any = CompiledMethod(Owner().from_a_list, torch.device("cpu"))
+    for x in rounds():
+        found = compiled(kind([x, x + 1]), None if is_missing else x)
+        assert found.tolist() == (x * 3 + is_missing).tolist()
