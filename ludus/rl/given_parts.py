@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ _READ = {
 }  # fmt: skip
 
 
-def check_given(config: OffPolicyConfig, network: object, evaluator: object) -> Iterator[str]:
-    """Yield what is to be told of a config whose agent a script gives; raise where it cannot be."""
+def check_given(config: OffPolicyConfig, network: object, evaluator: object) -> None:
+    """Raise ConfigError where a script's agent cannot be trained beside what else was given."""
     if network is not None:
         raise ConfigError(
             "both an agent and a network were given; the agent has its own, so leave set_model out"
@@ -36,8 +36,12 @@ def check_given(config: OffPolicyConfig, network: object, evaluator: object) -> 
             "'evaluation.asynchronous' is true, but another process cannot build an agent that a script"
             " gives; set it to false"
         )
-    unread = [key for key in type(config).model_fields if key not in _READ]
-    yield f"the agent was given by a script, which does not read {', '.join(unread)} of the config"
+
+
+def unread(config: OffPolicyConfig) -> str:
+    """Return what is to be told of a config whose agent a script gives."""
+    keys = [key for key in type(config).model_fields if key not in _READ]
+    return f"the agent was given by a script, which does not read {', '.join(keys)} of the config"
 
 
 def build_changes(

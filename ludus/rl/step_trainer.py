@@ -13,7 +13,7 @@ from ludus.data.prioritised import PrioritisedReplay
 from ludus.data.replay import ReplayBuffer
 from ludus.nn.schedules import Schedule
 from ludus.rl.costs import Costs
-from ludus.rl.given_parts import KeepOwn, as_logger, build_changes, check_given
+from ludus.rl.given_parts import KeepOwn, as_logger, build_changes, check_given, unread
 from ludus.rl.off_policy_config import OffPolicyConfig
 from ludus.rl.own_agent import AgentAdapter, check_agent
 from ludus.rl.plans import Extras, in_steps
@@ -57,7 +57,7 @@ class StepRLTrainer(RLTrainer):
     def _make_agent(self) -> Any:
         if self.own_agent is None:
             return super()._make_agent()
-        self._notes.extend(check_given(self.config, self.model, self.evaluator))
+        self._notes.append(unread(self.config))
         max_skips = self.config.replay.capacity
         return AgentAdapter(self.own_agent, self.env.spec, max_skips=max_skips)
 
@@ -224,4 +224,6 @@ class StepRLTrainer(RLTrainer):
             self.recorder = None if recorder is self.logger else recorder
         if evaluator is not None:
             self.set_evaluator(evaluator)
+        if self.own_agent is not None:
+            check_given(self.config, self.model, self.evaluator)
         return self.fit(root=root, name=name, resume=resume)

@@ -155,7 +155,7 @@ def test_an_agent_a_recorder_and_an_evaluator_of_ones_own_train(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     agent, recorder, evaluator = Saved(), Writing(), Walking()
-    trainer = ludus.StepRLTrainer.build(
+    trainer = ludus.Trainer.build(
         config(),
         env={"kind": "tests_corridor"},
         step_processor={"n_step": 2},
@@ -178,6 +178,29 @@ def test_an_agent_a_recorder_and_an_evaluator_of_ones_own_train(
     assert told[-1] == pytest.approx(0.97)
     assert trainer.model_dir == Path(result.run_dir) / "models"
     assert {"best", "150", "300"} <= {path.name for path in trainer.model_dir.iterdir()}
+
+
+@pytest.mark.covers("004-M1")
+def test_a_trainer_is_built_by_the_kind_of_its_config() -> None:
+    """From the base by name, with what the kind can be built of, and no more."""
+    section = {"capacity": 200, "on_device": False, "prioritised": None}
+    for kind in ("dqn", "iqn", "sac"):
+        built = ludus.Trainer.build(small(kind).model_dump(), None, 3, section)
+        assert type(built) is ludus.registry.find("trainer", kind)
+        assert (built.config.n_step, built.config.replay.capacity) == (3, 200)
+    for kind in ("ppo", "supervised"):
+        assert type(ludus.Trainer.build(ludus.example(kind))) is ludus.registry.find(
+            "trainer", kind
+        )
+        with pytest.raises(
+            ConfigError, match=f"of kind '{kind}' is not built of step_processor, rep"
+        ):
+            ludus.Trainer.build(ludus.example(kind), None, 3, section)
+
+    class Mine(ludus.Trainer):
+        pass
+
+    assert type(Mine.build(ludus.example("supervised"))) is Mine
 
 
 @pytest.mark.covers("004-M1")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from ludus.config import TrainerConfig
 from ludus.core import Run
-from ludus.registry import register_trainer
+from ludus.core.errors import ConfigError
+from ludus.registry import find, register_trainer
 from ludus.supervised.base import BaseTrainer
 
 _MAX_NAME = 150
@@ -14,6 +19,31 @@ _MAX_NAME = 150
 @register_trainer("supervised")
 class Trainer(BaseTrainer):
     """Saves milestones as `<architecture>_<dataset>_<experiment>_epoch_<n>`."""
+
+    @classmethod
+    def build(
+        cls,
+        config: TrainerConfig | Mapping[str, Any] | str | Path,
+        env: object = None,
+        step_processor: object = None,
+        replay_buffer: object = None,
+    ) -> Any:
+        """Return the trainer of the config's kind, with these in the place of what the config says.
+
+        Where the kind has a `build` of its own, as agents with a replay buffer do, that says what each
+        of them may be; other kinds take a config alone.
+        """
+        config = cls.read(config)
+        found: Any = find("trainer", str(getattr(config, "kind", None)))
+        if hasattr(found, "build") and not issubclass(found, Trainer):
+            return found.build(config, env, step_processor, replay_buffer)
+        given = {"env": env, "step_processor": step_processor, "replay_buffer": replay_buffer}
+        if named := [name for name, one in given.items() if one is not None]:
+            raise ConfigError(
+                f"a trainer of kind '{config.kind}' is not built of {', '.join(named)}; change its config,"
+                " or give the config of an agent with a replay buffer"
+            )
+        return (cls if issubclass(cls, found) else found)(config)
 
     def checkpoint_name(self, run: Run) -> str:
         """Return the name of the weights saved now."""
