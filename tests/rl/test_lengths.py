@@ -11,6 +11,8 @@ import ludus
 from ludus import migrations
 from ludus.config import change, current, from_data, read_config
 from ludus.core.errors import ConfigError, RunError
+from ludus.overrides import key_paths
+from ludus.run.directory import deciding
 from tests.command_line import in_process
 from tests.keys.runs import tiny
 from tests.rl.small import small
@@ -90,6 +92,44 @@ def test_what_a_short_fit_never_comes_to_is_told_and_resolved(tmp_path: Path, ki
         expected.append("'evaluation.target_return' is null rather than 475.0")
         assert resolved.evaluation.target_return is None
     assert told == [f"for fit(max_steps=96) {text}" for text in expected]
+
+
+RARE = {**EPOCHS, "record_freq": 9, "eval_freq": 8, "save_freq": 7}
+CHANGED: dict[str, Any] = {
+    **{f"{kind} in steps": small(kind) for kind in ("dqn", "iqn", "sac")},
+    **{
+        f"{kind} in epochs": small(kind, schedule="epochs", epochs=RARE)
+        for kind in ("dqn", "iqn", "sac")
+    },
+    "ppo": small("ppo"),
+    "ppo with a limit": small("ppo", **{"epochs.max_opts": 20, "target_kl": 1e-9}),
+    "supervised": tiny("supervised"),
+}
+
+
+@pytest.mark.covers("000-M3")
+@pytest.mark.parametrize("count", [1, 60])
+@pytest.mark.parametrize("name", CHANGED)
+def test_every_key_that_fit_changes_besides_the_length_is_told(
+    tmp_path: Path, name: str, count: int
+) -> None:
+    config = CHANGED[name]
+    trainer: Any = ludus.build_trainer(config)
+    result = trainer.fit(max_steps=count, root=str(tmp_path))
+    before, after = deciding(config), deciding(trainer.config)
+    changed = {path for path in key_paths(after) if value(before, path) != value(after, path)}
+    events = [e for e in lines(result.run_dir, "events.jsonl") if e["event"] == "changed_by_fit"]
+    told = {event["reason"].split("'")[1] for event in events}
+    lengths = {"steps.max_opts", "epochs.max_opts", "max_steps"}
+    # What `compile: auto` was resolved to is no change of fit's.
+    assert changed - lengths - {"compile", "steps", "epochs"} == told
+    assert told or count == 60 or name == "supervised"
+
+
+def value(data: Any, path: str) -> Any:
+    for part in path.split("."):
+        data = data[part]
+    return data
 
 
 def test_what_fit_changes_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,17 +33,17 @@ class Trainer(BaseTrainer):
         Where the kind has a `build` of its own, as agents with a replay buffer do, that says what each
         of them may be; other kinds take a config alone.
         """
-        config = cls.read(config)
-        found: Any = find("trainer", str(getattr(config, "kind", None)))
+        typed: Any = cls.read(config)
+        found: Any = find("trainer", str(getattr(typed, "kind", None)))
         if hasattr(found, "build") and not issubclass(found, Trainer):
-            return found.build(config, env, step_processor, replay_buffer)
+            return found.build(typed, env, step_processor, replay_buffer)
         given = {"env": env, "step_processor": step_processor, "replay_buffer": replay_buffer}
         if named := [name for name, one in given.items() if one is not None]:
             raise ConfigError(
-                f"a trainer of kind '{config.kind}' is not built of {', '.join(named)}; change its config,"
+                f"a trainer of kind '{typed.kind}' is not built of {', '.join(named)}; change its config,"
                 " or give the config of an agent with a replay buffer"
             )
-        return (cls if issubclass(cls, found) else found)(config)
+        return (cls if issubclass(cls, found) else found)(typed)
 
     def checkpoint_name(self, run: Run) -> str:
         """Return the name of the weights saved now."""
