@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import ludus
 from tests.command_line import in_subprocess
 from tests.rl.small import small
+from tests.supervised.conftest import WINE
 
 TAUGHT = (Path(__file__).parents[1] / "docs" / "add-your-own.md").read_text()
 
@@ -26,14 +28,58 @@ def test_verify_tells_a_sound_trainer_from_one_that_forgets(is_sound, verdict, t
     assert done.code == (0 if is_sound else 1)
 
 
-def test_a_network_with_buffers_dropout_and_batch_norm_verifies_as_exact(tmp_path) -> None:
+# The same as a model of supervised training.
+MODEL = '''
+
+@register("model", "centred")
+class CentredModel(nn.Module):
+    class Config(StrictConfig):
+        kind: Literal["centred"]
+        """That body with a head."""
+        width: int
+        """How wide it is."""
+        dropout: float
+        """How much is dropped while it learns."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        body = CentredBody.Config(kind="centred", width=config.width, dropout=config.dropout)
+        self.layers = nn.Sequential(CentredBody(body, (13,)), nn.Linear(config.width, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+'''
+LENGTHS = {
+    "ppo": {"epochs.max_env_steps": 480},
+    "supervised": {"max_epochs": 8, "data": WINE, "batch_size": 16, "compile": False},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kills"),
+    [
+        ("dqn", 1),
+        ("supervised", 1),
+        *(pytest.param(kind, 3, marks=pytest.mark.slow) for kind in ("iqn", "sac", "ppo")),
+    ],
+)
+def test_a_network_with_buffers_dropout_and_batch_norm_verifies_as_exact(
+    kind: str, kills: int, tmp_path: Path
+) -> None:
     """The one that the documentation shows."""
     blocks = re.findall(r"```python\n(.*?)```", TAUGHT, re.DOTALL)
     code = next(block for block in blocks if "class CentredBody" in block)
-    (tmp_path / "my_networks.py").write_text(code)
-    config = small("dqn", **{"steps.max_opts": 60, "steps.save_interval": 0})
-    (tmp_path / "pole.yaml").write_text(config.to_yaml())
-    network = "network={kind: centred, width: 8, dropout: 0.2}"
-    words = ["verify", "pole.yaml", network, "--plugin", "my_networks", "--kills", "1"]
+    (tmp_path / "my_networks.py").write_text(code + MODEL)
+    length = LENGTHS.get(kind, {"steps.max_opts": 60, "steps.save_interval": 0})
+    if kind == "supervised":
+        config = ludus.example(kind).replace(**length)
+    else:
+        config = small(kind, **length)
+    (tmp_path / "run.yaml").write_text(config.to_yaml())
+    section = "model" if kind == "supervised" else "network"
+    network = f"{section}={{kind: centred, width: 8, dropout: 0.2}}"
+    words = ["verify", "run.yaml", network, "--plugin", "my_networks", "--kills", str(kills)]
     done = in_subprocess(*words, cwd=tmp_path)
+    print(done.out)
     assert "exact: killed" in done.out, done
+    assert "not exact" not in done.out

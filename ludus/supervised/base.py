@@ -44,8 +44,8 @@ class BaseTrainer(Evaluated, Trainer):
     """
 
     Config = SupervisedConfig
-    # An evaluator begins its data anew each time.
-    derived = ("evaluators",)
+    # An evaluator begins its data anew each time; what a model keeps is in its own part.
+    derived = ("evaluators", "_plain_state")
 
     def __init__(
         self,

@@ -52,3 +52,17 @@ def test_a_compiled_update_on_a_gpu_learns_as_an_eager_one(tmp_path: Path) -> No
         trainer.fit(root=str(tmp_path), name=f"compiled-{is_compiled}")
         ends.append(torch.cat([t.flatten() for t in trainer.agent.weights().values()]))
     assert torch.allclose(*ends, atol=1e-3), (ends[0] - ends[1]).abs().max()
+
+
+@pytest.mark.parametrize("kind", ["dqn", "iqn", "sac"])
+def test_transitions_are_kept_on_the_gpu_or_in_main_memory_and_the_run_is_the_same(
+    kind: str, tmp_path: Path
+) -> None:
+    ends = []
+    for on_device in (False, True):
+        config = small(kind, **{**ON_GPU, "replay.on_device": on_device})
+        trainer: Any = ludus.build_trainer(config)
+        trainer.fit(root=str(tmp_path), name=f"on-device-{on_device}")
+        assert trainer.replay_buffer._rows.device.type == ("cuda" if on_device else "cpu")
+        ends.append(torch.cat([t.flatten() for t in trainer.agent.weights().values()]))
+    assert torch.equal(*ends)

@@ -21,6 +21,10 @@ def test_a_dueling_network_learns_the_value_of_a_state_apart(kind: str) -> None:
     dueling, plain = run(kind, dueling=True), run(kind, dueling=False)
     # One row of weights and a bias more, in the network and in its target.
     assert len(dueling.weights) - len(plain.weights) == 2 * (8 + 1)
+    network, obs = dueling.agent.learner.module, torch.randn(5, 4)
+    # What the actions add has a mean of zero, so that the mean is the value of the state.
+    assert torch.allclose(network(obs).mean(1), network.value(network.body(obs))[:, 0], atol=1e-5)
+    assert plain.agent.learner.module.value is None
 
 
 @changes("dqn", "huber")

@@ -57,6 +57,10 @@ def test_the_loss_that_is_named_is_minimised(kind: str) -> None:
         assert logged == pytest.approx(float(found[loss]), rel=1e-5)
     assert len({float(value) for value in found.values()}) == 3
     assert "train/epoch_accuracy" in run(kind).records[0].scalars
+    classes = run(kind, log_every_opt_steps=1)
+    inputs, targets = classes.batches[0]
+    entropy = torch.nn.functional.cross_entropy(first_outputs(classes, inputs), targets)
+    assert classes.curve("train/loss")[0] == pytest.approx(float(entropy), rel=1e-5)
 
 
 def first_outputs(outcome: Any, inputs: torch.Tensor) -> torch.Tensor:
