@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from ludus.config import TrainerConfig
 from ludus.core.errors import ConfigError, LudusError
 from ludus.registry import find
+from ludus.run.logger import Logger
+from ludus.run.models import read_model
+from ludus.run.storage import Storage
 
 Outcome = tuple[float, dict[str, float]]
 """A score, of which more or less is better as the trainer says, and a record of metrics."""
@@ -42,6 +46,7 @@ class Evaluator:
             assert config is not None
             self._score = of_kind(config, "make_evaluator")(config).evaluate
         self.model: Any = None
+        self.logger: Logger | None = None
 
     @property
     def scorer(self) -> object:
@@ -56,12 +61,29 @@ class Evaluator:
         """Say what `run_eval` evaluates."""
         self.model = model
 
+    def load_model(self, directory: str | Path) -> None:
+        """Give the model that was set the weights in this directory, such as a run's models/best."""
+        if self.model is None:
+            raise LudusError(
+                "load_model needs what the weights are for; call set_model(model) first"
+            )
+        path = Path(directory)
+        weights, _ = read_model(Storage(path.parent), path.name)
+        load = getattr(self.model, "load_weights", None) or self.model.load_state_dict
+        load(weights)
+
+    def set_logger(self, logger: Logger) -> None:
+        """Say where `run_eval` records what it finds; it is written with the logger's next record."""
+        self.logger = logger
+
     def run_eval(self) -> Outcome:
         """Evaluate the model that was set, with `before_eval` and `after_eval` around it."""
         if self.model is None:
             raise LudusError("run_eval has nothing to evaluate; call set_model(model) first")
         self.before_eval()
         outcome = self.evaluate(self.model)
+        if self.logger is not None:
+            self.logger.record(outcome[1])
         self.after_eval(outcome)
         return outcome
 

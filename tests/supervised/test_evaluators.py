@@ -94,6 +94,23 @@ def test_run_eval_comes_between_its_two_hooks() -> None:
     assert events == ["before", (5.0, {"eval/score": 5})]
 
 
+@pytest.mark.covers("000-S10")
+def test_an_evaluator_judges_a_kept_model_by_itself_and_logs_it(tmp_path: Path, tiny: Tiny) -> None:
+    best = {"metric": "validation/epoch_loss", "mode": None}
+    for config in (small("dqn"), tiny(best_model=best)):
+        trainer: Any = ludus.build_trainer(config)
+        result = trainer.fit(root=str(tmp_path), name=config.kind)
+        logger, evaluator = ludus.Logger({"backends": []}), ludus.Evaluator(config)
+        with pytest.raises(LudusError, match=r"call set_model\(model\) first"):
+            evaluator.load_model(Path(result.run_dir) / "models" / "best")
+        evaluator.set_model(getattr(trainer, "agent", trainer.model))
+        evaluator.set_logger(logger)
+        evaluator.load_model(Path(result.run_dir) / "models" / "best")
+        score, record = evaluator.run_eval()
+        assert score == pytest.approx(result.best["score"])
+        assert logger.state_dict()["scalars"].keys() == record.keys()
+
+
 def test_an_evaluator_that_cannot_be_made_says_what_to_give() -> None:
     with pytest.raises(ConfigError, match="takes a config, or score="):
         ludus.Evaluator()
