@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ludus.core.errors import LudusError
+from ludus.run.signals import stopping_only_when
 
 BACKEND = "inductor"
 """What compiles the traced code; tests set it to eager, which takes the trace as it is."""
@@ -111,7 +112,8 @@ class CompiledMethod:
 
         self._called = None
         try:
-            result = self._compile(*arguments)
+            with stopping_only_when("the update is compiled"):
+                result = self._compile(*arguments)
         except TorchDynamoException as error:
             raise LudusError(f"{_first_line(error)}; set compile to false") from error
         if self._called is not None:

@@ -285,10 +285,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self.evaluations.open()
         tell_notes(self, self._not_compiled, event="not_compiled")
         if self.config.compile:
-            self.tell(
-                "the first update is compiled: some seconds, fewer once it is cached; Ctrl-C is heard"
-                " after that, a second one at once"
-            )
+            self.tell("the first update is compiled: some seconds, fewer once it is cached")
 
     def close(self) -> None:
         """Let the processes of envs and evaluation go."""

@@ -10,12 +10,26 @@ import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
 from ludus.core.run import Run
 
 _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+_awaited: list[str] = []
+
+
+@contextlib.contextmanager
+def stopping_only_when(something: str) -> Iterator[None]:
+    """Say, to a signal that comes inside, what it waits for: something that takes long and cannot pause."""
+    _awaited.append(something)
+    try:
+        yield
+    finally:
+        _awaited.pop()
 
 
 class Signals:
@@ -39,7 +53,8 @@ class Signals:
         self._is_asked |= not is_hangup
         self._run.interrupted = True
         name = signal.Signals(number).name
-        text = f"\n{name}: saving at the next boundary, then stopping; once more stops at once\n"
+        awaited = _awaited[-1] if _awaited else "the next boundary is reached"
+        text = f"\n{name}: saving and stopping when {awaited}; once more stops at once\n"
         # A handler may interrupt a half-done write to a stream, so it goes past them to the terminal.
         with contextlib.suppress(OSError):
             os.write(2, text.encode())

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from ludus.core import Run
+from ludus.nn.compiling import CompiledMethod, compile_method
+from ludus.run.signals import Signals
 from ludus.testing.trainers import ending_of
 from tests.conftest import modules_in
 
@@ -58,6 +62,38 @@ def test_a_long_stage_paused_by_a_signal_does_no_piece_twice(tmp_path: Path) -> 
     assert again.fit(root=str(tmp_path), name="paused", resume=True).status == "finished"
     assert again._read_journal() == whole._read_journal(), "a piece was done twice or left out"
     assert ending_of(tmp_path / "paused") == ending_of(tmp_path / "whole")
+
+
+def test_a_signal_while_the_update_is_compiled_is_answered_at_once_and_a_second_ends_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Doubler:
+        def double(self, number: torch.Tensor) -> torch.Tensor:
+            return number * 2
+
+    def interrupted(self: CompiledMethod, traced: Any, inputs: Any, **options: Any) -> Any:
+        for _ in range(num_signals):
+            os.kill(os.getpid(), signal.SIGINT)
+        return traced.forward
+
+    monkeypatch.setattr(CompiledMethod, "_build", interrupted)
+    run, num_signals = Run(), 1
+    with Signals(run):
+        doubled = compile_method(Doubler().double, torch.device("cpu"))(torch.ones(2))
+        assert doubled.tolist() == [2.0, 2.0]
+        assert run.interrupted
+    told = capfd.readouterr().err.strip()
+    assert (
+        told == "SIGINT: saving and stopping when the update is compiled; once more stops at once"
+    )
+    num_signals = 2
+    with Signals(run), pytest.raises(KeyboardInterrupt):
+        compile_method(Doubler().double, torch.device("cpu"))(torch.ones(2))
+    capfd.readouterr()
+    # The compiler has been left, so that nothing is waited for any more.
+    with Signals(Run()):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert "when the next boundary is reached" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

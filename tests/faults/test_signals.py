@@ -55,7 +55,9 @@ def test_a_first_signal_saves_says_how_to_go_on_and_exits_with_0(
     os.kill(pid, number)
     assert warm.wait(pid) == 0
     assert time.monotonic() - start < 10
-    assert f"{number.name}: saving at the next boundary" in warm.output(pid)
+    assert f"{number.name}: saving and stopping when the next boundary is reached" in warm.output(
+        pid
+    )
     assert f"ludus resume {tmp_path}/run" in warm.output(pid).replace("\n", "")
     assert events(tmp_path / "run")[-1]["event"] == "interrupted"
     resume(tmp_path / "run", warm)
