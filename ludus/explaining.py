@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -19,7 +20,7 @@ from ludus.config import (
 )
 from ludus.core.errors import ConfigError, nearest
 from ludus.run.terminal import clean, tell
-from ludus.strict_config import annotation_of, section_class
+from ludus.strict_config import annotation_of, section_class, tags
 
 
 def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
@@ -33,12 +34,14 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
         known = [name for name, _, _ in entries]
         for key in keys:
             if not any(_matches(name, key) for name in known):
-                raise ConfigError(f"'{key}' is not a key of this config.{nearest(key, known)}")
+                raise ConfigError(_unknown(key, entries) or f"{_no_key(key)}.{nearest(key, known)}")
         entries = [entry for entry in entries if any(_matches(entry[0], key) for key in keys)]
     console = Console(highlight=False, soft_wrap=True)
     for name, value, meaning in entries:
         line = Text(clean(name), style="bold")
-        if value is not _SECTION:
+        if isinstance(value, _Unset):
+            line.append(f"  (not set: {value.section} is null)", style="not bold dim")
+        elif value is not _SECTION:
             source = _source(name, path=path, added=added, changed=changed)
             line.append(f" = {_shown(value)}  ", style="not bold")
             line.append(f"(from {clean(source)})", style="not bold dim")
@@ -64,6 +67,38 @@ def _matches(name: str, key: str) -> bool:
 _SECTION = object()
 
 
+@dataclass(frozen=True, slots=True)
+class _Unset:
+    """The value of a key that its section would have, if it were not null."""
+
+    section: str
+    kinds: tuple[str, ...]
+    """The kinds of section that the key itself may be, where there are several."""
+
+
+def _no_key(key: str) -> str:
+    return f"'{key}' is not a key of this config"
+
+
+def _unknown(key: str, entries: Sequence[tuple[str, Any, str]]) -> str:
+    """Return why a key has no meaning below a section that is not set; nothing if that is not it."""
+    above = {name: value for name, value, _ in entries if key.startswith(f"{name}.")}
+    name = max(above, key=len, default="")
+    value = above.get(name, _SECTION)
+    if isinstance(value, _Unset) and value.kinds:
+        return (
+            f"{_no_key(key)}: {value.section} is null, and the keys of '{name}' depend on its kind,"
+            f" one of: {', '.join(value.kinds)}"
+        )
+    if value is None or isinstance(value, _Unset):
+        would_be = [
+            other[len(name) + 1 :] for other, _, _ in entries if other.startswith(f"{name}.")
+        ]
+        keys = f"; it would have: {', '.join(would_be)}" if would_be else ""
+        return f"{_no_key(key)}: {getattr(value, 'section', name)} is null{keys}"
+    return ""
+
+
 def describe(config: StrictConfig, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
     """Yield each key's path, its value, and the sentence that says what it means."""
     for name, field in type(config).model_fields.items():
@@ -79,7 +114,7 @@ def describe(config: StrictConfig, prefix: str = "") -> Iterator[tuple[str, Any,
                 yield from describe(item, f"{path}.{key}.")
         else:
             yield path, value, meaning
-            yield from _unused(annotation_of(field), value, path)
+            yield from _unused(annotation_of(field), path, path) if value is None else ()
 
 
 def _sections_in(value: Any) -> dict[str, StrictConfig]:
@@ -89,13 +124,17 @@ def _sections_in(value: Any) -> dict[str, StrictConfig]:
     return {str(key): item for key, item in named if isinstance(item, StrictConfig)}
 
 
-def _unused(annotation: Any, value: Any, path: str) -> Iterator[tuple[str, Any, str]]:
-    """Yield the keys that a section set to null would have."""
-    section = section_class(annotation, value) if value is None else None
+def _unused(annotation: Any, path: str, null: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield the keys that a section set to null would have, as far as they do not depend on a kind."""
+    section = section_class(annotation, None)
     if section is None:
         return
     for name, field in section.model_fields.items():
-        yield f"{path}.{name}", None, " ".join((field.description or "").split())
+        inner = annotation_of(field)
+        kinds = tuple(tags(inner))
+        yield f"{path}.{name}", _Unset(null, kinds), " ".join((field.description or "").split())
+        if not kinds:
+            yield from _unused(inner, f"{path}.{name}", null)
 
 
 def _shown(value: Any) -> str:

@@ -185,9 +185,9 @@ def _describe(cls: type[StrictConfig], data: Any, problem: Any) -> tuple[str, st
             return f"{path}.kind", f"is wrong: {problem['msg']}"
         case "union_tag_invalid":
             tag = problem["ctx"]["tag"]
-            return f"{path}.kind", f"is '{tag}'.{nearest(tag, _tags(annotation))}"
+            return f"{path}.kind", f"is '{tag}'.{nearest(tag, tags(annotation))}"
         case "union_tag_not_found" | "model_attributes_type":
-            return path, _section_with_kind(_tags(annotation))
+            return path, _section_with_kind(tags(annotation))
     message = str(problem["msg"]).replace("Input should be", "must be").replace("Value error, ", "")
     return path, _MESSAGES.get(problem["type"], message)
 
@@ -216,7 +216,7 @@ def section_class(annotation: Any, value: Any) -> type[StrictConfig] | None:
     found = [option for option in options if option is not None]
     if isinstance(value, Mapping) and "kind" in value:
         for option in found:
-            if value["kind"] in _tags(option):
+            if value["kind"] in tags(option):
                 return option
     return found[0] if found else None
 
@@ -226,12 +226,12 @@ def annotation_of(field: FieldInfo) -> Any:
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 
-def _tags(annotation: Any) -> list[str]:
+def tags(annotation: Any) -> list[str]:
     """Return each `kind` that one of the sections in an annotation goes by."""
     if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
         kind = annotation.model_fields.get("kind")
         return [str(tag) for tag in get_args(kind.annotation)] if kind else []
-    return [tag for argument in get_args(annotation) for tag in _tags(argument)]
+    return [tag for argument in get_args(annotation) for tag in tags(argument)]
 
 
 def _locate(

@@ -137,7 +137,33 @@ def test_explain_knows_which_key_an_override_changed(call: Ludus, config: str) -
 def test_explain_shows_what_a_null_section_would_hold(call: Ludus, config: str) -> None:
     told = call("explain", config, "early_stopping", "early_stopping=null").out
     assert "early_stopping = null" in told
-    assert "early_stopping.patience" in told
+    assert "early_stopping.patience  (not set: early_stopping is null)\n" in told
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("early_stopping.x", "early_stopping is null; it would have: metric, patience, mode, min_delta"),
+        ("early_stopping.mode.x", "early_stopping is null"),
+        ("model.kind", "model is null"),
+    ],
+)  # fmt: skip
+def test_explain_says_of_a_key_below_a_null_section_that_the_section_is_null(
+    call: Ludus, config: str, key: str, told: str
+) -> None:
+    off = ["early_stopping=null", "model=null"]
+    assert call("explain", config, key, *off).refusal() == (
+        f"'{key}' is not a key of this config: {told}"
+    )
+
+
+def test_explain_names_the_kinds_of_a_section_that_is_not_there(call: Ludus) -> None:
+    Path("dqn.yaml").write_text(ludus.example("dqn").to_yaml())
+    told = call("explain", "dqn.yaml", "replay.prioritised.beta_schedule.final").refusal()
+    assert "replay.prioritised is null, and the keys of 'replay.prioritised.beta_schedule'" in told
+    assert told.endswith(
+        "depend on its kind, one of: constant, exponential, inverse, linear, cosine, piecewise"
+    )
 
 
 def test_explain_refuses_a_key_that_is_not_there(call: Ludus, config: str) -> None:
