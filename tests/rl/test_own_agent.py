@@ -426,6 +426,11 @@ def test_numbers_of_an_action_that_are_not_finite_or_out_of_range_are_told() -> 
     for action, given, told in (
         (box, [[0.0, np.nan]], "nan for env 0, which is not one of its actions; .* -2.0 to 2.0"),
         (box, [[1.5, 0.0]], "1.5 for env 0, .* from -1.0 to 1.0"),
+        (
+            BoxActions(low - np.inf, low + np.inf),
+            [[np.inf, 0.0]],
+            "inf for env 0, which is not one",
+        ),
         (box, [[1, 0]], r"dtype int64 for 1 envs; return an array of shape \(1, 2\) of floats"),
         (multi, [[0, 8]], "8 for env 0, .* from 5 to 7"),
         (multi, [[0, 6], [0, 6]], r"shape \(2, 2\) .* return an array of shape \(1, 2\)"),

@@ -107,6 +107,22 @@ def test_an_evaluator_with_a_state_is_brought_back_by_a_resume(
     assert scores == history(straight.run_dir, metric) == [float(n + 1) for n in range(len(scores))]
 
 
+def test_what_is_a_part_already_is_saved_once(tmp_path: Path) -> None:
+    trainer: Any = ludus.build_trainer(small("dqn"))
+    trainer.set_evaluator(ludus.AsyncEvaluator(small("dqn")))
+    trainer.prepare(max_steps=None)
+    assert [name for name in trainer.all_parts() if "eval" in name] == ["evaluation"]
+    trainer.close()
+
+    class Judging(ludus.RLTrainer):
+        def score(self, agent: Any) -> float:
+            return float(self.step)
+
+    own = Judging(small("dqn"))
+    own.set_evaluator(ludus.Evaluator(score=own.score))
+    assert own.fit(root=str(tmp_path)).exact
+
+
 def test_a_recorder_that_changes_without_being_saved_makes_the_run_not_exact(
     tmp_path: Path,
 ) -> None:
