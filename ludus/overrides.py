@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -106,10 +107,11 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
         # What an env takes is its own affair: the names under kwargs are free.
         if part not in section and path[depth - 1 : depth] != ["kwargs"]:
             hint = _known_elsewhere(key, data, value) or nearest(part, map(str, section))
-            if not above and "Did you mean" not in hint:
+            if not above and not _known_elsewhere(key, data, value):
                 # A bare name may be meant for a key of some section.
-                close = nearest(key, key_paths(data))
-                hint = close if "Did you mean" in close else hint
+                leaves = {path.split(".")[-1]: path for path in reversed(key_paths(data))}
+                close = difflib.get_close_matches(key, sorted(leaves), n=1)
+                hint = f" Did you mean '{leaves[close[0]]}'?" if close else hint
             raise ConfigError(f"'{key}' is not a key of {above or 'this config'}.{hint}")
         if depth < len(path) - 1:
             section = section[part]

@@ -318,6 +318,22 @@ def test_a_run_is_resumed_from_inside_its_directory(
     assert call("resume", "..", "max_epochs=4", "--json").json["counters"]["epoch"] == 4
 
 
+def test_a_run_that_is_not_there_is_told_the_nearest_that_is(call: Ludus, run: Path) -> None:
+    for command in ("resume", "report", "eval"):
+        told = call(command, "runs/smal").refusal()
+        assert told.startswith("runs/smal is not a run directory; `ludus runs` lists")
+        assert told.endswith("Did you mean 'runs/small'?")
+    assert call("resume", "small").refusal().endswith("Did you mean 'runs/small'?")
+    assert call("resume", "zzzzzz").refusal().endswith("lists the runs there are")
+
+
+def test_a_bare_key_is_told_the_nearest_in_any_section(call: Ludus) -> None:
+    Path("ppo.yaml").write_text(ludus.example("ppo").to_yaml())
+    told = call("plan", "ppo.yaml", "max_env_step=5", "gama=1").refusal().splitlines()
+    assert told[1].endswith("Did you mean 'epochs.max_env_steps'?")
+    assert told[2].endswith("Did you mean 'gamma'?")
+
+
 def test_a_run_built_by_a_script_says_to_run_the_script(call: Ludus, tmp_path: Path) -> None:
     trainer = ludus.build_trainer(small_config(model=None, max_epochs=1))
     trainer.set_model(torch.nn.Linear(13, 3))

@@ -15,7 +15,7 @@ from typing import Any
 
 from ludus import registry
 from ludus.config import TrainerConfig, key_paths
-from ludus.core.errors import RunError, StorageError
+from ludus.core.errors import RunError, StorageError, nearest
 from ludus.overrides import is_length
 from ludus.run.storage import Storage
 from ludus.run.strict_json import parse_json
@@ -78,7 +78,16 @@ def found_run(path: str | Path) -> Storage:
     """Return the storage of an existing run directory."""
     path = Path(path)
     if not (path / "run.json").is_file():
-        raise RunError(f"{path} is not a run directory; `ludus runs` lists the runs there are")
+        there = {
+            str(note.parent)
+            for root in (path.parent, Path("runs"))
+            for note in root.glob("*/run.json")
+        }
+        hint = nearest(str(path), there)
+        raise RunError(
+            f"{path} is not a run directory; `ludus runs` lists the runs there are"
+            + (f".{hint}" if "Did you mean" in hint else "")
+        )
     return Storage(path)
 
 

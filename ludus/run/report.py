@@ -8,6 +8,7 @@ from pathlib import Path
 from ludus.core.errors import RunError
 from ludus.run import report_sections as sections
 from ludus.run.charts import text
+from ludus.run.directory import found_run
 from ludus.run.outputs import head_of, tail_of, write_file
 from ludus.run.report_curves import histogram_charts, metric_charts, rate_charts, run_labels
 from ludus.run.report_files import RunRecord, read_run
@@ -26,6 +27,8 @@ def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
     """
     if not run_dirs:
         raise RunError("a report needs at least one run; `ludus runs` lists the runs there are")
+    for path in run_dirs:
+        found_run(path)
     directories = list({Path(path).resolve(): None for path in run_dirs})
     runs = [read_run(directory) for directory in directories]
     if out is None:
