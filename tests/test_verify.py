@@ -79,7 +79,7 @@ def test_a_network_with_buffers_dropout_and_batch_norm_verifies_as_exact(
     section = "model" if kind == "supervised" else "network"
     network = f"{section}={{kind: centred, width: 8, dropout: 0.2}}"
     words = ["verify", "run.yaml", network, "--plugin", "my_networks", "--kills", str(kills)]
-    done = in_subprocess(*words, cwd=tmp_path)
+    done = in_subprocess(*words, cwd=tmp_path, seconds=600)
     print(done.out)
     assert "exact: killed" in done.out, done
     assert "not exact" not in done.out

@@ -136,6 +136,12 @@ def test_what_stood_in_the_place_of_a_new_directory_is_kept_aside(storage: Stora
     assert storage.read("thing.aside-0/part") == b"one"
 
 
+def test_the_directories_above_one_are_made_with_it(storage: Storage) -> None:
+    assert storage.make("one/two/three").is_dir()
+    storage.commit("four/five/six", fill_nothing, step=str)
+    assert storage.names("four/five") == ["six"]
+
+
 def fill_nothing(folder: Path) -> None: ...
 
 
