@@ -153,7 +153,9 @@ def test_plain_lines_count_the_rounds_that_only_the_loop_knows():
             if run.counters["epoch"] and len(run.cursor) == 2:
                 display.show({"validation/loss": 1.0}, dict(run.counters))
 
-        walk(plan, Run(), hooks, [display, log], nothing)
+        run = Run()
+        display(run)  # as a session does, before any loop is open
+        walk(plan, run, hooks, [display, log], nothing)
         display.show({"test/loss": 1.0}, {"epoch": 3})
     lines = written(console).splitlines()
     assert [re.findall(r"\d+%", line) for line in lines[1:]] == [
