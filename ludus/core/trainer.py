@@ -51,7 +51,7 @@ class Trainer:
         """What shows the run while it walks; a context manager."""
         self.callbacks: dict[str, object] = {}
         self.recorder: Any = None
-        self.given: dict[str, str] = {}
+        self.given_classes: dict[str, str] = {}
         """What decides the run and is in no config: the class of all that a script gave, by role."""
         self.keep_model: Callable[[str, Mapping[str, Any], Mapping[str, Any]], None] = _keep_nothing
         """Called with a name, weights and a note; the surroundings write them in the background."""
@@ -155,12 +155,14 @@ class Trainer:
 
     def note_given(self, **objects: object) -> None:
         """Remember that a script gave these, by role, so that a resume without them is refused."""
-        self.given |= {role: type(one).__name__ for role, one in objects.items() if one is not None}
+        self.given_classes |= {
+            role: type(one).__name__ for role, one in objects.items() if one is not None
+        }
 
     @property
     def is_customised(self) -> bool:
         """Whether a script gave what the config does not say: only the script can resume it."""
-        return bool(self.given or self.callbacks)
+        return bool(self.given_classes or self.callbacks)
 
     def all_parts(self) -> dict[str, Stateful]:
         """Return the parts, those of the companions included, and the run itself first."""

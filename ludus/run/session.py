@@ -194,7 +194,9 @@ class Session:
         }
 
     def _fingerprint(self) -> dict[str, str]:
-        given = {f"{resumption.GIVEN}{role}": name for role, name in self._trainer.given.items()}
+        given = {
+            f"{resumption.GIVEN}{role}": name for role, name in self._trainer.given_classes.items()
+        }
         return {**fingerprint(self._device), **self._code, **given}
 
     def _reasons(self) -> list[str]:
