@@ -92,7 +92,7 @@ def _is_writing() -> bool:
 def _train() -> _Watch:
     import ludus
     from benchmarks.supervised import _ADAM
-    from ludus.data.splits import Examples
+    from ludus.data.batches.splits import Examples
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -49,9 +49,9 @@ def _case(work: str, system: str, role: Role, unit: str, kind: str, what: str) -
 
 def save_again(kind: str, what: str) -> float:
     """Fill a buffer, save it, push some more and save it again; return what is asked for."""
-    from ludus.run import checkpoint, codec
-    from ludus.run.storage import Storage
-    from ludus.run.tensors import Snapshot
+    from ludus.store import checkpoint, codec
+    from ludus.store.storage import Storage
+    from ludus.store.tensors import Snapshot
 
     buffer = _buffer(kind)
     _push(buffer, NUM_ROWS)
@@ -84,9 +84,9 @@ def save_again(kind: str, what: str) -> float:
 
 
 def _buffer(kind: str):
-    from ludus.data.prioritised import PerConfig, PrioritisedReplay
-    from ludus.data.replay import ReplayBuffer
-    from ludus.data.row_layout import RowLayout
+    from ludus.data.replay.prioritised import PerConfig, PrioritisedReplay
+    from ludus.data.replay.ring import ReplayBuffer
+    from ludus.data.replay.row_layout import RowLayout
 
     layout = RowLayout((4,), np.float32, 1)
     if kind == "uniform":

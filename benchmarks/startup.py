@@ -13,7 +13,7 @@ from benchmarks._harness import Case, Role, Row, measure
 BARE = ("-c", "pass")
 IMPORT = ("-c", "import ludus")
 # This is what the console script runs, and it works from a checkout as well as installed.
-HELP = ("-c", "from ludus.cli import main; main()", "--help")
+HELP = ("-c", "from ludus.cli.commands import main; main()", "--help")
 HAS_TORCH = ("-c", "import sys, ludus; print(int('torch' in sys.modules))")
 
 

@@ -233,7 +233,7 @@ def _ludus(compile: bool) -> float:  # noqa: A002
     the background (one every 2,000 steps), non-finite guard, epoch accuracy, hooks, the display.
     """
     import ludus
-    from ludus.data.splits import Examples
+    from ludus.data.batches.splits import Examples
 
     data = Batches()
     config = ludus.example("supervised").replace(

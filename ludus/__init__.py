@@ -18,45 +18,45 @@ if sys.platform == "win32":
     raise ImportError("ludus runs on Linux (and, with best effort, macOS); on Windows use WSL")
 
 if TYPE_CHECKING:
-    from ludus.config import example, read_config
+    from ludus.config.base import example, read_config
+    from ludus.config.registry import register_trainer
     from ludus.nn.model import Model
-    from ludus.registry import register_trainer
-    from ludus.run.logger import Logger
-    from ludus.run.storage import Storage
+    from ludus.session.logger import Logger
+    from ludus.store.storage import Storage
     from ludus.supervised.base import BaseTrainer
     from ludus.supervised.trainers.supervised import Trainer
 
 _WHERE = {
     "Agent": "ludus.rl.contracts",
-    "AsyncEvaluator": "ludus.run.async_evaluator",
+    "AsyncEvaluator": "ludus.judge.beside",
     "BaseTrainer": "ludus.supervised.base",
     "BatchBase": "ludus.rl.contracts",
     "Env": "ludus.rl.contracts",
-    "Evaluator": "ludus.run.evaluator",
-    "IterationContext": "ludus.run.progress",
-    "Logger": "ludus.run.logger",
+    "Evaluator": "ludus.judge.evaluator",
+    "IterationContext": "ludus.show.progress",
+    "Logger": "ludus.session.logger",
     "Model": "ludus.nn.model",
     "RLTrainer": "ludus.rl.rl_trainer",
-    "Record": "ludus.run.logger",
+    "Record": "ludus.session.logger",
     "Recorder": "ludus.rl.contracts",
-    "ReplayBuffer": "ludus.data.replay",
+    "ReplayBuffer": "ludus.data.replay.ring",
     "ReplayBufferBase": "ludus.rl.contracts",
     "Scheduler": "ludus.nn.schedules",
     "Step": "ludus.rl.contracts",
     "StepProcessorBase": "ludus.rl.contracts",
     "StepRLTrainer": "ludus.rl.step_trainer",
-    "Storage": "ludus.run.storage",
-    "StrictConfig": "ludus.config",
+    "Storage": "ludus.store.storage",
+    "StrictConfig": "ludus.config.base",
     "SyncSampler": "ludus.rl.sampler",
     "Trainer": "ludus.supervised.trainers.supervised",
-    "TrainerConfig": "ludus.config",
-    "TrainerType": "ludus.registry",
-    "attach_progress_bar": "ludus.run.progress",
-    "build_trainer": "ludus.build",
-    "example": "ludus.config",
-    "load_plugin": "ludus.registry",
-    "read_config": "ludus.config",
-    "register_trainer": "ludus.registry",
+    "TrainerConfig": "ludus.config.base",
+    "TrainerType": "ludus.config.registry",
+    "attach_progress_bar": "ludus.show.progress",
+    "build_trainer": "ludus.session.build",
+    "example": "ludus.config.base",
+    "load_plugin": "ludus.config.registry",
+    "read_config": "ludus.config.base",
+    "register_trainer": "ludus.config.registry",
 }
 
 __all__ = [
@@ -90,14 +90,14 @@ def __dir__() -> list[str]:
 
 
 def _session(trainer: _core.Trainer, request: _around.Request) -> _around.Surroundings:
-    from ludus.run.session import Session
+    from ludus.session.session import Session
 
     return Session(trainer, request)
 
 
 def _read(config: Any) -> Any:
     """Return the typed config of a dict or of a file, and anything else as it is."""
-    from ludus.config import given
+    from ludus.config.base import given
 
     return given(config)
 

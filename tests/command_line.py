@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.cli import main
+from ludus.cli.commands import main
 
 MODEL = {"kind": "mlp", "inputs": 13, "widths": [8], "outputs": 3, "activation": "relu"}
 MODEL |= {"layer_norm": False, "dropout": 0.0}

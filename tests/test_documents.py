@@ -41,7 +41,7 @@ def test_every_example_runs(path: Path, tmp_path, monkeypatch) -> None:
 def test_the_readme_is_true_about_the_commands() -> None:
     from typer.main import get_command
 
-    from ludus.cli import app
+    from ludus.cli.app import app
 
     commands = set(get_command(app).commands)  # type: ignore[attr-defined]
     shown = set(re.findall(r"ludus ([a-z]+)\b", (HERE / "README.md").read_text()))
@@ -55,7 +55,7 @@ def test_the_documents_name_only_files_that_exist() -> None:
 
 
 def test_the_trainer_that_the_documents_teach_keeps_the_contract(tmp_path, monkeypatch) -> None:
-    from ludus.config import read_config
+    from ludus.config.base import read_config
     from ludus.testing.trainers import check_trainer
 
     text = (HERE / "docs" / "add-your-own.md").read_text()

@@ -18,8 +18,8 @@ import pytest
 import torch
 
 import ludus
-from ludus.run.fingerprint import cpu_name
-from ludus.run.logger import Logger
+from ludus.session.fingerprint import cpu_name
+from ludus.session.logger import Logger
 from tests.rl.small import NORMALISE, PRIORITISED, small
 
 GOLDEN = Path(__file__).parent / "golden" / "traces.json"
@@ -152,7 +152,7 @@ def test_the_first_steps_of_a_trainer_are_those_written_down(kind: str, tmp_path
 
 
 def test_every_kind_of_trainer_has_a_trace() -> None:
-    from ludus.registry import kinds
+    from ludus.config.registry import kinds
 
     built_in = {kind for kind in kinds("trainer") if not kind.startswith(("toy", "tests_"))}
     assert {name.split()[0] for name in TRACES} >= built_in & {

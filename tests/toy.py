@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from ludus.config import TrainerConfig, example, validate
+from ludus.config.base import TrainerConfig, example, validate
+from ludus.config.migrations import VERSION
 from ludus.core import Every, Observer, Run, Stage, Stateful, Trainer
-from ludus.migrations import VERSION
-from ludus.run.logger import WriteLog
-from ludus.run.seeds import generator
+from ludus.seeds import generator
+from ludus.session.logger import WriteLog
 
 COUNTED = {
     "train_step": "opt_steps",

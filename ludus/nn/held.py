@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.nn.flat import FlatParameters
-from ludus.run.trees import pack, unpack
+from ludus.process.messages import pack, unpack
 
 EXTRA = "_extra_state"
 """How torch calls, after the module's name, what `get_extra_state` returns."""

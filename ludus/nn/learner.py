@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from ludus.core import states
+from ludus.nn.engines.gate import is_plain_kind
 from ludus.nn.flat import FlatParameters
-from ludus.nn.gate import is_plain_kind
 from ludus.nn.held import Held, check_named, load_named
 from ludus.nn.optimizer import Adam, Optimizer, Sgd
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, Self
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ludus.config import StrictConfig, validate
+from ludus.config.base import StrictConfig, validate
+from ludus.config.registry import find, kinds
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.held import extra_modules, extra_to_tensor, tensor_to_extra
-from ludus.registry import find, kinds
-from ludus.run.models import read_model, write_model
-from ludus.run.storage import Storage
+from ludus.store.models import read_model, write_model
+from ludus.store.storage import Storage
 
 Loss = Literal["cross_entropy", "mse", "l1", "smooth_l1", "binary_cross_entropy"]
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.optim.sgd import sgd
 
-from ludus.config import Fraction, NonNegativeFloat, PositiveFloat, StrictConfig
+from ludus.config.base import Fraction, NonNegativeFloat, PositiveFloat, StrictConfig
 from ludus.core import states
 from ludus.nn.flat import FlatParameters
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ludus.config import Count, Positive, PositiveFloat, StrictConfig
+from ludus.config.base import Count, Positive, PositiveFloat, StrictConfig
+from ludus.config.sections import validate
 from ludus.core import states
 from ludus.core.errors import ConfigError
-from ludus.strict_config import validate
 
 # No rate or share that is of use is higher; a step at such a rate might leave the numbers there are.
 _HIGHEST = 1000.0

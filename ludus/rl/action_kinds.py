@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ludus.core.errors import ConfigError
-from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec
+from ludus.envs.spaces import BoxActions, DiscreteActions, EnvSpec
 
 
 def discrete_actions(kind: str, spec: EnvSpec) -> DiscreteActions:

@@ -14,16 +14,16 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import Diverged
-from ludus.data.row_layout import Transitions
-from ludus.nn.compiling import compile_method
+from ludus.data.replay.row_layout import Transitions
+from ludus.envs.spaces import EnvSpec
+from ludus.nn.engines.compiled import compile_method
+from ludus.nn.engines.tape import Recorded, is_recordable
+from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner, Target
-from ludus.nn.recording import Recorded, is_recordable
-from ludus.nn.unsaved import PlainState, unsaved
 from ludus.rl.config import RLConfig
 from ludus.rl.normalise import Normaliser
 from ludus.rl.off_policy_config import TargetConfig
-from ludus.rl.spaces import EnvSpec
-from ludus.run.seeds import derive, read_generator
+from ludus.seeds import derive, read_generator
 
 Action = NDArray[Any]
 # A number of env steps at which every schedule has come to its end.

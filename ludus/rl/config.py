@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ludus.config import (
+from ludus.config.base import (
     Count,
     NonNegativeFloat,
     Positive,
@@ -15,9 +15,9 @@ from ludus.config import (
     StrictConfig,
     TrainerConfig,
 )
+from ludus.envs.config import EnvSection
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, too_long
-from ludus.rl.env_config import EnvSection
 
 Discount = Annotated[float, Field(ge=0, le=1)]
 

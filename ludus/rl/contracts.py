@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ludus.data.replay import Batch as BatchBase
-from ludus.rl.env_config import AnyEnv as Env
+from ludus.data.replay.ring import Batch as BatchBase
+from ludus.envs.config import AnyEnv as Env
 from ludus.rl.own_agent import OwnAgent as Agent
 from ludus.rl.sampler import Processor as StepProcessorBase
 from ludus.rl.step_processor import SteppedEnv as Step
-from ludus.run.logger import Record
+from ludus.session.logger import Record
 
 
 class ReplayBufferBase(Protocol):

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
-from ludus.rl.action_form import ActionForm
-from ludus.rl.env_config import AnyEnv, env_name, make_env
-from ludus.rl.env_slot import EnvSlot, as_reward, not_finite, success_told
-from ludus.rl.spaces import EnvSpec, ObservationReader, quicken, spec_of
-from ludus.strict_config import StrictConfig
+from ludus.envs.action_codec import ActionForm
+from ludus.envs.config import AnyEnv, env_name, make_env
+from ludus.envs.slot import EnvSlot, as_reward, not_finite, success_told
+from ludus.envs.spaces import EnvSpec, ObservationReader, quicken, spec_of
 
 
 class EvaluationEnv:

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ludus.rl.env_config import make_env
+from ludus.config.sections import StrictConfig
+from ludus.envs.config import make_env
+from ludus.envs.plain_data import read_env_section
+from ludus.process.child_main import Answer, Handler
+from ludus.process.messages import unpack
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
-from ludus.rl.plain import read_env_section
-from ludus.run.child_main import Answer, Handler
-from ludus.run.seeds import derive, forked
-from ludus.run.trees import unpack
-from ludus.strict_config import StrictConfig
+from ludus.seeds import derive, forked
 
 _METRICS = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
 

@@ -10,9 +10,13 @@ from typing import Any
 import gymnasium
 from torch import Tensor
 
+from ludus.config.registry import find
+from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.core.run import Run
-from ludus.registry import find
+from ludus.envs.spaces import EnvSpec
+from ludus.judge.beside import AsyncEvaluator
+from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.evaluation_env import check_same_spaces
@@ -26,10 +30,6 @@ from ludus.rl.evaluator import (
     summary,
 )
 from ludus.rl.judge import METRIC, Judge, Keep
-from ludus.rl.spaces import EnvSpec
-from ludus.run.async_evaluator import AsyncEvaluator
-from ludus.run.evaluator import as_outcome, check_made_for, refuse_other_keys
-from ludus.strict_config import StrictConfig
 
 _NOT_REBUILT = {
     "name", "seed", "settings", "env", "evaluation", "schedule", "steps", "epochs", "compile",

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.config.sections import StrictConfig
 from ludus.core.errors import Interrupted, LudusError
-from ludus.rl.camera import Camera, with_pictures
+from ludus.envs.camera import Camera, with_pictures
+from ludus.envs.config import AnyEnv, env_name, make_env, with_own_rewards
 from ludus.rl.config import RLConfig
-from ludus.rl.env_config import AnyEnv, env_name, make_env, with_own_rewards
 from ludus.rl.evaluation_env import EvaluationEnv
-from ludus.run.seeds import derive, forked
-from ludus.strict_config import StrictConfig
+from ludus.seeds import derive, forked
 
 CHOOSING, HELD_OUT = "eval", "held_out"
 """The seeds of the episodes by which the best policy is chosen, and of those kept for afterwards."""

@@ -10,6 +10,7 @@ import numpy as np
 from torch import nn
 
 from ludus.core.errors import LudusError
+from ludus.envs.spaces import BoxActions
 from ludus.rl.agent import Agent
 from ludus.rl.agents.dqn import Dqn
 from ludus.rl.agents.iqn import Iqn
@@ -18,7 +19,6 @@ from ludus.rl.agents.sac import Sac
 from ludus.rl.networks.mlp import Mlp
 from ludus.rl.numpy_net import Linear, Step, numpy_steps
 from ludus.rl.numpy_policy import Kind, Normalisation, save_policy
-from ludus.rl.spaces import BoxActions
 
 Heads = dict[str, list[Step]]
 

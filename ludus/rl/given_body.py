@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ludus.core.errors import ConfigError
-from ludus.rl.spaces import EnvSpec
+from ludus.envs.spaces import EnvSpec
 
 
 class GivenBody:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
+from ludus.judge.beside import AsyncEvaluator
 from ludus.rl.off_policy_config import OffPolicyConfig
-from ludus.run.async_evaluator import AsyncEvaluator
-from ludus.run.logger import Logger, Record
-from ludus.strict_config import StrictConfig
+from ludus.session.logger import Logger, Record
 
 # What is still read of a config whose agent a script gives.
 _READ = {

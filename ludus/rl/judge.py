@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ludus.core import states
 from ludus.core.run import Run
+from ludus.judge.observers import is_better, read_record
 from ludus.rl.config import EvaluationConfig
-from ludus.run.observers import is_better, read_record
 
 Keep = Callable[[str, Mapping[str, Tensor], Mapping[str, Any]], None]
 METRIC = "eval/return_mean"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ludus.config import read_config
+from ludus.config.base import read_config
+from ludus.config.registry import find, kinds
 from ludus.core.errors import ConfigError
-from ludus.registry import find, kinds
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from numpy.typing import DTypeLike
 from pydantic import SerializeAsAny
 from torch import nn
 
+from ludus.config.registry import find
+from ludus.config.sections import StrictConfig, registered
 from ludus.core.errors import ConfigError
-from ludus.registry import find
 from ludus.rl.given_body import given_body
-from ludus.run.seeds import forked
-from ludus.strict_config import StrictConfig, registered
+from ludus.seeds import forked
 
 NetworkSection = Annotated[SerializeAsAny[StrictConfig], registered("network")]
 

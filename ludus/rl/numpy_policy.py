@@ -22,7 +22,7 @@ from ludus.rl.numpy_net import Array, NumpyMlp, Step
 from ludus.rl.policy_files import read_policy, write_policy
 
 if TYPE_CHECKING:
-    from ludus.rl.spaces import Actions
+    from ludus.envs.spaces import Actions
 
 Kind = Literal["greedy", "categorical", "squashed", "gaussian"]
 

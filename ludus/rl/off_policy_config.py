@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ludus.config import Count, NonNegativeFloat, Positive, PositiveFloat, StrictConfig
-from ludus.data.prioritised import PerConfig
+from ludus.config.base import Count, NonNegativeFloat, Positive, PositiveFloat, StrictConfig
+from ludus.data.replay.prioritised import PerConfig
 from ludus.nn.schedules import ScheduleSection, too_long
 from ludus.rl.cadence import (
     epochs_never_reached,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.errors import ConfigError, LudusError
-from ludus.data.row_layout import RowLayout
-from ludus.rl.spaces import Actions, BoxActions, DiscreteActions, EnvSpec
+from ludus.data.replay.row_layout import RowLayout
+from ludus.envs.spaces import Actions, BoxActions, DiscreteActions, EnvSpec
 
 
 @runtime_checkable

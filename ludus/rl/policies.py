@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.envs.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscreteActions
 from ludus.losses.distributions import (
     categorical_entropy,
     categorical_log_probs,
@@ -21,7 +22,6 @@ from ludus.losses.distributions import (
     multi_categorical_log_probs,
 )
 from ludus.rl.acting import best_of, draw_categorical, masked
-from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscreteActions
 
 Array = NDArray[Any]
 

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save
 
 from ludus.core.errors import CheckpointError, LudusError
 from ludus.rl.numpy_net import Array
-from ludus.run.outputs import check_directory, is_temporary, write_directory
-from ludus.run.storage import Storage
+from ludus.store.outputs import check_directory, is_temporary, write_directory
+from ludus.store.storage import Storage
 
 FORMAT = 1
 

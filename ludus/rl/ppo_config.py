@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from ludus.config import NonNegativeFloat, Positive, PositiveFloat
+from ludus.config.base import NonNegativeFloat, Positive, PositiveFloat
+from ludus.config.sections import StrictConfig
 from ludus.nn.schedules import too_long
 from ludus.rl.cadence import epochs_never_reached, never_so_many, unreached_epochs
 from ludus.rl.config import Discount, EpochsConfig, RLConfig, Scheduled
 from ludus.rl.network_config import NetworkSection
-from ludus.strict_config import StrictConfig
 
 
 class KlConfig(StrictConfig):

@@ -10,11 +10,12 @@ import numpy as np
 
 from ludus.core import Repeat, Run, Stateful, Trainer
 from ludus.core.errors import LudusError
+from ludus.envs.config import with_own_rewards
+from ludus.envs.restore import check_repeats
+from ludus.envs.workers import make_envs
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent, diverged, refuse_divergence
 from ludus.rl.config import RLConfig
-from ludus.rl.env_config import with_own_rewards
-from ludus.rl.env_restore import check_repeats
 from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.given_body import as_network, giving
 from ludus.rl.judge import Judge
@@ -26,11 +27,10 @@ from ludus.rl.plans import Work, Works, in_epochs
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.standing import Standing
 from ludus.rl.updating import choose_update
-from ludus.rl.worker_env import make_envs
-from ludus.run.begun import as_begun
-from ludus.run.device import resolve_device
-from ludus.run.directory import tell_event
-from ludus.run.notes import tell_notes
+from ludus.session.begun import as_begun
+from ludus.session.device import resolve_device
+from ludus.session.notes import tell_notes
+from ludus.store.directory import tell_event
 
 
 class RLTrainer(Standing, KeptPolicies, Trainer):

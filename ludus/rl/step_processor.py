@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from ludus.core import states
 from ludus.core.errors import ConfigError
-from ludus.data.replay import ReplayBuffer
-from ludus.data.row_layout import RowLayout
+from ludus.data.replay.ring import ReplayBuffer
+from ludus.data.replay.row_layout import RowLayout
 
 Array = NDArray[Any]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from ludus.config import given
+from ludus.config.base import given
 from ludus.core import Repeat, Result, Run
 from ludus.core.surroundings import Resume
-from ludus.data.prioritised import PrioritisedReplay
-from ludus.data.replay import ReplayBuffer
+from ludus.data.replay.prioritised import PrioritisedReplay
+from ludus.data.replay.ring import ReplayBuffer
 from ludus.nn.schedules import Schedule
 from ludus.rl.costs import Costs
 from ludus.rl.given_parts import KeepOwn, as_logger, build_changes, check_given, unread

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ludus.core.errors import LudusError
-from ludus.nn.compiling import why_not_traced
-from ludus.nn.gate import decide, is_plain, why_not_repeatable
-from ludus.nn.unsaved import PlainState, is_foreign
+from ludus.nn.engines.compiled import why_not_traced
+from ludus.nn.engines.gate import decide, is_plain, why_not_repeatable
+from ludus.nn.engines.unsaved import PlainState, is_foreign
 from ludus.rl.agent import Agent
 
 

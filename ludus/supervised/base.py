@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful, Trainer
 from ludus.core.errors import ConfigError
 from ludus.core.plan import counted
+from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Schedule
-from ludus.nn.unsaved import PlainState, unsaved
-from ludus.run.begun import as_begun
-from ludus.run.device import resolve_device
-from ludus.run.logger import WriteLog
-from ludus.run.notes import tell_notes
+from ludus.session.begun import as_begun
+from ludus.session.device import resolve_device
+from ludus.session.logger import WriteLog
+from ludus.session.notes import tell_notes
 from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluated import Evaluated

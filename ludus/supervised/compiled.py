@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
-from ludus.nn.compiling import compile_method
+from ludus.nn.engines.compiled import compile_method
 from ludus.nn.model import Model
 from ludus.supervised.update import STEEP, Update, count_examples
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ludus.config import (
+from ludus.config.base import (
     Count,
     DatasetSection,
     ModelSection,
@@ -18,10 +18,10 @@ from ludus.config import (
     TrainerConfig,
 )
 from ludus.core.errors import ConfigError
+from ludus.judge.observers import mode_of
 from ludus.nn.model import Loss
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, too_long
-from ludus.run.observers import mode_of
 
 Mode = Literal["min", "max"]
 _WITH_ACCURACY = ("cross_entropy", "binary_cross_entropy")

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from ludus.core import Run
 from ludus.core.errors import ConfigError
+from ludus.judge.beside import AsyncEvaluator
+from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.nn.flat import FlatParameters
-from ludus.run.async_evaluator import AsyncEvaluator
-from ludus.run.directory import tell_event
-from ludus.run.evaluator import as_outcome, check_made_for, refuse_other_keys
+from ludus.store.directory import tell_event
 from ludus.supervised.evaluation_worker import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.trial import try_model

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ludus.config import from_data
+from ludus.config.base import from_data
 from ludus.core.errors import ConfigError
-from ludus.run.child_main import Answer, Handler
-from ludus.run.device import resolve_device
-from ludus.run.trees import unpack
+from ludus.process.child_main import Answer, Handler
+from ludus.process.messages import unpack
+from ludus.session.device import resolve_device
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.roles import Roles, make_roles

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from ludus.core.errors import LudusError
-from ludus.data.batches import MemoryBatches
-from ludus.data.loader_batches import LoaderBatches
+from ludus.data.batches.loader import LoaderBatches
+from ludus.data.batches.memory import MemoryBatches
 from ludus.nn.model import Model
-from ludus.run.seeds import derive, forked
+from ludus.seeds import derive, forked
 from ludus.supervised.update import Precision, count_examples, exact_type
 
 

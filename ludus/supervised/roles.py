@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from ludus.config.registry import find
 from ludus.core.errors import ConfigError
-from ludus.data.batches import MemoryBatches, make_batches
-from ludus.data.loader_batches import LoaderBatches
-from ludus.registry import find
-from ludus.run.seeds import generator
+from ludus.data.batches.loader import LoaderBatches
+from ludus.data.batches.memory import MemoryBatches, make_batches
+from ludus.seeds import generator
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
 

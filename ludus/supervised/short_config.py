@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ludus.config import example, from_data, key_paths
+from ludus.config.base import example, from_data, key_paths
 from ludus.core.errors import ConfigError, nearest
-from ludus.run.terminal import warn
+from ludus.show.terminal import warn
 from ludus.supervised.config import SupervisedConfig
 
 REQUIRED = ("with_validation", "results_dir", "experiment", "max_epochs", "device")

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from ludus.core.errors import ConfigError
-from ludus.data.batches import MemoryBatches
-from ludus.data.loader_batches import LoaderBatches
+from ludus.data.batches.loader import LoaderBatches
+from ludus.data.batches.memory import MemoryBatches
 from ludus.nn.model import Model
-from ludus.run.seeds import derive, forked
+from ludus.seeds import derive, forked
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.roles import Roles
 

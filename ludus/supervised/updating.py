@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import nn
 
-from ludus.data.batches import MemoryBatches
-from ludus.data.loader_batches import LoaderBatches
-from ludus.nn.compiling import why_not_traced
+from ludus.data.batches.loader import LoaderBatches
+from ludus.data.batches.memory import MemoryBatches
+from ludus.nn.engines.compiled import why_not_traced
+from ludus.nn.engines.gate import decide, is_plain, why_not_repeatable
 from ludus.nn.flat import FlatParameters
-from ludus.nn.gate import decide, is_plain, why_not_repeatable
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Optimizer
 from ludus.supervised.compiled import CompiledUpdate

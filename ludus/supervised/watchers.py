@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ludus.core import Every, Run
-from ludus.run.logger import Logger
-from ludus.run.observers import BestModel, EarlyStopping, FiniteGuard, Milestones, mode_of
+from ludus.judge.observers import BestModel, EarlyStopping, FiniteGuard, Milestones, mode_of
+from ludus.session.logger import Logger
 from ludus.supervised.config import SupervisedConfig
 
 _GUARDED = ("train/loss", "train/grad_norm", "train/epoch_loss")

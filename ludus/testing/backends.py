@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from ludus.run.logger import Backend, Record
-from ludus.run.storage import Storage
+from ludus.session.logger import Backend, Record
+from ludus.store.storage import Storage
 
 
 def records(count: int) -> list[Record]:

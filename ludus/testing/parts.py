@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ludus.core.run import Stateful
-from ludus.run import codec
-from ludus.run.checkpoint import digest_of
+from ludus.store import codec
+from ludus.store.checkpoint import digest_of
 
 
 def check_part(make: Callable[[], Stateful], use: Callable[[Stateful], object]) -> None:

@@ -14,8 +14,8 @@ from torch import Tensor
 from ludus.core.errors import CheckpointError, LudusError
 from ludus.core.run import Stateful
 from ludus.core.states import fitting
-from ludus.run import codec
-from ludus.run.checkpoint import digest_of
+from ludus.store import codec
+from ludus.store.checkpoint import digest_of
 
 Path = tuple[Any, ...]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ludus.core.errors import StorageError
-from ludus.run.storage import Storage
+from ludus.store.storage import Storage
 
 _BAD_NAMES = ("../x", "/etc/x", "a/../b", ".hidden", "-x", "a\0b", "a\nb", "", "a//b", "x" * 300)
 

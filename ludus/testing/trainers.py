@@ -12,9 +12,9 @@ from ludus.core.errors import LudusError
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.surroundings import Request, Result
 from ludus.core.trainer import Trainer
-from ludus.run import checkpoint
-from ludus.run.session import Session
-from ludus.run.storage import Storage, hash_file
+from ludus.session.session import Session
+from ludus.store import checkpoint
+from ludus.store.storage import Storage, hash_file
 from ludus.testing.recorder import Recorder
 from ludus.testing.undeclared import UndeclaredState
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from ludus.core.run import Run
 from ludus.core.trainer import Trainer
 from ludus.core.unsaved import OWN, SERVICES, derived_names
-from ludus.run import codec
-from ludus.run.checkpoint import digest_of
+from ludus.store import codec
+from ludus.store.checkpoint import digest_of
 
 MAX_BOUNDARIES = 60
 _PLAIN = (bool, int, float, str, bytes, type(None))

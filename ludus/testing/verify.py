@@ -13,12 +13,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from ludus.build import build_trainer
-from ludus.config import read_config
+from ludus.config.base import read_config
 from ludus.core.errors import LudusError
-from ludus.run.directory import read_lines
-from ludus.run.storage import Storage
-from ludus.run.terminal import plain, tell
+from ludus.session.build import build_trainer
+from ludus.show.terminal import plain, tell
+from ludus.store.directory import read_lines
+from ludus.store.storage import Storage
 from ludus.testing import trainers
 from ludus.testing.victim import RUN
 

@@ -10,13 +10,13 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 
-from ludus.build import build_trainer
-from ludus.config import read_config
+from ludus.config.base import read_config
+from ludus.config.registry import load_plugin
 from ludus.core.run import Observer, Run
 from ludus.core.surroundings import Request
 from ludus.core.trainer import Trainer
-from ludus.registry import load_plugin
-from ludus.run import checkpoint
+from ludus.session.build import build_trainer
+from ludus.store import checkpoint
 from ludus.testing.trainers import Watched
 
 RUN = "victim"

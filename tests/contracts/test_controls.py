@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run
 from ludus.core.errors import LudusError
-from ludus.registry import register_trainer
 from ludus.testing import trainers
 from tests.toy import ToyTrainer, toy_config
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ludus.core.errors import CheckpointError
 from ludus.core.surroundings import Bare
-from ludus.run.logger import Logger
+from ludus.session.logger import Logger
 from ludus.testing import states
 from tests.conftest import modules_in
 

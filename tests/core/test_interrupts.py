@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from ludus.core import Run
-from ludus.nn.compiling import CompiledMethod, compile_method
-from ludus.run.signals import Signals
+from ludus.nn.engines.compiled import CompiledMethod, compile_method
+from ludus.process.signals import Signals
 from ludus.testing.trainers import ending_of
 from tests.conftest import modules_in
 

@@ -13,9 +13,9 @@ from ludus.core import Interrupted, PlanError, Repeat, Run, Stage, Trainer
 from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.run import Stateful
 from ludus.core.surroundings import Bare, Request
-from ludus.run import codec
-from ludus.run.logger import Logger
-from ludus.run.seeds import GlobalRandom, seed_everything
+from ludus.seeds import GlobalRandom, seed_everything
+from ludus.session.logger import Logger
+from ludus.store import codec
 from ludus.testing.recorder import Recorder
 from tests.conftest import modules_in
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.config.registry import register_trainer
 from ludus.core import Repeat
 from ludus.core.unsaved import UnsavedState
-from ludus.registry import register_trainer
 from tests.toy import ToyTrainer, toy_config
 
 

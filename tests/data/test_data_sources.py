@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from ludus.config.registry import find, kinds
 from ludus.core.errors import ConfigError
-from ludus.data.splits import Examples, Splits, split_rows
-from ludus.registry import find, kinds
-from ludus.run.seeds import generator
+from ludus.data.batches.splits import Examples, Splits, split_rows
+from ludus.seeds import generator
 
 SHAPES = {
     "breast_cancer": (569, 30, "classification", 2),

@@ -23,10 +23,10 @@ from torch.utils.data import (
 )
 
 from ludus.core.errors import CheckpointError, ConfigError, LudusError
-from ludus.data.batches import MemoryBatches, make_batches
-from ludus.data.loader_batches import LoaderBatches, to_device
-from ludus.data.seeded_loader import is_same
-from ludus.run.seeds import seed_everything
+from ludus.data.batches.loader import LoaderBatches, to_device
+from ludus.data.batches.memory import MemoryBatches, make_batches
+from ludus.data.batches.seeded_loader import is_same
+from ludus.seeds import seed_everything
 
 CPU = torch.device("cpu")
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from ludus.core.errors import ConfigError
-from ludus.data import batches as module
-from ludus.data.batches import MemoryBatches, make_batches
-from ludus.data.splits import Examples
+from ludus.data.batches import memory as module
+from ludus.data.batches.memory import MemoryBatches, make_batches
+from ludus.data.batches.splits import Examples
 
 CPU = torch.device("cpu")
 INPUTS, TARGETS = torch.arange(46.0).reshape(23, 2), torch.arange(23)
@@ -70,7 +70,7 @@ def test_the_order_depends_on_seed_and_epoch_only(size: str) -> None:
 
 
 def test_the_order_is_the_slow_obvious_one(size: str) -> None:
-    from ludus.run.seeds import generator
+    from ludus.seeds import generator
 
     order = torch.randperm(23, generator=generator(7, "order", 3)).tolist()
     assert epoch(make(), 3) == [order[start : start + 5] for start in range(0, 23, 5)]

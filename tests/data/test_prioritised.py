@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.config.sections import validate
 from ludus.core.errors import CheckpointError, ConfigError, LudusError
-from ludus.data.prioritised import PerConfig, PrioritisedReplay
-from ludus.data.row_layout import RowLayout
-from ludus.run import checkpoint, codec
-from ludus.run.checkpoint import digest_of
-from ludus.run.storage import Storage
-from ludus.strict_config import validate
+from ludus.data.replay.prioritised import PerConfig, PrioritisedReplay
+from ludus.data.replay.row_layout import RowLayout
+from ludus.store import checkpoint, codec
+from ludus.store.checkpoint import digest_of
+from ludus.store.storage import Storage
 from tests.data.test_replay import ABOUT, fill, held
 
 LAYOUT = RowLayout((3,), np.float32, 1)

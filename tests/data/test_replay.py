@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from ludus.core.errors import CheckpointError, ConfigError, LudusError
-from ludus.data.replay import ReplayBuffer
-from ludus.data.ring_pieces import piece_length
-from ludus.data.row_layout import RowLayout
-from ludus.run import checkpoint, codec
-from ludus.run.checkpoint import digest_of
-from ludus.run.storage import Storage
+from ludus.data.replay.ring import ReplayBuffer
+from ludus.data.replay.row_layout import RowLayout
+from ludus.data.replay.segments import piece_length
+from ludus.store import checkpoint, codec
+from ludus.store.checkpoint import digest_of
+from ludus.store.storage import Storage
 
 ABOUT = {
     "offsets": {},
@@ -184,7 +184,7 @@ def test_a_piece_is_short_for_large_rows_and_never_longer_than_the_ring() -> Non
 
 @pytest.fixture
 def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.data.ring_pieces._ROWS", 4)
+    monkeypatch.setattr("ludus.data.replay.segments._ROWS", 4)
 
 
 @pytest.mark.covers("000-S7", "000-D3")

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from ludus.core.errors import CheckpointError, ConfigError, LudusError
-from ludus.data.rollout import RolloutBuffer
-from ludus.data.row_layout import RowLayout
-from ludus.run import codec
-from ludus.run.checkpoint import digest_of
+from ludus.data.replay.rollout import RolloutBuffer
+from ludus.data.replay.row_layout import RowLayout
+from ludus.store import codec
+from ludus.store.checkpoint import digest_of
 
 T, N = 5, 3
 LAYOUT = RowLayout((2,), np.float32, 1, mask_width=2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import LudusError
-from ludus.data.sum_tree import SumTree
+from ludus.data.replay.sum_tree import SumTree
 
 
 def assert_same(one: SumTree, two: SumTree) -> None:

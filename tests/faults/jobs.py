@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import ludus
-import ludus.cli
-from ludus import commands
-from ludus.build import rebuild_trainer
+import ludus.cli.commands
+from ludus.cli import tasks
+from ludus.cli.listing import list_runs
 from ludus.core.errors import LudusError
-from ludus.listing import list_runs
-from ludus.run import checkpoint
-from ludus.run.lock import RunLock
-from ludus.run.report import write_report
+from ludus.session.build import rebuild_trainer
+from ludus.show.report.page import write_report
+from ludus.store import checkpoint
+from ludus.store.lock import RunLock
 from tests.faults.small_run import train
 
 # Imported here so that no child has to.
-for _name in ("ludus.run.session", "sklearn.datasets", "torch._inductor.config"):
+for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config"):
     importlib.import_module(_name)
 
 RUN = "run"
@@ -59,7 +59,7 @@ def die_at(root: str, point: str, count: int) -> None:
 def use_hostile_run(path: str) -> None:
     """Resume, evaluate, list and report a run; print how each went as one line of JSON."""
     ways: dict[str, Callable[[], Any]] = {
-        "eval": lambda: commands.evaluate_run(path, as_json=False),
+        "eval": lambda: tasks.evaluate_run(path, as_json=False),
         "runs": lambda: list_runs(Path(path).parent, as_json=False),
         "report": lambda: write_report([Path(path)]),
         "resume": lambda: _resume(path),
@@ -123,7 +123,7 @@ def command(
 
     ludus.Trainer.after_step = after_step
     sys.argv = ["ludus", *words]
-    ludus.cli.main()
+    ludus.cli.commands.main()
 
 
 def hold(path: str, child_too: bool = False) -> None:

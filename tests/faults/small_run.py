@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import ludus
-from ludus.run import checkpoint
-from ludus.run.storage import Storage
+from ludus.store import checkpoint
+from ludus.store.storage import Storage
 
 EPOCHS = 3
 

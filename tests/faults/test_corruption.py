@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ludus.core.errors import CheckpointError, StorageError
-from ludus.run import checkpoint, directory
-from ludus.run.resumption import put_back
-from ludus.run.storage import Storage
+from ludus.session.resumption import put_back
+from ludus.store import checkpoint, directory
+from ludus.store.storage import Storage
 from tests.faults.small_run import contents, ending, events, interrupt_after, interrupt_now, train
 
 Damage = Callable[[Path], None]

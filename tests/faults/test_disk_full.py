@@ -12,8 +12,8 @@ import pytest
 
 import ludus
 from ludus.core.errors import StorageError
-from ludus.run import checkpoint
-from ludus.run.storage import Storage
+from ludus.store import checkpoint
+from ludus.store.storage import Storage
 from tests.faults.small_run import EPOCHS, ending, events, left_behind, train
 from tests.faults.warm import WarmProcess
 

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus import registry
-from ludus.build import rebuild_trainer
+from ludus.config import registry
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError
-from ludus.run import checkpoint, fingerprint
-from ludus.run.manifest import check_manifest
-from ludus.run.storage import Storage
+from ludus.session import fingerprint
+from ludus.session.build import rebuild_trainer
+from ludus.store import checkpoint
+from ludus.store.manifest import check_manifest
+from ludus.store.storage import Storage
 from tests.faults.small_run import contents, ending, events, interrupt_after, small_config, train
 from tests.faults.warm import WarmProcess
 
@@ -172,7 +173,7 @@ def test_a_manifest_of_the_first_format_is_still_read() -> None:
 
 
 PLUGIN = """
-from ludus.registry import register
+from ludus.config.registry import register
 from ludus.nn.models.mlp import Mlp as Base
 
 @register("model", "my_net")
@@ -247,11 +248,11 @@ def test_gymnasium_and_the_package_of_an_env_are_in_the_fingerprint() -> None:
 def test_an_env_of_ones_own_module_is_in_the_fingerprint_with_its_source() -> None:
     import gymnasium
 
-    import tests.rl.odd_envs  # noqa: F401 - as it is once the env was made
+    import tests.envs.odd_envs  # noqa: F401 - as it is once the env was made
 
-    gymnasium.register("Mine-v0", entry_point="tests.rl.odd_envs:Anything")
+    gymnasium.register("Mine-v0", entry_point="tests.envs.odd_envs:Anything")
     try:
         facts = fingerprint.code_of(ludus.example("dqn").replace(**{"env.id": "Mine-v0"}), [])
     finally:
         del gymnasium.registry["Mine-v0"]
-    assert set(facts) == {"gymnasium", "code of tests.rl.odd_envs"}
+    assert set(facts) == {"gymnasium", "code of tests.envs.odd_envs"}

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from ludus.core.errors import CheckpointError, RunError
-from ludus.run import checkpoint, codec
-from ludus.run.checkpoint_files import MAX_STATE
-from ludus.run.storage import Storage
-from ludus.run.strict_json import MAX_CONTAINERS
-from ludus.run.tensors import MAX_HEADER, MAX_TENSORS
+from ludus.store import checkpoint, codec
+from ludus.store.checkpoint_files import MAX_STATE
+from ludus.store.storage import Storage
+from ludus.store.strict_json import MAX_CONTAINERS
+from ludus.store.tensors import MAX_HEADER, MAX_TENSORS
 from tests.faults.small_run import contents, events, interrupt_after, train
 from tests.faults.warm import WarmProcess
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ludus.run import checkpoint
-from ludus.run.storage import Storage
+from ludus.store import checkpoint
+from ludus.store.storage import Storage
 from ludus.testing.trainers import Ending, ending_of
 from ludus.testing.victim import RUN
 from tests.faults.test_writer_points import POINTS

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ludus.core.errors import RunTaken
-from ludus.run import checkpoint
-from ludus.run.lock import RunLock
+from ludus.store import checkpoint
+from ludus.store.lock import RunLock
 from tests.faults.small_run import contents, ending, events, small_config, train
 from tests.faults.warm import WarmProcess
 

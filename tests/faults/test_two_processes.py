@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ludus.core.errors import RunError
-from ludus.run.lock import RunLock, is_locked
+from ludus.store.lock import RunLock, is_locked
 from tests.faults.small_run import contents, interrupt_after, train
 from tests.faults.warm import WarmProcess
 

@@ -10,7 +10,7 @@ import torch
 
 import ludus
 from ludus.core.errors import Diverged
-from ludus.data.splits import Examples
+from ludus.data.batches.splits import Examples
 from ludus.testing import trainers
 
 pytestmark = [

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ludus.nn import compiling
+from ludus.nn.engines import compiled
 
 
 @pytest.fixture
 def compiled_calls(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """Return a list that grows with each call of compiled code; the compiler takes its trace as it is."""
     calls: list[None] = []
-    build = compiling.CompiledMethod._build
+    build = compiled.CompiledMethod._build
 
     def counted(self: Any, traced: Any, inputs: Any, **options: Any) -> Any:
         forward = traced.forward
@@ -25,6 +25,6 @@ def compiled_calls(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
         return build(self, SimpleNamespace(forward=run), inputs, **options)
 
-    monkeypatch.setattr(compiling, "BACKEND", "eager")
-    monkeypatch.setattr(compiling.CompiledMethod, "_build", counted)
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    monkeypatch.setattr(compiled.CompiledMethod, "_build", counted)
     return calls

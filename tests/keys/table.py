@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import pytest
 
-from ludus import registry
+from ludus.config import registry
+from ludus.config.sections import StrictConfig, annotation_of
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection
-from ludus.strict_config import StrictConfig, annotation_of
 
 F = TypeVar("F", bound=Callable[..., None])
 

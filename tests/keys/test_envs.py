@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.rl.env_config import make_env
+from ludus.envs.config import make_env
+from tests.envs.test_wrappers import Images, around, sticky, wrapped
 from tests.keys.table import changes
 from tests.rl.random_walks import gym_config, walk_config
-from tests.rl.test_wrappers import Images, around, sticky, wrapped
 
 ENV = "env gymnasium"
 

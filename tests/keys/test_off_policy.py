@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ludus.core.errors import ConfigError
-from ludus.data.prioritised import PrioritisedReplay
+from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.rl.sampler import Episodes
 from tests.keys.runs import EPOCHS, differ, rows_of, run, tiny
 from tests.keys.table import OFF_POLICY, VALUES, changes

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset
 
 import ludus
-from ludus import registry
+from ludus.config import registry
 from ludus.core.errors import EnvError
 from tests.keys.runs import run, tiny
 from tests.keys.table import RL, TRAINERS, changes

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import ludus
-from ludus.nn.compiling import CompiledMethod
-from ludus.nn.recording import Recorded
+from ludus.nn.engines.compiled import CompiledMethod
+from ludus.nn.engines.tape import Recorded
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import RL, changes
 

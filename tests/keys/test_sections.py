@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ludus.config.registry import find
+from ludus.config.sections import StrictConfig, validate
 from ludus.core.run import Run
 from ludus.nn.flat import FlatParameters
 from ludus.nn.optimizer import Optimizer, OptimizerSection
 from ludus.nn.schedules import Schedule, ScheduleSection
-from ludus.registry import find
 from ludus.rl.network_config import make_body
-from ludus.run.logger import Logger
-from ludus.run.storage import Storage
-from ludus.strict_config import StrictConfig, validate
+from ludus.session.logger import Logger
+from ludus.store.storage import Storage
 from tests.keys.table import changes
 
 # Optimizers, on two weights whose gradients are given

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import ludus
-from ludus.config import from_data
+from ludus.config.base import from_data
 from ludus.core.errors import ConfigError, LudusError
-from ludus.run import checkpoint
-from ludus.run.storage import Storage
+from ludus.store import checkpoint
+from ludus.store.storage import Storage
 from tests.keys.runs import Outcome, run, tiny
 from tests.keys.table import TRAINERS, changes
 from tests.supervised.conftest import lines

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from ludus.registry import register
-from ludus.strict_config import StrictConfig
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 
 
 @register("env", "tests_waiting")

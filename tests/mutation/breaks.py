@@ -29,12 +29,12 @@ TESTS: dict[str, list[str]] = {
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
-_REPLAY, _PER, _TREE = (f"ludus/data/{name}.py" for name in ("replay", "prioritised", "sum_tree"))
-_ROLLOUT, _BATCHES = "ludus/data/rollout.py", "ludus/data/batches.py"
+_REPLAY, _PER, _TREE = (f"ludus/data/replay/{n}.py" for n in ("ring", "prioritised", "sum_tree"))
+_ROLLOUT, _BATCHES = "ludus/data/replay/rollout.py", "ludus/data/batches/memory.py"
 _LEARNER, _OPTIMIZER, _SCHEDULES = (
     f"ludus/nn/{n}.py" for n in ("learner", "optimizer", "schedules")
 )
-_RECORDING, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("recording", "model", "flat"))
+_RECORDING, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("engines/tape", "model", "flat"))
 
 _LOSSES = [
     # A truncated step is treated as one that terminated, and the other way round.

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ludus.nn import compiling
-from ludus.nn.compiling import CompiledMethod
+from ludus.nn.engines import compiled
+from ludus.nn.engines.compiled import CompiledMethod
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 
@@ -40,7 +40,7 @@ class Owner:
 
 @pytest.fixture(autouse=True)
 def traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "BACKEND", "eager")
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
 
 
 def rounds() -> list[Tensor]:

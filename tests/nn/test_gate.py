@@ -13,9 +13,9 @@ from torch import Tensor, nn
 import ludus
 from ludus import Model, Trainer
 from ludus.core.errors import ConfigError, LudusError
-from ludus.nn import compiling, gate
-from ludus.nn.gate import why_not_repeatable
-from ludus.nn.recording import Recorded
+from ludus.nn.engines import compiled, gate
+from ludus.nn.engines.gate import why_not_repeatable
+from ludus.nn.engines.tape import Recorded
 from ludus.rl.agents.dqn import Dqn
 from tests.rl.odd_networks import Branch, Counter, fitted, odd, prepared
 from tests.supervised.conftest import QUIET, WINE
@@ -72,7 +72,7 @@ def long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every run be long enough for the compiler, and trace only."""
     monkeypatch.setattr(Dqn, "worth_compiling", 1)
     monkeypatch.setattr("ludus.supervised.updating._WORTH_COMPILING", 1)
-    monkeypatch.setattr(compiling, "BACKEND", "eager")
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
 
 
 @pytest.mark.usefixtures("long_runs")

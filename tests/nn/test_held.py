@@ -13,7 +13,7 @@ from ludus.core import states
 from ludus.core.states import StateError
 from ludus.nn.learner import Learner, Target
 from ludus.nn.optimizer import Sgd
-from ludus.run.checkpoint import digest_of
+from ludus.store.checkpoint import digest_of
 
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)
 

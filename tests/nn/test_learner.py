@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
+from ludus.nn.engines.tape import Recorded
 from ludus.nn.learner import Learner, Target
 from ludus.nn.optimizer import Adam, Sgd
-from ludus.nn.recording import Recorded
 
 ADAM = Adam(kind="adam", learning_rate=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.0)
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ludus.run.directory import read_lines
-from ludus.run.storage import Storage
+from ludus.store.directory import read_lines
+from ludus.store.storage import Storage
 from ludus.testing.trainers import Ending, ending_of
 
 PRIORITISED = (

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.build import rebuild_trainer
-from ludus.run import checkpoint
-from ludus.run.fingerprint import differences
+from ludus.session.build import rebuild_trainer
+from ludus.session.fingerprint import differences
+from ludus.store import checkpoint
 from ludus.testing.trainers import ending_of
 from tests.test_golden_traces import TRACES
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ludus.build import rebuild_trainer
 from ludus.core.errors import CheckpointError
-from ludus.run import checkpoint
-from ludus.run.directory import read_lines
-from ludus.run.fingerprint import differences
+from ludus.session.build import rebuild_trainer
+from ludus.session.fingerprint import differences
+from ludus.store import checkpoint
+from ludus.store.directory import read_lines
 from ludus.testing.trainers import ending_of
 
 HERE = Path(__file__).parent

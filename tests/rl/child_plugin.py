@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from ludus.rl import evaluation_worker
-from tests.rl import odd_envs
+from tests.envs import odd_envs
 
 evaluation_worker.rebuild_policy = odd_envs.rebuild

@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from ludus.registry import register
-from ludus.strict_config import StrictConfig
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 from tests.rl.small import small
 
 REWARDS_CA = np.array([[0.2, -0.5, 1.0], [0.6, 0.1, -1.0]])

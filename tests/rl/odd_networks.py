@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import ludus
-from ludus.registry import register
-from ludus.strict_config import StrictConfig
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 from tests.rl.small import small
 
 Part = Literal[

@@ -8,10 +8,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from ludus.registry import register
-from ludus.rl.env_config import WrapperSection
-from ludus.rl.env_kinds.gymnasium import GymnasiumEnv
-from ludus.strict_config import StrictConfig
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
+from ludus.envs.config import WrapperSection
+from ludus.envs.kinds.gymnasium import GymnasiumEnv
 
 
 def gym_config(name: str, wrappers: Any = (), **changes: Any) -> GymnasiumEnv.Config:

@@ -13,16 +13,16 @@ import pytest
 import torch
 
 import ludus
-from ludus import registry
+from ludus.config import registry
 from ludus.core.errors import Interrupted, LudusError
+from ludus.judge.beside import AsyncEvaluator
 from ludus.rl import evaluation_worker
 from ludus.rl.agents import rebuild as rebuild_agent
 from ludus.rl.evaluation_worker import EpisodeJob
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
-from ludus.run.async_evaluator import AsyncEvaluator
-from ludus.run.checkpoint import digest_of
-from ludus.run.seeds import GlobalRandom
-from tests.rl.odd_envs import linear_policy, linear_weights, rebuild, walk
+from ludus.seeds import GlobalRandom
+from ludus.store.checkpoint import digest_of
+from tests.envs.odd_envs import linear_policy, linear_weights, rebuild, walk
 
 COUNTERS = {"opt_steps": 30, "env_steps": 120}
 

@@ -13,15 +13,15 @@ import torch
 import ludus
 from ludus.core.errors import LudusError
 from ludus.core.states import StateError
-from ludus.nn import compiling
+from ludus.nn.engines import compiled
+from ludus.nn.engines.tape import Recorded
 from ludus.nn.held import EXTRA, Held, extra_to_tensor
-from ludus.nn.recording import Recorded
 from ludus.rl.agent import Agent
-from ludus.run.checkpoint import digest_of
-from ludus.run.manifest import FirstManifest
-from ludus.run.models import read_model
-from ludus.run.storage import Storage
-from ludus.run.strict_json import dump_json
+from ludus.store.checkpoint import digest_of
+from ludus.store.manifest import FirstManifest
+from ludus.store.models import read_model
+from ludus.store.storage import Storage
+from ludus.store.strict_json import dump_json
 from ludus.testing import trainers
 from tests.rl.odd_networks import KINDS, batch_for, fitted, odd, prepared
 
@@ -35,7 +35,7 @@ CASES += [("sac", "extra"), ("ppo", "fleeting_mean")]
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trace as for the compiler, but run the trace as it is, which costs a tenth of a second."""
-    monkeypatch.setattr(compiling, "BACKEND", "eager")
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
 
 
 def check_kills(config: Any, root: Path) -> None:

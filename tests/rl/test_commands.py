@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ludus
-from ludus.commands import export_run, play_run, render_plan
+from ludus.cli.tasks import export_run, play_run, render_plan
 from ludus.core.errors import ConfigError
 from ludus.rl.numpy_policy import NumpyPolicy
 from tests.command_line import in_process

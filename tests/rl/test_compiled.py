@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import ludus
-from ludus.nn import compiling
-from ludus.run.checkpoint import digest_of
+from ludus.nn.engines import compiled
+from ludus.store.checkpoint import digest_of
 from tests.rl.known_problems import learning, problem
 from tests.rl.small import BY_KL, NORMALISE, PRIORITISED, small
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:Deprec
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trace as for the compiler, but run the trace as it is, which costs a tenth of a second."""
-    monkeypatch.setattr(compiling, "BACKEND", "eager")
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
 
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -74,10 +74,10 @@ def test_the_traced_update_is_the_eager_one(
 def test_the_traced_update_with_masks_is_the_eager_one(tmp_path: Path, kind: str, env: str) -> None:
     length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opts": 12}
     made = []
-    for compiled in (False, True):
-        config = learning(kind, problem(env, 2, has_masks=True), **length, compile=compiled)
+    for is_compiled in (False, True):
+        config = learning(kind, problem(env, 2, has_masks=True), **length, compile=is_compiled)
         trainer: Any = ludus.build_trainer(config)
-        trainer.fit(root=str(tmp_path), name=str(compiled))
+        trainer.fit(root=str(tmp_path), name=str(is_compiled))
         made.append(trainer.agent.learner.state_dict())
     torch.testing.assert_close(made[1], made[0], rtol=1e-3, atol=1e-5)
 

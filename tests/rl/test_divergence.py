@@ -12,10 +12,10 @@ from torch import Tensor
 
 import ludus
 from ludus.core.errors import Diverged
-from ludus.nn import compiling
-from ludus.run import checkpoint
-from ludus.run.models import read_model
-from ludus.run.storage import Storage
+from ludus.nn.engines import compiled
+from ludus.store import checkpoint
+from ludus.store.models import read_model
+from ludus.store.storage import Storage
 from tests.rl.small import PRIORITISED, small
 from tests.rl.spying import Spy
 from tests.supervised.conftest import lines
@@ -131,7 +131,7 @@ def test_a_learning_rate_of_1e30_ends_the_run_with_finite_weights(
 def test_a_traced_update_skips_a_bad_batch_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "BACKEND", "eager")
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
     trainer: Any = ludus.build_trainer(saved_often("ppo", {}, compile=True))
     callback = SetPoison(trainer, math.nan, at=4)
     trainer.add(callback)

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 import ludus
-from ludus.config import from_data
+from ludus.cli.explain import describe
+from ludus.config.base import from_data
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, EnvError, LudusError
-from ludus.explaining import describe
-from ludus.registry import register
-from ludus.rl.env_config import AnyEnv, changes_rewards, with_own_rewards
+from ludus.envs.config import AnyEnv, changes_rewards, with_own_rewards
+from ludus.envs.vector import VectorEnv, make_vector_env
+from ludus.envs.wrappers.clip_reward import ClipReward
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask, standard_error
 from ludus.rl.sampler import Episodes
-from ludus.rl.vector_env import VectorEnv, make_vector_env
-from ludus.rl.wrappers.clip_reward import ClipReward
-from ludus.strict_config import StrictConfig
-from tests.rl.odd_envs import Walk, linear_policy, walk
+from tests.envs.odd_envs import Walk, linear_policy, walk
 from tests.rl.random_walks import Cheat, walk_config
 from tests.rl.small import small
 from tests.supervised.conftest import lines

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from ludus.core.errors import EnvError, Interrupted, LudusError
-from ludus.rl.env_config import make_env
+from ludus.envs.config import make_env
+from ludus.envs.plain_data import read_env_section
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
-from ludus.rl.plain import read_env_section
-from ludus.run.checkpoint import digest_of
-from ludus.run.seeds import GlobalRandom, derive
-from tests.rl.odd_envs import linear_policy, walk
+from ludus.seeds import GlobalRandom, derive
+from ludus.store.checkpoint import digest_of
+from tests.envs.odd_envs import linear_policy, walk
 
 
 def evaluator(num_episodes: int = 7, num_envs: int = 3, section=None, **more) -> EpisodeEvaluator:
@@ -120,7 +120,7 @@ def test_a_film_shows_one_episode_from_its_beginning_to_its_end() -> None:
 
 
 def test_an_env_that_cannot_draw_itself_is_not_filmed(monkeypatch) -> None:
-    from tests.rl.odd_envs import Walk
+    from tests.envs.odd_envs import Walk
 
     monkeypatch.setattr(Walk, "render_mode", None)
     with pytest.raises(LudusError, match="cannot be filmed"):

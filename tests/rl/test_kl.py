@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import ludus
+from ludus.config.migrations import migrate
 from ludus.core.errors import CheckpointError, ConfigError
-from ludus.migrations import migrate
 from ludus.rl.kl_watch import KlWatch
 from tests.rl.small import BY_KL, small
 

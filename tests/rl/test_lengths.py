@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus import migrations
-from ludus.config import change, current, from_data, read_config
+from ludus.config import migrations
+from ludus.config.base import change, current, from_data, read_config
+from ludus.config.overrides import key_paths
 from ludus.core.errors import ConfigError, RunError
-from ludus.overrides import key_paths
-from ludus.run.directory import deciding
+from ludus.store.directory import deciding
 from tests.command_line import in_process
 from tests.keys.runs import tiny
 from tests.rl.small import small

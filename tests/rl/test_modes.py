@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.nn.recording import Recorded
-from ludus.run.checkpoint import digest_of
+from ludus.nn.engines.tape import Recorded
+from ludus.store.checkpoint import digest_of
 from tests.rl.odd_networks import KINDS, batch_for, fitted, odd, prepared
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")

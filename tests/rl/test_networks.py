@@ -12,6 +12,7 @@ import torch
 from pydantic import TypeAdapter
 from torch import nn
 
+from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from ludus.nn.flat import FlatParameters
 from ludus.rl import network_config
@@ -19,7 +20,6 @@ from ludus.rl.acting import acting_net
 from ludus.rl.network_config import NetworkSection, head, make_body
 from ludus.rl.networks.cnn import Cnn
 from ludus.rl.numpy_net import NumpyMlp, numpy_steps
-from ludus.strict_config import validate
 
 MLP = {"kind": "mlp", "widths": [16, 8], "activation": "tanh", "layer_norm": False, "init": "torch"}
 CNN = {

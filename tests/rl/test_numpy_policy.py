@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from ludus.core.errors import CheckpointError, LudusError
+from ludus.envs.spaces import BoxActions, DiscreteActions, MultiDiscreteActions
 from ludus.rl.numpy_net import numpy_steps
 from ludus.rl.numpy_policy import Normalisation, NumpyPolicy, save_policy
-from ludus.rl.spaces import BoxActions, DiscreteActions, MultiDiscreteActions
 
 LOW, HIGH = np.array([-2.0, 0.0], np.float32), np.array([1.0, 5.0], np.float32)
 

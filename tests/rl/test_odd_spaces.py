@@ -11,9 +11,9 @@ import pytest
 from gymnasium import spaces
 
 import ludus
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, EnvError
-from ludus.registry import register
-from ludus.strict_config import StrictConfig
 from tests.rl.small import small
 
 ROW = spaces.Box(-1, 1, (3,))

@@ -10,8 +10,8 @@ import torch
 
 import ludus
 from ludus.rl import rl_trainer, sampler
-from ludus.run.models import read_model
-from ludus.run.storage import Storage
+from ludus.store.models import read_model
+from ludus.store.storage import Storage
 from tests.rl.small import small
 from tests.rl.spying import EpochHooks, Hooks, Spy, in_epochs, in_steps
 from tests.supervised.conftest import lines

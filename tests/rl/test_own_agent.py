@@ -13,12 +13,12 @@ import torch
 from gymnasium import spaces
 
 import ludus
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
-from ludus.registry import register
+from ludus.envs.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscreteActions
 from ludus.rl.own_agent import AgentAdapter
-from ludus.rl.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscreteActions
 from ludus.rl.step_processor import OneStep
-from ludus.strict_config import StrictConfig
 from tests.rl.small import small
 from tests.rl.spying import in_steps
 from tests.supervised.conftest import lines
@@ -186,10 +186,10 @@ def test_a_trainer_is_built_by_the_kind_of_its_config() -> None:
     section = {"capacity": 200, "on_device": False, "prioritised": None}
     for kind in ("dqn", "iqn", "sac"):
         built = ludus.Trainer.build(small(kind).model_dump(), None, 3, section)
-        assert type(built) is ludus.registry.find("trainer", kind)
+        assert type(built) is ludus.config.registry.find("trainer", kind)
         assert (built.config.n_step, built.config.replay.capacity) == (3, 200)
     for kind in ("ppo", "supervised"):
-        assert type(ludus.Trainer.build(ludus.example(kind))) is ludus.registry.find(
+        assert type(ludus.Trainer.build(ludus.example(kind))) is ludus.config.registry.find(
             "trainer", kind
         )
         with pytest.raises(

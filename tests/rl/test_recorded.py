@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.nn.recording import Recorded
+from ludus.nn.engines.tape import Recorded
 from ludus.rl.agent import Agent
-from ludus.run.checkpoint import digest_of
+from ludus.store.checkpoint import digest_of
 from tests.rl.known_problems import learning, problem
 from tests.rl.small import NORMALISE, small
 from tests.rl.test_compiled import CASES

@@ -17,7 +17,7 @@ import ludus
 from ludus import Logger
 from ludus.core.errors import ConfigError, LudusError
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
-from ludus.run.seeds import derive
+from ludus.seeds import derive
 from tests.rl.known_problems import REWARDS_CA, learning, observation, problem
 from tests.rl.random_walks import RandomWalk, walk_config
 from tests.rl.small import small

@@ -10,8 +10,8 @@ import pytest
 
 import ludus
 from ludus.core.errors import LudusError
-from ludus.data.rollout import RolloutBuffer
-from ludus.data.row_layout import RowLayout
+from ludus.data.replay.rollout import RolloutBuffer
+from ludus.data.replay.row_layout import RowLayout
 from ludus.rl.trainers.dqn import DqnTrainer
 from ludus.rl.trainers.ppo import PpoTrainer
 from tests.rl.random_walks import walk_config

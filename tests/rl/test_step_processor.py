@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ludus.core.errors import CheckpointError, ConfigError
-from ludus.data.replay import ReplayBuffer
-from ludus.data.row_layout import RowLayout
+from ludus.data.replay.ring import ReplayBuffer
+from ludus.data.replay.row_layout import RowLayout
 from ludus.rl.step_processor import NStep, OneStep
-from ludus.run.checkpoint import digest_of
+from ludus.store.checkpoint import digest_of
 
 GAMMA = 0.9
 

@@ -15,13 +15,13 @@ from ludus import Logger
 from ludus.core import Run
 from ludus.core.errors import ConfigError, StorageError
 from ludus.core.surroundings import Bare
+from ludus.envs.vector import make_vector_env
 from ludus.rl.sampler import Episodes
 from ludus.rl.step_processor import OneStep
 from ludus.rl.step_trainer import StepRLTrainer
-from ludus.rl.vector_env import make_vector_env
-from ludus.run import saver
-from ludus.run.checkpoint import digest_of
-from ludus.run.storage import Storage
+from ludus.session import saver
+from ludus.store.checkpoint import digest_of
+from ludus.store.storage import Storage
 from tests.rl.random_walks import walk_config
 from tests.rl.small import PRIORITISED, small
 from tests.rl.spying import Spy

@@ -12,8 +12,8 @@ from torch import nn
 
 from ludus import Model, Trainer
 from ludus.core.errors import LudusError
-from ludus.run.models import read_model
-from ludus.run.storage import Storage
+from ludus.store.models import read_model
+from ludus.store.storage import Storage
 from ludus.testing import trainers
 from tests.nn.test_gate import between, supervised
 from tests.rl.odd_networks import RunningMean, SavedCounter

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 import ludus
 from ludus import Model, Trainer
-from ludus.nn import compiling
+from ludus.nn.engines import compiled
 from ludus.nn.flat import FlatParameters
 from ludus.nn.optimizer import Adam, Optimizer, Sgd
-from ludus.run.checkpoint import digest_of
+from ludus.store.checkpoint import digest_of
 from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.update import Update
 from tests.supervised.conftest import QUIET, WINE, history
@@ -117,7 +117,7 @@ def test_a_compiled_run_resumes_exactly(straight: Straight) -> None:
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trace as for the compiler, but run the trace as it is, which costs a tenth of a second."""
-    monkeypatch.setattr(compiling, "BACKEND", "eager")
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
 
 
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)

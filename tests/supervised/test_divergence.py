@@ -14,9 +14,9 @@ from torch.utils.data import TensorDataset
 
 from ludus import Model, Trainer
 from ludus.core.errors import Diverged
-from ludus.run import checkpoint
-from ludus.run.models import read_model
-from ludus.run.storage import Storage
+from ludus.store import checkpoint
+from ludus.store.models import read_model
+from ludus.store.storage import Storage
 from tests.supervised.conftest import Tiny, history, lines, models, wines
 
 BEST = {"metric": "train/epoch_loss", "mode": None}

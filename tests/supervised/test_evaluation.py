@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from ludus import Model, Trainer
 from ludus.core.errors import ConfigError, LudusError
-from ludus.data.batches import make_batches
-from ludus.run.checkpoint import digest_of
+from ludus.data.batches.memory import make_batches
+from ludus.store.checkpoint import digest_of
 from ludus.supervised.evaluator import SupervisedEvaluator
 from tests.supervised.conftest import MLP, Tiny, history, wines
 

@@ -182,8 +182,8 @@ def test_what_cannot_be_validated_beside_training_is_told_before_it(
 
 SCRIPT = """
 import json, sys, typing, numpy as np, gymnasium, ludus
-from ludus.registry import register
-from ludus.strict_config import StrictConfig
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 
 {body}
 
@@ -218,8 +218,8 @@ KIND = '{"kind": "mine"}'
 GYM = '{"kind": "gymnasium", "id": "Mine-v0", "kwargs": {}, "max_episode_steps": None, "wrappers": []}'
 HEAD = """
 import gymnasium, numpy as np, typing
-from ludus.registry import register
-from ludus.strict_config import StrictConfig
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 """
 
 

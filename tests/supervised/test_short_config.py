@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ludus
-from ludus import BaseTrainer, Model, Trainer, strict_yaml
-from ludus.config import key_paths
+from ludus import BaseTrainer, Model, Trainer
+from ludus.config import strict_yaml
+from ludus.config.base import key_paths
 from ludus.core.errors import ConfigError
 from tests.supervised.conftest import MLP, QUIET, history, models, wines
 

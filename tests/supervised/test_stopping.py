@@ -12,9 +12,9 @@ import torch
 
 from ludus import Logger, Model, Run, Trainer
 from ludus.core.errors import ConfigError
-from ludus.run.models import read_model
-from ludus.run.observers import BestModel, EarlyStopping, Mode, is_better, mode_of
-from ludus.run.storage import Storage
+from ludus.judge.observers import BestModel, EarlyStopping, Mode, is_better, mode_of
+from ludus.store.models import read_model
+from ludus.store.storage import Storage
 from tests.supervised.conftest import Tiny, history, lines, models
 
 NAN, INF = math.nan, math.inf

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ludus.config import Fraction, StrictConfig
+from ludus.config.base import Fraction, StrictConfig
 from ludus.core.errors import ConfigError
-from ludus.data.splits import Examples, Splits, split_rows
+from ludus.data.batches.splits import Examples, Splits, split_rows
 
 
 class TableConfig(StrictConfig):

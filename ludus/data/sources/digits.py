@@ -6,9 +6,9 @@ from typing import Literal
 
 import torch
 
+from ludus.config.registry import register
+from ludus.data.batches.splits import Splits
 from ludus.data.sources._tables import TableConfig, load_table
-from ludus.data.splits import Splits
-from ludus.registry import register
 
 
 @register("dataset", "digits")

@@ -6,9 +6,9 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from ludus.config import Fraction, Positive, StrictConfig
+from ludus.config.base import Fraction, Positive, StrictConfig
+from ludus.config.registry import register
 from ludus.nn.models.mlp import ACTIVATIONS
-from ludus.registry import register
 
 
 @register("model", "cnn")

@@ -6,8 +6,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from ludus.config import Fraction, Positive, StrictConfig
-from ludus.registry import register
+from ludus.config.base import Fraction, Positive, StrictConfig
+from ludus.config.registry import register
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "silu": nn.SiLU}
 

@@ -10,9 +10,9 @@ import torch
 
 def rebuild(config: Mapping[str, Any]) -> Any:
     """Return an agent that can act, on the CPU, from its trainer's config as plain data."""
-    from ludus.config import from_data
-    from ludus.registry import find
-    from ludus.rl.vector_env import make_vector_env
+    from ludus.config.base import from_data
+    from ludus.config.registry import find
+    from ludus.envs.vector import make_vector_env
 
     typed: Any = from_data(config, source="the agent's config")
     env = make_vector_env(typed.env, 1, typed.seed)

@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.config import PositiveFloat
-from ludus.data.replay import Batch
-from ludus.data.row_layout import RowLayout
+from ludus.config.base import PositiveFloat
+from ludus.data.replay.ring import Batch
+from ludus.data.replay.row_layout import RowLayout
+from ludus.envs.spaces import EnvSpec
 from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.nn.learner import Learner, Target
 from ludus.nn.schedules import Schedule, too_long
@@ -24,8 +25,7 @@ from ludus.rl.action_kinds import discrete_actions
 from ludus.rl.agent import Action, Agent, follow_if_due
 from ludus.rl.network_config import head, make_body
 from ludus.rl.off_policy_config import ExplorationConfig, OffPolicyConfig, TargetConfig
-from ludus.rl.spaces import EnvSpec
-from ludus.run.seeds import derive, forked
+from ludus.seeds import derive, forked
 
 
 class ValueConfig(OffPolicyConfig):

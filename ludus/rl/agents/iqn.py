@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.config import Positive, PositiveFloat
-from ludus.data.replay import Batch
+from ludus.config.base import Positive, PositiveFloat
+from ludus.data.replay.ring import Batch
+from ludus.envs.spaces import EnvSpec
 from ludus.losses.iqn import quantile_huber_loss
 from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, follow_if_due
 from ludus.rl.agents.dqn import ValueAgent, ValueConfig
 from ludus.rl.network_config import head, make_body
-from ludus.rl.spaces import EnvSpec
 
 
 class IqnConfig(ValueConfig):

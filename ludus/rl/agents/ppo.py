@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ludus.core import states
-from ludus.data.rollout import Minibatch, RolloutBuffer
-from ludus.data.row_layout import RowLayout
+from ludus.data.replay.rollout import Minibatch, RolloutBuffer
+from ludus.data.replay.row_layout import RowLayout
+from ludus.envs.spaces import EnvSpec
 from ludus.losses.advantage import generalised_advantage
 from ludus.losses.ppo import (
     approximate_kl,
@@ -37,8 +38,7 @@ from ludus.rl.network_config import head, make_body
 from ludus.rl.normalise import Moments
 from ludus.rl.policies import Policy, make_policy
 from ludus.rl.ppo_config import PpoConfig
-from ludus.rl.spaces import EnvSpec
-from ludus.run.seeds import derive, forked
+from ludus.seeds import derive, forked
 
 _PADDED = 64
 

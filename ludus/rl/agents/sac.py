@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ludus.config import PositiveFloat, StrictConfig
+from ludus.config.base import PositiveFloat, StrictConfig
 from ludus.core.errors import ConfigError
-from ludus.data.replay import Batch
-from ludus.data.row_layout import RowLayout
+from ludus.data.replay.ring import Batch
+from ludus.data.replay.row_layout import RowLayout
+from ludus.envs.spaces import EnvSpec
 from ludus.losses.sac import (
     actor_loss,
     critic_loss,
@@ -31,8 +32,7 @@ from ludus.rl.action_kinds import box_actions
 from ludus.rl.agent import Action, Agent, follow_if_due
 from ludus.rl.network_config import head, make_body
 from ludus.rl.off_policy_config import OffPolicyConfig, TargetConfig
-from ludus.rl.spaces import EnvSpec
-from ludus.run.seeds import derive, forked
+from ludus.seeds import derive, forked
 
 # Beyond these a deviation is as good as none, or as good as infinite.
 _LOG_STD = (-20.0, 2.0)

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from ludus.config import Positive, PositiveFloat
+from ludus.config.base import Positive, PositiveFloat
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.nn.models.mlp import ACTIVATIONS
-from ludus.registry import register
 from ludus.rl.network_config import Activation, Init, initialise
-from ludus.strict_config import StrictConfig
 
 PositiveList = Annotated[list[Positive], Field(min_length=1)]
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ludus.config import Positive
+from ludus.config.base import Positive
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 from ludus.nn.models.mlp import ACTIVATIONS
-from ludus.registry import register
 from ludus.rl.network_config import Activation, Init, initialise
-from ludus.strict_config import StrictConfig
 
 _IN_PLACE = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_}
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ludus.config.registry import register_trainer
 from ludus.core import Run, states
 from ludus.core.errors import LudusError
 from ludus.core.plan import counted
-from ludus.data.rollout import RolloutBuffer
-from ludus.registry import register_trainer
+from ludus.data.replay.rollout import RolloutBuffer
 from ludus.rl.agents.ppo import Ppo
 from ludus.rl.normalise import Moments
 from ludus.rl.ppo_config import PpoConfig

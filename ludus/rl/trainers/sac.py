@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ludus.registry import register_trainer
+from ludus.config.registry import register_trainer
 from ludus.rl.agents.sac import Sac, SacConfig
 from ludus.rl.step_trainer import StepRLTrainer
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ludus.config import TrainerConfig
+from ludus.config.base import TrainerConfig
+from ludus.config.registry import find, register_trainer
 from ludus.core import Run
 from ludus.core.errors import ConfigError
-from ludus.registry import find, register_trainer
 from ludus.supervised.base import BaseTrainer
 
 _MAX_NAME = 150

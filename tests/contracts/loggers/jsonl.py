@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ludus.registry import find
-from ludus.run.logger import Backend
-from ludus.run.storage import Storage
+from ludus.config.registry import find
+from ludus.session.logger import Backend
+from ludus.store.storage import Storage
 
 IS_FILE = True
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ludus
+from ludus.judge.beside import AsyncEvaluator
 from ludus.rl.agents import rebuild
-from ludus.run.async_evaluator import AsyncEvaluator
 
 CONFIG = ludus.example("dqn", **{"evaluation.episodes": 2, "evaluation.envs": 1})
 

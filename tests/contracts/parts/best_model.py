@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ludus.core import Run
-from ludus.run.logger import Logger
-from ludus.run.observers import BestModel
+from ludus.judge.observers import BestModel
+from ludus.session.logger import Logger
 
 LOGGER = Logger({"backends": []})
 

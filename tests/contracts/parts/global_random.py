@@ -7,7 +7,7 @@ import random
 import numpy as np
 import torch
 
-from ludus.run.seeds import GlobalRandom, seed_everything
+from ludus.seeds import GlobalRandom, seed_everything
 
 # Nothing is cached.
 HARMLESS = ("python/2 nothing",)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader
 
-from ludus.data.batches import make_batches
-from ludus.data.loader_batches import LoaderBatches
+from ludus.data.batches.loader import LoaderBatches
+from ludus.data.batches.memory import make_batches
 
 
 def make() -> LoaderBatches:

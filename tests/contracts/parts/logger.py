@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ludus.run.logger import Logger
+from ludus.session.logger import Logger
 
 # What waits to be written may be anything, or less.
 HARMLESS = ("scalars*", "texts*", "histograms*", "images picture missing")

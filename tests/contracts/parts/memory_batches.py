@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ludus.data.batches import MemoryBatches
-from ludus.data.splits import Examples
+from ludus.data.batches.memory import MemoryBatches
+from ludus.data.batches.splits import Examples
 
 
 def make() -> MemoryBatches:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ludus.core import Every, Run
-from ludus.run.observers import Milestones
+from ludus.judge.observers import Milestones
 
 
 def make() -> Milestones:

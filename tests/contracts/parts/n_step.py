@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ludus.data.replay import ReplayBuffer
-from ludus.data.row_layout import RowLayout
+from ludus.data.replay.ring import ReplayBuffer
+from ludus.data.replay.row_layout import RowLayout
 from ludus.rl.step_processor import NStep
 
 LAYOUT = RowLayout((2,), np.float32, 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ludus.data.prioritised import PerConfig, PrioritisedReplay
-from ludus.data.row_layout import RowLayout
+from ludus.data.replay.prioritised import PerConfig, PrioritisedReplay
+from ludus.data.replay.row_layout import RowLayout
 
 CONFIG = PerConfig(alpha=0.6, beta=0.4, eps=1e-6, normalise="batch")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ludus.data.replay import ReplayBuffer
-from ludus.data.row_layout import RowLayout
+from ludus.data.replay.ring import ReplayBuffer
+from ludus.data.replay.row_layout import RowLayout
 
 # Numbers of either sign, in any state of a generator.
 HARMLESS = ("transitions/*/rows negative", "generator/state/state far too large")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ludus.data.rollout import RolloutBuffer
-from ludus.data.row_layout import RowLayout
+from ludus.data.replay.rollout import RolloutBuffer
+from ludus.data.replay.row_layout import RowLayout
 
 # Numbers of either sign; estimates may have diverged; any state of a generator.
 HARMLESS = ("steps/* negative", "rows NaN", "rows negative", "generator/state/state far too large")

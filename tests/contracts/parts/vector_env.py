@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ludus.rl.vector_env import VectorEnv, make_vector_env
+from ludus.envs.vector import VectorEnv, make_vector_env
 from tests.rl.random_walks import gym_config
 
 # States of older versions have no marks.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ludus.core import Every, Run
-from ludus.run.logger import Logger, WriteLog
+from ludus.session.logger import Logger, WriteLog
 
 
 def make() -> WriteLog:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.run.storage import Storage
+from ludus.store.storage import Storage
 
 
 def make(path: Path) -> Storage:

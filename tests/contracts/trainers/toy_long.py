@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ludus.config.registry import register_trainer
 from ludus.core import Interrupted, Repeat, Run, Stage
-from ludus.registry import register_trainer
 from tests.toy import ToyTrainer, toy_config
 
 NUM_PIECES = 6

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ludus.config.registry import register_trainer
 from ludus.core import Repeat
-from ludus.registry import register_trainer
 from tests.toy import ToyTrainer, toy_config
 
 

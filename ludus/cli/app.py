@@ -1,0 +1,130 @@
+"""What all commands of `ludus` share: how mistakes are told, and the words a command line is made of."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ludus.core.errors import LudusError
+from ludus.show.terminal import say, warn
+
+_ORDER = (
+    "new", "train", "resume", "plan", "explain", "eval", "play", "export", "runs", "report", "verify",
+    "migrate", "doctor",
+)  # fmt: skip
+
+
+class Commands(TyperGroup):
+    """Runs a command so that a user's mistake is one sentence and exit code 1, never a traceback."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the commands in the order in which people come to need them."""
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            done = super().invoke(ctx)
+            print(end="", flush=True)
+            return done
+        except LudusError as error:
+            code, text = 1, str(error)
+        except KeyboardInterrupt:
+            code, text = 130, "stopped at once; a run can be resumed from its last checkpoint"
+        except BrokenPipeError:
+            # Whoever read our output has seen enough.
+            _drop_output()
+            raise typer.Exit(128 + signal.SIGPIPE) from None
+        except OSError as error:
+            _drop_output()
+            if error.errno == errno.EIO and error.filename is None:
+                # The terminal has been closed: there is nobody left to tell.
+                raise typer.Exit(128 + signal.SIGHUP) from None
+            code, text = 1, f"{error.filename or 'the system'}: {error.strerror or error}"
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            problem = " ".join(str(error).split())[:200]
+            code, text = 1, f"out of memory; make the model or the batch smaller ({problem})"
+        warn(f"ludus: {text}")
+        raise typer.Exit(code)
+
+
+def _drop_output() -> None:
+    """Give up what can no longer be written, or python would complain of it once more at its exit."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # Torch has a type of its own for this on a GPU, and none elsewhere; it may not be imported here.
+    said = ("can't allocate memory", "Storage size calculation overflowed")
+    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return is_named or any(words in str(error) for words in said)
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="ludus",
+    help="Train anything that learns, and never lose a run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ConfigFile = Annotated[
+    str, typer.Argument(metavar="CONFIG", help="A complete YAML file, or - for standard input.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Change a key: optimizer.beta1=0.8"),
+]
+RunDir = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, such as runs/digits.")]
+Plugin = Annotated[
+    list[str] | None, typer.Option("--plugin", help="A module of your own that registers kinds.")
+]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON object, and nothing else, on standard output."),
+]
+Root = Annotated[str, typer.Option("--root", help="The directory that holds all runs.")]
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from ludus.version import VERSION
+
+        say(f"ludus {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Train anything that learns, and never lose a run."""
+
+
+def load(plugins: list[str] | None) -> None:
+    from ludus.config.registry import load_plugin
+
+    if plugins:
+        # A user's module lies where the user stands.
+        sys.path.insert(0, str(Path.cwd()))
+    for plugin in plugins or []:
+        load_plugin(plugin)

@@ -1,0 +1,164 @@
+"""The `ludus` command. Each command imports what it needs when it runs, so that help is quick."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ludus.cli import run_commands  # noqa: F401 - its commands are part of the app
+from ludus.cli.app import AsJson, ConfigFile, Overrides, Plugin, Root, RunDir, app, load
+from ludus.process.standard_streams import fill_standard_streams
+from ludus.show.terminal import pass_on, say, tell
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="A trainer kind, such as supervised.")],
+    plugin: Plugin = None,
+) -> None:
+    """Print a complete, commented config: ludus new supervised > my.yaml"""
+    from ludus.config.registry import example_path
+
+    load(plugin)
+    pass_on(example_path(kind).read_text(encoding="utf-8"))
+
+
+@app.command()
+def train(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    root: Root = "runs",
+    run: Annotated[
+        str | None, typer.Option("--run", help="The run's name; else the config's.")
+    ] = None,
+    plugin: Plugin = None,
+    json: AsJson = False,
+) -> None:
+    """Train, with a live display; Ctrl-C saves and stops."""
+    from ludus.config.base import read_config
+    from ludus.session.build import build_trainer
+
+    load(plugin)
+    trainer = build_trainer(read_config(config, overrides or [], tell=tell))
+    result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")
+    _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
+
+
+@app.command()
+def resume(
+    run: RunDir,
+    overrides: Overrides = None,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Go on even where the bytes may differ.")
+    ] = False,
+    plugin: Plugin = None,
+    json: AsJson = False,
+) -> None:
+    """Go on after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
+    from ludus.session.build import rebuild_trainer
+    from ludus.store.directory import last_ending, length_of
+
+    load(plugin)
+    # A run given as `.` has a name all the same: that of its directory.
+    path = run if Path(run).name not in ("", "..") else os.path.abspath(run)
+    trainer, storage = rebuild_trainer(path, overrides or [])
+    before = last_ending(storage) or {}
+    result = trainer.fit(
+        root=str(storage.root.parent),
+        name=storage.root.name,
+        resume="approximate" if approximate else "exact",
+        show_on="stderr" if json else "stdout",
+    )
+    has_moved = before.get("counters") != {k: v for k, v in result.counters.items() if v}
+    if before.get("event") in ("finished", "stopped") and not has_moved:
+        key, value = length_of(trainer.config)
+        text = f"this run had ended already; raise its length to go on, as in {key}={2 * value}"
+        if before["event"] == "stopped":
+            text = "this run was stopped for good and does not go on; start a new one"
+        tell(text)
+    _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
+
+
+def _tell_result(result: Any, *, as_json: bool, is_silent: bool) -> None:
+    from ludus.cli import tasks
+
+    if as_json:
+        pass_on(tasks.result_json(result) + "\n")
+    else:
+        tasks.print_result(result, is_silent=is_silent)
+
+
+@app.command()
+def plan(config: ConfigFile, overrides: Overrides = None, plugin: Plugin = None) -> None:
+    """Print what a config would do, as a tree, and do none of it."""
+    from ludus.cli import tasks
+    from ludus.config.base import read_config
+
+    load(plugin)
+    say(tasks.render_plan(read_config(config, overrides or [], tell=tell)))
+
+
+@app.command()
+def explain(
+    config: ConfigFile,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY]... [KEY=VALUE]...", help="Keys to explain; all if none."),
+    ] = None,
+    plugin: Plugin = None,
+) -> None:
+    """Say what every key means, its value and where it came from."""
+    from ludus.cli import explain
+
+    load(plugin)
+    keys = [word for word in words or [] if "=" not in word]
+    explain.explain(config, keys, [word for word in words or [] if "=" in word])
+
+
+@app.command()
+def migrate(
+    config: ConfigFile,
+    write: Annotated[
+        bool, typer.Option("--write", help="Replace the file; else print it.")
+    ] = False,
+    plugin: Plugin = None,
+) -> None:
+    """Bring an older config file to the current version."""
+    from ludus.cli import tasks
+
+    load(plugin)
+    tasks.migrate_file(Path(config), write=write)
+
+
+@app.command()
+def verify(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    kills: Annotated[int, typer.Option("--kills", min=1, help="How often to kill the run.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="Chooses the instants.")] = 0,
+    plugin: Plugin = None,
+) -> None:
+    """Prove exact resume on your own config: kill it, resume it, compare every byte."""
+    from ludus.testing.verify import verify_config
+
+    load(plugin)
+    if not verify_config(config, overrides or [], num_kills=kills, seed=seed, plugins=plugin or []):
+        raise typer.Exit(1)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine can do."""
+    from ludus.cli.doctor import examine
+
+    if not examine():
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Run the command line."""
+    fill_standard_streams()
+    app(prog_name="ludus")

@@ -1,0 +1,147 @@
+"""Say what every key of a config means, what it is set to, and where that came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ludus.config.base import (
+    StrictConfig,
+    change,
+    current,
+    key_paths,
+    read_data,
+    typed,
+)
+from ludus.config.sections import annotation_of, section_class, tags
+from ludus.core.errors import ConfigError, nearest
+from ludus.show.terminal import clean, tell
+
+
+def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
+    """Print the meaning of the given keys, or of all."""
+    written = read_data(path)
+    data = current(written, source=path)
+    added = sorted({*key_paths(data)} - {*key_paths(written)})
+    changed = change(data, overrides, source=path, tell=tell)
+    entries = list(describe(typed(data, source=path, changed=changed)))
+    if keys:
+        known = [name for name, _, _ in entries]
+        for key in keys:
+            if not any(_matches(name, key) for name in known):
+                raise ConfigError(_unknown(key, entries) or f"{_no_key(key)}.{nearest(key, known)}")
+        entries = [entry for entry in entries if any(_matches(entry[0], key) for key in keys)]
+    console = Console(highlight=False, soft_wrap=True)
+    for name, value, meaning in entries:
+        line = Text(clean(name), style="bold")
+        if isinstance(value, _Unset):
+            line.append(f"  (not set: {value.section} is null)", style="not bold dim")
+        elif value is not _SECTION:
+            source = _source(name, path=path, added=added, changed=changed)
+            line.append(f" = {_shown(value)}  ", style="not bold")
+            line.append(f"(from {clean(source)})", style="not bold dim")
+        console.print(line)
+        console.print(Text(f"    {clean(meaning)}"))
+
+
+def _source(name: str, *, path: str, added: Sequence[str], changed: Sequence[str]) -> str:
+    """Return where the value of a key came from."""
+
+    def is_among(keys: Sequence[str]) -> bool:
+        return any(name == key or name.startswith(f"{key}.") for key in keys)
+
+    if is_among(changed):
+        return "the command line"
+    return f"the migration of {path}" if is_among(added) else path
+
+
+def _matches(name: str, key: str) -> bool:
+    return name == key or name.startswith(f"{key}.") or name.endswith(f".{key}")
+
+
+_SECTION = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Unset:
+    """The value of a key that its section would have, if it were not null."""
+
+    section: str
+    kinds: tuple[str, ...]
+    """The kinds of section that the key itself may be, where there are several."""
+
+
+def _no_key(key: str) -> str:
+    return f"'{key}' is not a key of this config"
+
+
+def _unknown(key: str, entries: Sequence[tuple[str, Any, str]]) -> str:
+    """Return why a key has no meaning below a section that is not set; nothing if that is not it."""
+    above = {name: value for name, value, _ in entries if key.startswith(f"{name}.")}
+    name = max(above, key=len, default="")
+    value = above.get(name, _SECTION)
+    if isinstance(value, _Unset) and value.kinds:
+        return (
+            f"{_no_key(key)}: {value.section} is null, and the keys of '{name}' depend on its kind,"
+            f" one of: {', '.join(value.kinds)}"
+        )
+    if value is None or isinstance(value, _Unset):
+        would_be = [
+            other[len(name) + 1 :] for other, _, _ in entries if other.startswith(f"{name}.")
+        ]
+        keys = f"; it would have: {', '.join(would_be)}" if would_be else ""
+        return f"{_no_key(key)}: {getattr(value, 'section', name)} is null{keys}"
+    return ""
+
+
+def describe(config: StrictConfig, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Yield each key's path, its value, and the sentence that says what it means."""
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        meaning = " ".join((field.description or "").split())
+        path = f"{prefix}{name}"
+        if isinstance(value, StrictConfig):
+            yield path, _SECTION, meaning
+            yield from describe(value, f"{path}.")
+        elif sections := _sections_in(value):
+            yield path, _SECTION, meaning
+            for key, item in sections.items():
+                yield from describe(item, f"{path}.{key}.")
+        else:
+            yield path, value, meaning
+            yield from _unused(annotation_of(field), path, path) if value is None else ()
+
+
+def _sections_in(value: Any) -> dict[str, StrictConfig]:
+    """Return the sections of a list by their numbers, or of a mapping by their names."""
+    rows = enumerate(value) if isinstance(value, list) else ()
+    named = value.items() if isinstance(value, dict) else rows
+    return {str(key): item for key, item in named if isinstance(item, StrictConfig)}
+
+
+def _unused(annotation: Any, path: str, null: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield the keys that a section set to null would have, as far as they do not depend on a kind."""
+    section = section_class(annotation, None)
+    if section is None:
+        return
+    for name, field in section.model_fields.items():
+        inner = annotation_of(field)
+        kinds = tuple(tags(inner))
+        yield f"{path}.{name}", _Unset(null, kinds), " ".join((field.description or "").split())
+        if not kinds:
+            yield from _unused(inner, f"{path}.{name}", null)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    shown = str(value)
+    # A value is shown as it stands; where that cannot be seen, or would steer the terminal, as JSON.
+    return shown if shown.isprintable() else json.dumps(value, default=str)

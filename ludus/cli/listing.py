@@ -1,0 +1,112 @@
+"""List runs and how they stand, from what they left on disk; a damaged run costs its own row alone."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ludus.core.errors import LudusError, RunError
+from ludus.show.terminal import clean, pass_on, say
+from ludus.store import directory
+from ludus.store.checkpoint_files import peek
+from ludus.store.lock import is_locked
+from ludus.store.storage import Storage
+from ludus.store.strict_json import one_line
+
+
+def list_runs(root: Path, *, as_json: bool) -> None:
+    """Print one row for every run below the root, the newest first."""
+    paths = sorted(root.iterdir()) if root.is_dir() else []
+    rows = [_row(path) for path in paths if os.path.isfile(path / "run.json")]
+    rows.sort(key=lambda row: str(row["created"]), reverse=True)
+    if as_json:
+        pass_on(one_line({"root": str(root), "runs": rows}) + "\n")
+    elif not rows:
+        say(f"no runs in {root}; `ludus train CONFIG` makes one")
+    else:
+        _print_runs(rows)
+
+
+def summary(storage: Storage) -> dict[str, Any]:
+    """Return how one run stands: status, counters, best score, exactness."""
+    # A run that was killed, or goes on, is as its newest checkpoint says.
+    ending = directory.last_ending(storage) or peek(storage)
+    best = ending.get("best")
+    status = "running" if is_locked(storage.root) else ending.get("event", "killed")
+    # Only a run that has ended can be called exact; one that is not exact already never will be.
+    has_ended = status in ("finished", "stopped")
+    return {
+        "run_dir": str(storage.root),
+        "status": status,
+        "reason": ending.get("reason"),
+        "counters": ending.get("counters", {}),
+        "best_score": best["score"] if best else None,
+        "best_metric": best["metric"] if best else None,
+        "exact": ending.get("exact") if has_ended or ending.get("exact") is False else None,
+        "inexact_because": ending.get("inexact_because", []),
+    }
+
+
+def _row(path: Path) -> dict[str, Any]:
+    """Return what one line of the list says; of a damaged run, that it is damaged, and why."""
+    row: dict[str, Any] = {"name": path.name, "kind": "?", "created": "", "run_dir": str(path)}
+    try:
+        storage = directory.found_run(path)
+        note = directory.read_note(storage)
+        row |= {"kind": note["kind"], "created": _created(note["created"])}
+        return row | summary(storage)
+    except (LudusError, OSError, ValueError, TypeError, KeyError) as error:
+        reason = str(error) if isinstance(error, LudusError) else f"run.json is damaged: {error!r}"
+        row |= {"status": "damaged", "reason": reason, "counters": {}}
+        return row | {"best_score": None, "best_metric": None, "exact": None}
+
+
+def _created(text: str) -> str:
+    """Return a date in the one form that is sorted as text: UTC."""
+    try:
+        moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
+        # The years at either end of the calendar are not in every zone's.
+        moment.astimezone()
+    except (ValueError, OverflowError):
+        raise RunError(f"run.json has an impossible date: {text[:40]!r}") from None
+    return moment.isoformat()
+
+
+def _print_runs(rows: list[dict[str, Any]]) -> None:
+    table = Table("run", "trainer", "status", "progress", "best", "exact", "started", box=None)
+    for row in rows:
+        best = (
+            "" if row["best_score"] is None else f"{row['best_metric']} {_score(row['best_score'])}"
+        )
+        started = row["created"]
+        if started:
+            moment = datetime.datetime.fromisoformat(started).astimezone()
+            started = moment.strftime("%Y-%m-%d %H:%M")
+        exact = {True: "yes", False: "no", None: ""}[row["exact"]]
+        cells = [row["name"], row["kind"], row["status"], _progress(row["counters"])]
+        table.add_row(*[Text(clean(str(cell))) for cell in [*cells, best, exact, started]])
+    # A pipe has no width: there a row is a line, however long.
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)
+    for row in rows:
+        if row["status"] == "damaged":
+            say(clean(f"{row['name']}: {row['reason']}"))
+
+
+def _score(score: float) -> str:
+    try:
+        return f"{float(score):.5g}"
+    except OverflowError:
+        return "beyond any number"
+
+
+def _progress(counters: Mapping[str, int]) -> str:
+    shown = ("epoch", "iteration", "opt_steps", "env_steps")
+    return ", ".join(f"{name} {counters[name]:,}" for name in shown if name in counters)

@@ -1,0 +1,95 @@
+"""The commands that look at runs: evaluate, film, list, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ludus.cli.app import AsJson, Plugin, Root, RunDir, app, load
+from ludus.show.terminal import say
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model", metavar="best|last|PATH", help="Which weights; PATH is the directory of a model."
+    ),
+]
+
+
+@app.command(name="eval")
+def evaluate(
+    run: RunDir,
+    model: Model = "best",
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", min=1, help="How many; else as the config says.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Other episodes; else by the run's own seed."),
+    ] = None,
+    plugin: Plugin = None,
+    json: AsJson = False,
+) -> None:
+    """Evaluate a model of a run on held-out data, or in episodes that neither trained nor chose it."""
+    from ludus.cli import tasks
+
+    load(plugin)
+    tasks.evaluate_run(run, as_json=json, model=model, episodes=episodes, seed=seed)
+
+
+@app.command()
+def play(
+    run: RunDir,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Where to write the film; else RUN/play.gif.")
+    ] = None,
+    episode: Annotated[int, typer.Option("--episode", min=0, help="Which episode to film.")] = 0,
+    fps: Annotated[float, typer.Option("--fps", min=1, max=50, help="Pictures a second.")] = 25.0,
+    model: Model = "best",
+    plugin: Plugin = None,
+) -> None:
+    """Film a policy of a run, the best unless told: an animated GIF of one episode."""
+    from ludus.cli import tasks
+
+    load(plugin)
+    say(tasks.play_run(run, Path(out) if out else None, episode=episode, fps=fps, model=model))
+
+
+@app.command()
+def export(
+    run: RunDir,
+    out: Annotated[
+        str | None, typer.Option("--out", help="The directory to write; else RUN/policy.")
+    ] = None,
+    model: Model = "best",
+    plugin: Plugin = None,
+) -> None:
+    """Write a policy of a run, the best unless told, to act by NumPy without torch or gymnasium."""
+    from ludus.cli import tasks
+
+    load(plugin)
+    say(tasks.export_run(run, Path(out) if out else None, model=model))
+
+
+@app.command()
+def runs(root: Root = "runs", json: AsJson = False) -> None:
+    """List runs and how they ended."""
+    from ludus.cli.listing import list_runs
+
+    list_runs(Path(root), as_json=json)
+
+
+@app.command()
+def report(
+    run: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="One run, or several to compare.")
+    ],
+    out: Annotated[str | None, typer.Option("--out", help="Where to write the page.")] = None,
+) -> None:
+    """Write one self-contained HTML page: curves, best model, config, environment, exactness."""
+    from ludus.show.report.page import write_report
+
+    path = write_report([Path(one) for one in run], Path(out) if out else None)
+    say(path)

@@ -1,0 +1,213 @@
+"""What the commands do that is more than one call: results, evaluation, films, export, migration."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from ludus.cli.listing import summary
+from ludus.config import strict_yaml
+from ludus.config.base import TrainerConfig, from_data, read_data
+from ludus.core.errors import CheckpointError, ConfigError, RunError, StorageError
+from ludus.core.plan import render
+from ludus.core.surroundings import Result
+from ludus.seeds import derive, seed_everything
+from ludus.session.build import build_trainer, rebuild_trainer
+from ludus.session.device import Compute
+from ludus.session.logger import Logger
+from ludus.show.terminal import pass_on, say, tell, warn
+from ludus.store import checkpoint, directory
+from ludus.store.models import read_model
+from ludus.store.outputs import check_file, head_of, write_file
+from ludus.store.storage import Storage
+from ludus.store.strict_json import one_line
+
+_FILM_MARK = b"a film that ludus made"
+
+
+def result_json(result: Result) -> str:
+    """Return a result as one line of JSON."""
+    return one_line(
+        {
+            "run_dir": result.run_dir,
+            "status": result.status,
+            "reason": result.reason,
+            "counters": dict(result.counters),
+            "best": dict(result.best) if result.best else None,
+            "best_score": result.best["score"] if result.best else None,
+            "exact": result.exact,
+            "inexact_because": list(result.inexact_because),
+        }
+    )
+
+
+def print_result(result: Result, *, is_silent: bool) -> None:
+    """Print how a run ended and what to do next; a display has told the way to resume already."""
+    say(f"{result.status}: {result.reason}" if result.reason else result.status)
+    if result.best is not None:
+        best = result.best
+        say(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
+    if not result.exact:
+        say("not exact: " + "; ".join(result.inexact_because))
+    if result.status != "interrupted":
+        say(f"next: ludus report {quote(str(result.run_dir))}")
+    elif is_silent:
+        say(f"to go on: {directory.way_to_resume(str(result.run_dir))}")
+
+
+def prepared(config: TrainerConfig) -> Any:
+    """Return the trainer of a config, built but not begun."""
+    trainer = build_trainer(config)
+    trainer.set_logger(Logger(Logger.Config(backends=[])))
+    seed_everything(derive(config.seed, "global"))
+    trainer.prepare(max_steps=None)
+    return trainer
+
+
+def render_plan(config: TrainerConfig) -> str:
+    """Return the tree of what a config would do."""
+    return render(prepared(config).plan())
+
+
+@contextlib.contextmanager
+def _with_weights(
+    path: str, model: str
+) -> Iterator[tuple[Any, Any, Storage, dict[str, Any] | None, str]]:
+    """Give the trainer of a run, prepared, with some weights of it, its best, and where they are from.
+
+    `model` is best, last, or the directory of a model; a run that kept no best gives its last.
+    """
+    trainer, storage = rebuild_trainer(path, [])
+    saved = checkpoint.read_newest(storage, damaged=tell)
+    if saved is None:
+        raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
+    best = saved.manifest.get("best")
+    with Compute(trainer.config.settings):
+        ready = prepared(trainer.config)
+        try:
+            if model not in ("best", "last"):
+                source, weights = model, _model_at(storage, model)
+            elif model == "best" and best is not None:
+                source, weights = _best_weights(storage, best["model"])
+            else:
+                source, weights = f"checkpoint {saved.number}", ready.weights_of(saved.state)
+            yield ready, weights, storage, best, source
+        finally:
+            ready.close()
+
+
+def _best_weights(storage: Storage, name: str) -> tuple[str, Any]:
+    """Return the best model and where it is from: its own directory, or the copy for people."""
+    try:
+        return name, read_model(storage, name)[0]
+    except (CheckpointError, StorageError) as error:
+        tell(f"{error}; its copy in models/best is read instead")
+        return "models/best", read_model(storage, "models/best")[0]
+
+
+def _model_at(storage: Storage, path: str) -> Any:
+    """Return the weights in a model directory, given as it is or as it stands in the run."""
+    for folder in (Path(path), storage.root / path, storage.root / "models" / path):
+        if (folder / "model.json").is_file():
+            folder = folder.resolve()
+            return read_model(Storage(folder.parent), folder.name)[0]
+    kept = ", ".join(sorted(storage.names("models"))) or "none"
+    raise RunError(
+        f"--model {path}: no model is kept there; give best, last, or the directory of a model (in"
+        f" {storage.root}/models: {kept})"
+    )
+
+
+def play_run(path: str, out: Path | None, *, episode: int, fps: float, model: str = "best") -> Path:
+    """Write a film of one episode with some weights of a run, and return where it is."""
+    if out is not None and out.suffix.lower() != ".gif":
+        raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
+    out = directory.found_run(path).root / "play.gif" if out is None else out
+    check_file(out, _is_film, what="a film")
+    with _with_weights(path, model) as (trainer, weights, *_):
+        frames = trainer.film(weights, episode, fps)
+        write_gif(out, frames, fps=fps)
+    return out
+
+
+def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:
+    """Write a policy of a run for use without torch, and return where it is."""
+    from ludus.rl.policy_files import check_policy_place
+
+    out = directory.found_run(path).root / "policy" if out is None else out
+    check_policy_place(out)
+    with _with_weights(path, model) as (trainer, weights, *_):
+        trainer.export(weights, out)
+    return out
+
+
+def write_gif(path: Path, frames: Sequence[Any], *, fps: float) -> None:
+    """Write pictures, uint8 of (height, width, 3), as an animated GIF that begins again at its end.
+
+    Only a film that ludus wrote is ever replaced.
+    """
+    from PIL import Image
+
+    # One palette for all keeps colours from flickering and the file small.
+    pictures = [Image.fromarray(frame) for frame in frames]
+    palette = pictures[len(pictures) // 2].quantize(64)
+    quantised = [picture.quantize(palette=palette) for picture in pictures]
+    milliseconds = max(20, round(1000 / fps / 10) * 10)
+    buffer = io.BytesIO()
+    options: dict[str, Any] = {"duration": milliseconds, "loop": 0, "comment": _FILM_MARK}
+    quantised[0].save(buffer, "GIF", save_all=True, append_images=quantised[1:], **options)
+    write_file(path, buffer.getvalue(), _is_film, what="a film")
+
+
+def _is_film(path: Path) -> bool:
+    # The comment comes right after the palette, which has 256 colours at most.
+    head = head_of(path, 1024)
+    return head.startswith(b"GIF8") and _FILM_MARK in head
+
+
+def evaluate_run(
+    path: str,
+    *,
+    as_json: bool,
+    model: str = "best",
+    episodes: int | None = None,
+    seed: int | None = None,
+) -> None:
+    """Evaluate a model of a run on what neither trained nor chose it, and print the metrics."""
+    with _with_weights(path, model) as (ready, kept, storage, best, source):
+        metrics = dict(ready.evaluate_weights(kept, episodes=episodes, seed=seed))
+    if as_json:
+        about = {"run_dir": str(storage.root), "model": source, "metrics": metrics, "best": best}
+        pass_on(one_line(about | summary(storage)) + "\n")
+        return
+    say(f"{storage.root}: {source}")
+    for name, value in metrics.items():
+        say(f"  {name}  {value:.6g}")
+
+
+def migrate_file(path: Path, *, write: bool) -> None:
+    """Print or replace a config file, brought to the current version and checked.
+
+    One that is replaced is kept beside the new one: its comments are the user's own.
+    """
+    if write and str(path) == "-":
+        raise ConfigError("--write needs a file, not standard input")
+    data = read_data(path)
+    config = from_data(data, source=str(path))
+    if data["version"] == config.version:
+        warn(f"{path} is at version {config.version} already")
+        text = strict_yaml.dump(data) if str(path) == "-" else path.read_text(encoding="utf-8")
+    else:
+        text = config.to_yaml()
+        if write:
+            old = path.read_bytes()
+            kept = path.with_name(f"{path.name}.v{data['version']}")
+            write_file(kept, old, lambda there: there.read_bytes() == old, what="the old config")
+            write_file(path, text.encode(), lambda there: there.read_bytes() == old, what="it")
+            warn(f"{path} is at version {config.version} now; the old file is {kept}")
+    if not write:
+        pass_on(text)

@@ -1,0 +1,1 @@
+"""Files read without surprises, names that find classes, versions, and what every config has."""

@@ -1,0 +1,257 @@
+"""A trainer's config file: what every one has, and how it is read, overridden and written back."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import stat
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError
+
+from ludus.config import migrations, strict_yaml
+from ludus.config.overrides import apply_overrides, is_length, key_paths, override
+from ludus.config.registry import example_path, find, kinds
+from ludus.config.sections import COMMAND_LINE, StrictConfig, listed, registered, validate
+from ludus.core.errors import ConfigError
+
+__all__ = [
+    "CheckpointSettings",
+    "Settings",
+    "StrictConfig",
+    "TrainerConfig",
+    "change",
+    "current",
+    "example",
+    "from_data",
+    "given",
+    "key_paths",
+    "override",
+    "read_config",
+    "read_data",
+    "typed",
+    "validate",
+]
+
+ModelSection = Annotated[SerializeAsAny[StrictConfig], registered("model")]
+DatasetSection = Annotated[SerializeAsAny[StrictConfig], registered("dataset")]
+LoggerSection = Annotated[SerializeAsAny[StrictConfig], registered("logger")]
+
+# Torch counts in 64 bits, so no count of ours may be larger.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[int, Field(ge=1, lt=2**63)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class CheckpointSettings(StrictConfig):
+    """How often a run is saved, and what is kept. None of it changes the result."""
+
+    every_seconds: NonNegativeFloat
+    """Save when this much time has passed since the last save; 0 means never by time."""
+    every_stages: Count
+    """Save each time this many stages have been done; 1 saves after every one, 0 never by stages."""
+    every_opt_steps: Count
+    """Save each time this many optimisation steps have been made; 0 means never by steps."""
+    every_epochs: Count
+    """Save each time this many epochs have ended; 0 means never by epochs."""
+    keep_last: Annotated[int, Field(ge=2)]
+    """How many of the newest checkpoints to keep; two at least, so that a damaged one can be survived."""
+    on_failure: Literal["continue", "stop"]
+    """What to do when a checkpoint cannot be written: go on training, or stop the run."""
+
+
+class Settings(StrictConfig):
+    """What a run is given besides its config. It may change on resume.
+
+    Device, threads and determinism can change the last bits of a result: a resume with other values
+    of these goes on only approximately, and says so.
+    """
+
+    device: str
+    """Where to compute: cpu, cuda, cuda:1, or auto for the best this machine has."""
+    threads: Annotated[int, Field(ge=1, le=1024)] | None
+    """How many CPU threads torch may use; null leaves torch's own choice."""
+    workers: Count
+    """How many processes load data or step envs; 0 does it in the main process."""
+    deterministic: bool
+    """Ask torch for deterministic algorithms only; off, some GPU kernels may not repeat their bytes."""
+    display: Literal["auto", "rich", "minimal", "plain", "none"]
+    """What to show while running; auto is rich in a terminal and plain lines in a pipe."""
+    loggers: list[LoggerSection]
+    """Where metrics go besides metrics.jsonl."""
+    checkpoint: CheckpointSettings
+    """How often a run is saved, and what is kept."""
+
+
+def _is_current(version: int) -> int:
+    if version != migrations.VERSION:
+        raise ValueError(f"must be {migrations.VERSION}, the version of this ludus")
+    return version
+
+
+class TrainerConfig(StrictConfig):
+    """What every trainer's file has; a trainer adds its own keys below these."""
+
+    version: Annotated[int, AfterValidator(_is_current)]
+    """The version of the file format; `ludus migrate` brings an older file up to date."""
+    kind: str
+    """Which trainer this file is for."""
+    name: str
+    """The run's name: it is kept in runs/<name> unless --run says otherwise."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    """The number from which every random choice of the run is derived; 0 is as good as any."""
+    settings: Settings
+    """Everything that does not decide the result."""
+
+    def unreached(self) -> dict[str, Any]:
+        """Return each key that a run of this length never comes to, and its value for never."""
+        return {}
+
+    def digest(self) -> str:
+        """Return a hash of all that decides the result: not the name, not the settings."""
+        data = self.model_dump(exclude={"name", "settings"})
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+    def to_yaml(self) -> str:
+        """Return the complete file."""
+        return strict_yaml.dump(self.model_dump())
+
+
+def from_data(data: Any, *, source: str) -> TrainerConfig:
+    """Return the typed config of whichever trainer the data names."""
+    return typed(current(data, source=source), source=source)
+
+
+def current(data: Any, *, source: str) -> dict[str, Any]:
+    """Return the data at the current version, not yet checked; the caller's data is left as it is."""
+    if not isinstance(data, Mapping):
+        found = "nothing" if data is None else f"a {type(data).__name__}"
+        raise ConfigError(
+            f"{source}: expected keys and values, found {found}; `ludus new KIND` prints a whole file"
+        )
+    return migrations.migrate(copy.deepcopy(dict(data)), source=source)[0]
+
+
+def typed(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) -> TrainerConfig:
+    """Return the checked config of data at the current version, with these keys changed."""
+    named_in = COMMAND_LINE if "kind" in changed else source
+    kind = data.get("kind")
+    if not isinstance(kind, str):
+        found = f"is {json.dumps(kind)}" if "kind" in data else "is missing"
+        raise ConfigError(
+            f"{named_in}: 'kind' {found}; it names the trainer: {', '.join(kinds('trainer'))}"
+        )
+    try:
+        trainer = find("trainer", kind)
+    except ConfigError as error:
+        raise ConfigError(f"{named_in}: {error}") from None
+    config: TrainerConfig = validate(trainer.Config, data, source=source, changed=changed)
+    return config
+
+
+Tell = Callable[[str], object]
+
+
+def change(
+    data: dict[str, Any], overrides: Sequence[str], *, source: str, tell: Tell = warnings.warn
+) -> list[str]:
+    """Apply `key.path=value` overrides in place, and return the paths of the keys they changed.
+
+    All mistakes are told at once, those of the file too. Where an override shortens the run, what the
+    file would do later than that is turned off, and told.
+    """
+    changed, wrong = apply_overrides(data, overrides)
+    if wrong:
+        told = [listed(COMMAND_LINE, wrong)]
+        try:
+            typed(data, source=source, changed=changed)
+        except ConfigError as error:
+            told.append(str(error))
+        raise ConfigError("\n".join(told))
+    lengths = [path for path in changed if is_length(path)]
+    off = _unreached(data) if lengths else {}
+    if off.keys() & set(changed):
+        # The command line contradicts itself: that is refused as a file's would be.
+        off = {}
+    if off:
+        before = ", ".join(f"{path} (was {_at(data, path)})" for path in off)
+        ends = f"{', '.join(lengths)} on the command line ends the run before these are due"
+        tell(f"{ends}, so they are off: {before}")
+    return [*changed, *(override(data, path, value) for path, value in off.items())]
+
+
+def _unreached(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run of this data's length never comes to; nothing where the data is wrong."""
+    try:
+        config: TrainerConfig = find("trainer", str(data.get("kind"))).Config.model_validate(data)
+    except (ConfigError, ValidationError):
+        return {}
+    return config.unreached()
+
+
+def _at(data: Any, path: str) -> Any:
+    for part in path.split("."):
+        data = data[part]
+    return data
+
+
+def read_config(
+    path: str | Path, overrides: Sequence[str] = (), *, tell: Tell = warnings.warn
+) -> TrainerConfig:
+    """Read a file, apply `key.path=value` overrides, and return the typed config.
+
+    `tell` is given a sentence on what an override changes besides its own key.
+    """
+    data = current(read_data(path), source=str(path))
+    changed = change(data, overrides, source=str(path), tell=tell)
+    return typed(data, source=str(path), changed=changed)
+
+
+def given(config: Any) -> Any:
+    """Return the typed config of a dict, or of the file at a path; anything else as it is."""
+    if isinstance(config, str | Path):
+        return read_config(config)
+    return from_data(config, source="the config") if isinstance(config, Mapping) else config
+
+
+def read_data(path: str | Path) -> Any:
+    """Return what a config file holds, unchecked; `-` reads from standard input."""
+    path, limit = Path(path), strict_yaml.MAX_BYTES * 4 + 1
+    try:
+        if str(path) == "-":
+            text = sys.stdin.buffer.read(limit)
+        else:
+            # A pipe, or a device, could hold the reader for ever; opening one must not wait either.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise ConfigError(f"{path} is no regular file; pipe the config in, and give -")
+                text = file.read(limit)
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a directory; give the config file") from None
+    except FileNotFoundError:
+        kind = path.stem if path.stem in kinds("trainer") else "KIND"
+        written = path if path.suffix else f"{path}.yaml"
+        raise ConfigError(
+            f"{path}: no such file; `ludus new {kind} > {written}` writes one"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    return strict_yaml.parse(text, source=str(path))
+
+
+def example(kind: str, **changes: Any) -> Any:
+    """Return the complete typed example config of a trainer kind, with some keys changed.
+
+    The name of another file that ludus ships, such as dqn-acrobot, does as well as a kind.
+    """
+    config = read_config(example_path(kind))
+    return config.replace(**changes) if changes else config

@@ -1,0 +1,162 @@
+"""Change keys of nested data by their paths, as `optimizer.learning_rate=0.1` on the command line does."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ludus.config import strict_yaml
+from ludus.core.errors import ConfigError, nearest
+
+_LENGTH = re.compile(
+    r"max_(epochs|steps|env_steps|opts|iterations|rounds)|num_\w*(steps|iterations|rounds)"
+)
+
+# What people know these keys as from elsewhere, and what they may be here.
+_ELSEWHERE = {
+    # The keys of the schedule that a file does not follow, and those of the one it does.
+    "max_env_steps": ("steps.max_opts",),
+    "max_opts": ("epochs.max_opts",),
+    "record_freq": ("steps.record_interval",),
+    "eval_freq": ("steps.eval_interval",),
+    "save_freq": ("steps.save_interval",),
+    "updates_per_env_step": ("steps.opt_interval",),
+    "steps_per_epoch": ("steps.opt_interval",),
+    "record_interval": ("epochs.record_freq",),
+    "eval_interval": ("epochs.eval_freq",),
+    "save_interval": ("epochs.save_freq",),
+    "opt_interval": ("epochs.updates_per_env_step",),
+    "max_steps": ("steps.max_opts", "epochs.max_opts"),
+    "num_train_steps": ("max_steps", "steps.max_opts", "epochs.max_opts"),
+    "total_timesteps": ("max_env_steps", "max_opts"),
+    "num_timesteps": ("max_env_steps", "max_opts"),
+    "timesteps": ("max_env_steps", "max_opts"),
+    "n_envs": ("num_envs",),
+    "n_steps": ("rollout_steps", "n_step"),
+    "n_epochs": ("passes", "max_epochs"),
+    "epochs": ("max_epochs",),
+    "batch_size": ("minibatches",),
+    "num_minibatches": ("minibatches",),
+    "lr": ("optimizer.learning_rate",),
+    "clip_range": ("clip.initial",),
+    "clip_coef": ("clip.initial",),
+    "clip_range_vf": ("value_clip",),
+    "ent_coef": ("entropy_coef", "temperature.initial"),
+    "vf_coef": ("value_coef",),
+    "buffer_size": ("replay.capacity",),
+    "tau": ("target.share",),
+    "target_update_interval": ("target.every_opt_steps",),
+    "train_freq": ("opt_interval",),
+    "net_arch": ("network.widths",),
+    "hidden_sizes": ("network.widths",),
+}
+
+
+# Those of them that count env steps.
+_OF_ENV_STEPS = ("max_env_steps", "total_timesteps", "num_timesteps", "timesteps")
+
+
+def is_length(path: str) -> bool:
+    """Return whether a key says how long a run is."""
+    return _LENGTH.fullmatch(path.split(".")[-1]) is not None
+
+
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Apply `key.path=value` texts in place.
+
+    Return the paths of the keys they changed, and a sentence for each text that changed none.
+    """
+    changed, wrong = [], []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            wrong.append(f"'{text}' is not an override; write key.path=value")
+            continue
+        try:
+            parsed = strict_yaml.parse(value, source=f"override {key}")
+            changed.append(override(data, key.strip(), parsed))
+        except ConfigError as error:
+            wrong.append(str(error))
+    return changed, wrong
+
+
+def override(data: dict[str, Any], key: str, value: Any) -> str:
+    """Set one key of a nested mapping in place and return its path.
+
+    The key is a dotted path, or a bare name that stands in just one section. A number for the
+    section `learning_rate`, which says how the rate changes, is the rate that it starts from.
+    """
+    path = key.replace("__", ".").split(".")
+    if len(path) == 1 and key not in data:
+        places = [place for place in key_paths(data) if place.split(".")[-1] == key]
+        if len(places) > 1:
+            raise ConfigError(f"'{key}' stands in several sections; say which: {', '.join(places)}")
+        path = places[0].split(".") if places else path
+    section: Any = data
+    for depth, part in enumerate(path):
+        above = ".".join(path[:depth])
+        if not isinstance(section, dict):
+            what = "null" if section is None else "not a section"
+            hint = _known_elsewhere(key, data, value)
+            raise ConfigError(
+                f"'{above}' is {what}, so '{key}' cannot be set; set all of '{above}'.{hint}"
+            )
+        # What an env takes is its own affair: the names under kwargs are free.
+        if part not in section and path[depth - 1 : depth] != ["kwargs"]:
+            hint = _known_elsewhere(key, data, value) or nearest(part, map(str, section))
+            if not above and not _known_elsewhere(key, data, value):
+                # A bare name may be meant for a key of some section.
+                leaves = {path.split(".")[-1]: path for path in reversed(key_paths(data))}
+                close = difflib.get_close_matches(key, sorted(leaves), n=1)
+                hint = f" Did you mean '{leaves[close[0]]}'?" if close else hint
+            raise ConfigError(f"'{key}' is not a key of {above or 'this config'}.{hint}")
+        if depth < len(path) - 1:
+            section = section[part]
+    place, present = ".".join(path), section.get(path[-1])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(present, dict) and is_number:
+        if place == "learning_rate" and isinstance(data.get("optimizer"), dict):
+            return override(data, "optimizer.learning_rate", value)
+        others = [p for p in key_paths(data) if p.split(".")[-1] == path[-1] and p != place]
+        meant = [f"{place}.initial"] if "initial" in present else others
+        if meant:
+            raise ConfigError(f"'{key}' is a section, not a number; the number is '{meant[0]}'")
+    # A later override may reach into the value, which is the caller's.
+    section[path[-1]] = copy.deepcopy(value)
+    return place
+
+
+def _known_elsewhere(key: str, data: Mapping[str, Any], value: object) -> str:
+    """Return the key that is meant by a name of another library or schedule; nothing if there is none."""
+    paths, given = key_paths(data), key.split(".")[-1]
+    for name in _ELSEWHERE.get(given, ()):
+        for path in paths:
+            if path == name or path.endswith(f".{name}"):
+                is_converted = given in _OF_ENV_STEPS and path == "steps.max_opts"
+                in_updates = _in_updates(data, value) if is_converted else ""
+                return f" Did you mean '{path}'?{in_updates}"
+    return ""
+
+
+def _in_updates(data: Mapping[str, Any], env_steps: object) -> str:
+    """Return how many optimisation steps a number of env steps is, for a schedule in steps."""
+    first, interval = data.get("learning_starts"), data["steps"].get("opt_interval")
+    if not (isinstance(first, int) and isinstance(interval, int) and interval > 0):
+        return ""
+    told = f" It counts optimisation steps, one for {interval} env steps after the first {first}"
+    if isinstance(env_steps, int) and env_steps >= first + interval:
+        told += f": write steps.max_opts={(env_steps - first) // interval}"
+    return f"{told}."
+
+
+def key_paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return the dotted path of every key."""
+    paths = []
+    for key, value in data.items():
+        paths.append(f"{prefix}{key}")
+        if isinstance(value, Mapping):
+            paths += key_paths(value, f"{prefix}{key}.")
+    return paths

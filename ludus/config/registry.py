@@ -1,0 +1,192 @@
+"""A name in a config finds a class here; nothing a config says is ever imported.
+
+Built-in kinds are found by listing folders: `ludus/supervised/trainers/supervised.py` holds the
+trainer kind `supervised`. Other packages offer kinds through the entry-point group `ludus.plugins`,
+a user's own module through `--plugin my_module`; importing either runs its `register_*` decorators.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ludus.core.errors import ConfigError, LudusError, nearest
+
+C = TypeVar("C", bound=type[Any])
+
+_HERE = Path(__file__).parents[1]
+_FOLDERS = {
+    "trainer": "*/trainers",
+    "model": "nn/models",
+    "dataset": "data/sources",
+    "logger": "session/loggers",
+    "env": "envs/kinds",
+    "wrapper": "envs/wrappers",
+    "network": "rl/networks",
+}
+_REGISTERED: dict[str, dict[str, type[Any]]] = {category: {} for category in _FOLDERS}
+_EXAMPLES: dict[str, Path] = {}
+_loaded_entry_points = False
+loaded_plugins: list[str] = []
+"""The modules that `load_plugin` has imported, so that child processes can be given the same."""
+
+
+def register(category: str, kind: str) -> Callable[[C], C]:
+    """Return a decorator that makes the class known under this kind."""
+
+    def remember(cls: C) -> C:
+        known = _REGISTERED[category].get(kind)
+        owner = f"{known.__module__}.{known.__qualname__}" if known else None
+        # A built-in kind keeps its name even while its module is not yet imported.
+        if known is None and _built_in(category).get(kind, cls.__module__) != cls.__module__:
+            owner = _built_in(category)[kind]
+        if owner is not None and owner != f"{cls.__module__}.{cls.__qualname__}":
+            raise LudusError(
+                f"the {category} kind '{kind}' is taken by {owner}; register yours under another name"
+            )
+        _REGISTERED[category][kind] = cls
+        cls.kind = kind
+        return cls
+
+    return remember
+
+
+def register_trainer(kind: str, *, example: str | Path | None = None) -> Callable[[C], C]:
+    """Register a trainer; `example` is its complete YAML, for `ludus new` and `ludus.example`.
+
+    A relative path is looked up beside the file that defines the trainer.
+    """
+
+    def remember(cls: C) -> C:
+        register("trainer", kind)(cls)
+        if example is not None:
+            path = Path(example)
+            beside = path if path.is_absolute() else Path(inspect.getfile(cls)).parent / path
+            _EXAMPLES[kind] = beside
+        return cls
+
+    return remember
+
+
+def find(category: str, kind: str) -> type[Any]:
+    """Return the class of this kind, importing its module if it is not yet loaded."""
+    registered = _REGISTERED[category]
+    if kind not in registered and kind in _built_in(category):
+        importlib.import_module(_built_in(category)[kind])
+    if kind not in registered:
+        _load_entry_points()
+    if kind not in registered:
+        hint = nearest(kind, kinds(category))
+        if "Did you mean" not in hint:
+            hint += " A kind of your own is found with --plugin its_module."
+        raise ConfigError(f"no {category} kind is named '{kind}'.{hint}")
+    return registered[kind]
+
+
+def classes_of(kind: str) -> list[type[Any]]:
+    """Return the class registered under this kind in each category where one is."""
+    return [known[kind] for known in _REGISTERED.values() if kind in known]
+
+
+def kinds(category: str) -> list[str]:
+    """Return every known kind of this category, without importing the built-in ones."""
+    _load_entry_points()
+    return sorted({*_built_in(category), *_REGISTERED[category]})
+
+
+def example_path(name: str) -> Path:
+    """Return a complete file: the example of a trainer kind, or another that ludus ships."""
+    shipped = _shipped()
+    if name not in {*shipped, *_EXAMPLES}:
+        _load_entry_points()
+    path = _EXAMPLES.get(name)
+    if path is not None and path.is_file():
+        return path
+    if name in shipped:
+        return shipped[name]
+    known = {*shipped, *kinds("trainer")}
+    if name not in known:
+        raise ConfigError(f"no trainer kind or file is named '{name}'.{nearest(name, known)}")
+    raise ConfigError(
+        f"the trainer kind '{name}' has no example file; register it with example='{name}.yaml'"
+    )
+
+
+def _shipped() -> dict[str, Path]:
+    """Return every config file that comes with ludus, by its name."""
+    folders = [_HERE.parent / "configs", _HERE / "configs"]
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+
+
+def load_plugin(module: str) -> None:
+    """Import a user's own module so that its kinds are known."""
+    if not all(word.isidentifier() for word in module.split(".")) or module.endswith(".py"):
+        raise ConfigError(
+            f"--plugin {module}: not the name of a module; for a file my_plugin.py give my_plugin"
+        )
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise ConfigError(
+                f"--plugin {module}: no such module; give a dotted name that Python can import from here"
+            ) from None
+        raise _not_importable(f"--plugin {module}", error) from error
+    except LudusError:
+        raise
+    except Exception as error:
+        raise _not_importable(f"--plugin {module}", error) from error
+    if module not in loaded_plugins:
+        loaded_plugins.append(module)
+
+
+def _not_importable(what: str, error: Exception) -> LudusError:
+    """Return an error that says in one sentence why a module could not be imported, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+    return LudusError(f"{what}: cannot be imported: {type(error).__name__}: {error}{place}")
+
+
+class TrainerType(str):
+    """The name of a registered trainer kind; `TrainerType.names()` lists them all."""
+
+    def __new__(cls, kind: str) -> TrainerType:
+        """Refuse a kind that nobody registered."""
+        if kind not in kinds("trainer"):
+            raise ConfigError(f"no trainer is named '{kind}'.{nearest(kind, kinds('trainer'))}")
+        return super().__new__(cls, kind)
+
+    @staticmethod
+    def names() -> list[str]:
+        """Return every known trainer kind."""
+        return kinds("trainer")
+
+
+def _built_in(category: str) -> dict[str, str]:
+    files = sorted(_HERE.glob(f"{_FOLDERS[category]}/*.py"))
+    return {
+        file.stem: "ludus." + ".".join(file.relative_to(_HERE).with_suffix("").parts)
+        for file in files
+        if not file.stem.startswith("_")
+    }
+
+
+def _load_entry_points() -> None:
+    global _loaded_entry_points
+    if _loaded_entry_points:
+        return
+    _loaded_entry_points = True
+    for entry in importlib.metadata.entry_points(group="ludus.plugins"):
+        try:
+            entry.load()
+        except Exception as error:
+            # The next one who asks must be told again, not be served half of the kinds.
+            _loaded_entry_points = False
+            if isinstance(error, LudusError):
+                raise
+            raise _not_importable(f"the installed plugin {entry.value}", error) from error

@@ -1,0 +1,258 @@
+"""Sections that hide nothing: every key given, none unknown, all mistakes told at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Self, TypeVar, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from ludus.config.overrides import override
+from ludus.config.registry import find, kinds
+from ludus.core.errors import ConfigError, nearest
+
+T = TypeVar("T", bound="StrictConfig")
+
+COMMAND_LINE = "the command line"
+
+
+class StrictConfig(BaseModel):
+    """A section of a config: frozen, no unknown keys, no default values."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a field with a default value: what is not in the file must not decide a run."""
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, field in cls.model_fields.items():
+            assert field.is_required(), f"{cls.__name__}.{name} has a default value; remove it"
+            assert field.description, (
+                f"{cls.__name__}.{name} needs a sentence that says what it means"
+            )
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some keys changed; a key is a dotted path or a name that is unique."""
+        data = self.model_dump()
+        for key, value in changes.items():
+            override(data, key, value)
+        return validate(type(self), data, source="replace")
+
+    def problems(self) -> Iterator[str]:
+        """Yield each mistake that only shows when keys are read together, with the remedy."""
+        yield from ()
+
+
+SubParameters = StrictConfig
+"""The name under which a trainer's own section of parameters is known in older scripts."""
+
+
+def registered(category: str) -> BeforeValidator:
+    """Return the validator of a section whose `kind` names a registered class with a Config."""
+    return BeforeValidator(_ByKind(category))
+
+
+class _ByKind:
+    """Reads a section with the Config of the registered class that its `kind` names."""
+
+    def __init__(self, category: str) -> None:
+        self.category = category
+
+    def __call__(self, value: Any) -> Any:
+        is_read = isinstance(value, StrictConfig)
+        kind = getattr(value, "kind", None) if is_read else _kind_in(value)
+        if not isinstance(kind, str):
+            text = _section_with_kind(kinds(self.category))
+            raise PydanticCustomError("section", "{text}", {"text": text})
+        try:
+            config_class: type[StrictConfig] = find(self.category, kind).Config
+        except ConfigError as error:
+            raise PydanticCustomError("kind", "{text}", {"text": str(error)}) from None
+        # A section that a script made is taken as it is, if it is of the right class.
+        return value if isinstance(value, config_class) else config_class.model_validate(value)
+
+    def config_class(self, value: Any) -> type[StrictConfig] | None:
+        """Return the Config that this value is read with, if its kind is known."""
+        kind = _kind_in(value)
+        if not isinstance(kind, str) or kind not in kinds(self.category):
+            return None
+        found: type[StrictConfig] = find(self.category, kind).Config
+        return found
+
+
+def _kind_in(value: Any) -> Any:
+    return value.get("kind") if isinstance(value, Mapping) else None
+
+
+def _section_with_kind(known: Sequence[str]) -> str:
+    return f"must be a section with a 'kind', one of: {', '.join(known)}"
+
+
+def validate(cls: type[T], data: Any, *, source: str, changed: Sequence[str] = ()) -> T:
+    """Return the typed config; raise one ConfigError that lists every problem.
+
+    `changed` holds the paths of keys that are not as in the source but from the command line.
+    """
+    if not isinstance(data, Mapping):
+        found = "nothing" if data is None else f"a {type(data).__name__}"
+        raise ConfigError(f"{source}: expected keys and values, found {found}")
+    try:
+        config = cls.model_validate(dict(data))
+    except ValidationError as error:
+        lines = _describe_all(cls, data, error)
+        raise ConfigError(_by_origin(source, lines, changed)) from None
+    problems = list(_all_problems(config))
+    if problems:
+        raise ConfigError(_by_origin(source, problems, changed))
+    return config
+
+
+def _all_problems(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the problems of a section and of all the sections in it, each with its place."""
+    if isinstance(value, StrictConfig):
+        yield from (f"'{path}': {problem}" if path else problem for problem in value.problems())
+        children = [(name, getattr(value, name)) for name in type(value).model_fields]
+    elif isinstance(value, list | tuple):
+        children = [(str(index), item) for index, item in enumerate(value)]
+    elif isinstance(value, dict):
+        children = list(value.items())
+    else:
+        return
+    for name, child in children:
+        yield from _all_problems(child, f"{path}.{name}" if path else name)
+
+
+def _by_origin(source: str, lines: Sequence[str], changed: Sequence[str]) -> str:
+    """Return all problems, each under what it came from: the command line, the source, or both."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        named = [path for path in changed if re.search(rf"(?<![\w.]){re.escape(path)}(?!\w)", line)]
+        is_own = any(line.startswith(f"'{path}") for path in named)
+        both = f"{source} with {', '.join(named)} from the command line"
+        found.setdefault(COMMAND_LINE if is_own else both if named else source, []).append(line)
+    return "\n".join(listed(origin, told) for origin, told in found.items())
+
+
+def listed(source: str, lines: Sequence[str]) -> str:
+    """Return the problems of one source: a sentence, or a list."""
+    if len(lines) == 1:
+        return f"{source}: {lines[0]}"
+    return f"{source}: {len(lines)} problems:\n" + "\n".join(f"  - {line}" for line in lines)
+
+
+_MESSAGES = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "list_type": "must be a list",
+    "model_type": "must be a section with keys of its own",
+    "dict_type": "must be a section with keys of its own",
+}
+
+
+def _describe_all(cls: type[StrictConfig], data: Any, error: ValidationError) -> list[str]:
+    """Return a line for each place that is wrong, however many choices a union tried there."""
+    lines: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for problem in error.errors():
+        path, line = _describe(cls, data, problem)
+        told = lines.get(path)
+        lines[path] = f"{told} or {line.removeprefix('must be ')}" if told else line
+        found[path] = _found(problem["input"]) if line.startswith("must ") else ""
+    return [f"'{path}' {line}{found[path]}" for path, line in lines.items()]
+
+
+def _describe(cls: type[StrictConfig], data: Any, problem: Any) -> tuple[str, str]:
+    """Return where a problem is, as keys of the file, and what is wrong there."""
+    keys, section, annotation = _locate(cls, data, problem["loc"])
+    path, known = ".".join(keys), section.model_fields if section else {}
+    match problem["type"]:
+        case "extra_forbidden":
+            return path, f"is not a key here.{nearest(keys[-1], known)}"
+        case "missing":
+            return path, f"is missing; it is: {_one_line(known[keys[-1]].description)}"
+        case "invalid_key":
+            return path, "is not a key here: a key is a word"
+        case "kind":
+            return f"{path}.kind", f"is wrong: {problem['msg']}"
+        case "union_tag_invalid":
+            tag = problem["ctx"]["tag"]
+            return f"{path}.kind", f"is '{tag}'.{nearest(tag, tags(annotation))}"
+        case "union_tag_not_found" | "model_attributes_type":
+            return path, _section_with_kind(tags(annotation))
+    message = str(problem["msg"]).replace("Input should be", "must be").replace("Value error, ", "")
+    return path, _MESSAGES.get(problem["type"], message)
+
+
+def _found(value: Any) -> str:
+    return "" if isinstance(value, Mapping | list) else f" (found {_shown(value)})"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value) if isinstance(value, str | bool | int | float | None) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def section_class(annotation: Any, value: Any) -> type[StrictConfig] | None:
+    """Return the StrictConfig that a value is read with, looking through lists, unions and kinds."""
+    if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
+        return annotation
+    for note in getattr(annotation, "__metadata__", ()):
+        if isinstance(chooser := getattr(note, "func", None), _ByKind):
+            return chooser.config_class(value)
+    options = [section_class(argument, value) for argument in get_args(annotation)]
+    found = [option for option in options if option is not None]
+    if isinstance(value, Mapping) and "kind" in value:
+        for option in found:
+            if value["kind"] in tags(option):
+                return option
+    return found[0] if found else None
+
+
+def annotation_of(field: FieldInfo) -> Any:
+    """Return the whole annotation of a field, with the notes that pydantic takes off it."""
+    return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def tags(annotation: Any) -> list[str]:
+    """Return each `kind` that one of the sections in an annotation goes by."""
+    if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
+        kind = annotation.model_fields.get("kind")
+        return [str(tag) for tag in get_args(kind.annotation)] if kind else []
+    return [tag for argument in get_args(annotation) for tag in tags(argument)]
+
+
+def _locate(
+    cls: type[StrictConfig], data: Any, loc: Sequence[Any]
+) -> tuple[list[str], type[StrictConfig] | None, Any]:
+    """Return the keys that lead to a place, the section of the last one, and its annotation.
+
+    pydantic also names the choice it made in a union, which is no key of the file.
+    """
+    keys: list[str] = []
+    annotation: Any = cls
+    section = owner = section_class(cls, data)
+    for part in loc:
+        section = section_class(annotation, data)
+        field = section.model_fields.get(part) if section and isinstance(part, str) else None
+        if isinstance(part, int) and isinstance(data, list):
+            data = data[part]
+        elif isinstance(data, Mapping) and (field is not None or part in data):
+            owner, data = section, data.get(part)
+            annotation = annotation_of(field) if field else None if section else annotation
+        else:
+            continue
+        keys.append(str(part))
+    return keys, owner, annotation

@@ -1,0 +1,211 @@
+"""Batches of a user's own DataLoader, taken up again at the position where a run stood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
+
+from ludus.core import states
+from ludus.core.errors import LudusError
+from ludus.data.batches.seeded_loader import differs_when_asked_twice, remaining
+from ludus.seeds import derive, forked
+
+
+class LoaderBatches:
+    """Batches of a user's DataLoader.
+
+    A loader over a map-style data set in plain or shuffled order is taken up at its exact position. A
+    loader with a state of its own (`state_dict`) is asked for it. Any other is run again from the
+    start of the epoch to the position, which is exact only if it repeats itself, and is said so.
+    """
+
+    def __init__(self, loader: Any, *, seed: int, device: torch.device) -> None:
+        self._loader = loader
+        self._seed = seed
+        self._device = device
+        self.epoch = -1
+        self.position = 0
+        self._iterator: Iterator[Any] | None = None
+        self._ahead: list[Any] = []
+        self._is_over = False
+        self._state_before_ahead: Any = None
+        self._is_stateful = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
+        self._is_indexed = not self._is_stateful and is_indexed(loader)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether looking at the first batch uses nothing up."""
+        return self._is_indexed
+
+    def start(self, epoch: int) -> None:
+        """Begin the epoch at its first batch."""
+        self.epoch, self.position, self._ahead, self._is_over = epoch, 0, [], False
+        self._iterator = self._iterate(0)
+
+    def close(self) -> None:
+        """Let the worker processes go; the epoch, if one is open, cannot be taken further."""
+        self._iterator = None
+
+    def _iterate(self, position: int) -> Iterator[Any]:
+        if self._is_indexed:
+            return iter(remaining(self._loader, self._seed, self.epoch, position))
+        key = derive(self._seed, "order", self.epoch)
+        if not self._is_stateful:
+            for loader_generator in _generators(self._loader):
+                loader_generator.manual_seed(key)
+        with forked(key):
+            return iter(self._loader)
+
+    def next(self) -> Any:
+        """Return the next batch, on the device."""
+        try:
+            batch = self._ahead.pop() if self._ahead else self._draw(self.position)
+        except StopIteration:
+            raise LudusError(
+                f"the {self._name()} says that an epoch has {self.length()} batches, but epoch"
+                f" {self.epoch} ended after {self.position}; correct its length"
+            ) from None
+        self.position += 1
+        return to_device(batch, self._device)
+
+    def _draw(self, position: int) -> Any:
+        assert self._iterator is not None
+        # Augmentation draws from the global generators, which belong to the run.
+        with forked(derive(self._seed, f"batch/{self.epoch}", position)):
+            return next(self._iterator)
+
+    def length(self) -> int | None:
+        try:
+            return len(self._loader)
+        except (TypeError, NotImplementedError):
+            return None
+
+    def has_ended(self) -> bool:
+        """Return whether the epoch is over; without a length this draws one batch ahead."""
+        if not self._is_over and not self._ahead:
+            length = self.length()
+            if length is None:
+                self._look_ahead()
+            elif self.position >= length:
+                self._is_over = True
+                if self._is_stateful and self._iterator is not None:
+                    # Only a loader that was drawn to its very end knows that it must begin anew.
+                    with forked(derive(self._seed, "end", self.epoch)):
+                        next(self._iterator, None)
+            if self._is_over and self.position == 0:
+                raise LudusError(
+                    f"the {self._name()} gave no batch in epoch {self.epoch}; it must hold one at"
+                    " least, every time it is gone through"
+                )
+        return self._is_over
+
+    def _look_ahead(self) -> None:
+        if self._is_stateful:
+            # Its state after this draw would skip the batch that waits here.
+            self._state_before_ahead = self._loader.state_dict()
+        try:
+            self._ahead.append(self._draw(self.position))
+        except StopIteration:
+            self._is_over = True
+
+    def ask_twice(self) -> str | None:
+        """Return what is wrong with a map-style data set that, asked twice, gives different examples."""
+        if not self._is_indexed or not differs_when_asked_twice(self._loader, self._seed):
+            return None
+        return (
+            f"the {self._name()}, asked twice for the same examples, gave different ones: it keeps a"
+            " generator or a count of its own; draw from the global generators of torch, NumPy or"
+            " Python, which are set anew for each example"
+        )
+
+    def inexact_because(self) -> Sequence[str]:
+        if self._is_indexed or self._is_stateful:
+            return ()
+        return (
+            f"the {self._name()} cannot be taken up at a position; it is run again from the start of"
+            " the epoch, which is exact only if it repeats itself",
+        )
+
+    def _name(self) -> str:
+        return f"loader over {type(getattr(self._loader, 'dataset', self._loader)).__name__}"
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"epoch": self.epoch, "position": self.position}
+        if self._is_stateful and self.epoch >= 0:
+            is_ahead = bool(self._ahead)
+            state["loader"] = self._state_before_ahead if is_ahead else self._loader.state_dict()
+            state["is_over"] = self._is_over
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Stand where it stood."""
+        states.check_keys(state, "epoch", "position", optional=("loader", "is_over"))
+        epoch = states.whole(state, "epoch", at_least=-1)
+        position = states.whole(state, "position", at_most=self.length() if epoch >= 0 else 0)
+        has_state = self._is_stateful and epoch >= 0
+        states.check_keys(state, "epoch", "position", *(("loader", "is_over") if has_state else ()))
+        is_over = states.flag(state, "is_over") if has_state else False
+        self.epoch, self.position, self._ahead = epoch, position, []
+        self._iterator, self._is_over = None, is_over
+        if self.epoch < 0:
+            return
+        if self._is_stateful:
+            self._loader.load_state_dict(state["loader"])
+            if self._is_over:
+                # To iterate now would begin an epoch that `start` begins as well.
+                return
+        self._iterator = self._iterate(self.position)
+        if not self._is_indexed and not self._is_stateful:
+            try:
+                for position in range(self.position):
+                    self._draw(position)
+            except StopIteration:
+                raise LudusError(
+                    f"the {self._name()} ends before batch {self.position} of epoch {self.epoch},"
+                    " where the run stood; give it the data it had"
+                ) from None
+
+
+def is_indexed(loader: Any) -> bool:
+    """Return whether the order of this loader can be computed from a seed."""
+    return (
+        isinstance(loader, DataLoader)
+        # One that goes through its batches in its own way is left to do so.
+        and type(loader).__iter__ is DataLoader.__iter__
+        and not isinstance(loader.dataset, IterableDataset)
+        and loader.batch_size is not None
+        and type(loader.sampler) in (RandomSampler, SequentialSampler)
+        and not getattr(loader.sampler, "replacement", False)
+        and len(loader.sampler) == len(loader.dataset)  # type: ignore[arg-type]
+    )
+
+
+def _generators(loader: Any) -> Iterator[torch.Generator]:
+    """Yield the generators that a loader and its samplers were given."""
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    owners = [loader, getattr(loader, "sampler", None), batch_sampler]
+    for owner in [*owners, getattr(batch_sampler, "sampler", None)]:
+        generator = getattr(owner, "generator", None)
+        if isinstance(generator, torch.Generator):
+            yield generator
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """Return the batch with all its tensors on the device."""
+    if isinstance(batch, Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, Mapping):
+        return {key: to_device(value, device) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        values = [to_device(value, device) for value in batch]
+        return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
+    return batch

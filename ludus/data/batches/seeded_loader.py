@@ -1,0 +1,129 @@
+"""The loader of a map-style data set made anew: over what remains of an epoch, every example seeded.
+
+What an example draws from the global generators depends on (seed, epoch, index) alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler
+
+from ludus.seeds import derive, forked, generator
+
+# How many examples a data set is asked for twice: enough that an augmentation by chance shows.
+_NUM_ASKED = 16
+
+
+class _FromPosition(Sampler[int]):
+    """The rows of one epoch that are still to come."""
+
+    def __init__(self, rows: list[int]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+class SeededDataset(Dataset[Any]):
+    """Gives every example the same random augmentation, whichever process loads it."""
+
+    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
+        self._dataset = dataset
+        self._seed = seed
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        key = derive(self._seed, f"example/{self._epoch}", index)
+        # Not torch.manual_seed, which would reach for the GPU at every example.
+        torch.default_generator.manual_seed(key)
+        np.random.seed(key % 2**32)
+        random.seed(key)
+        return self._dataset[index]
+
+
+def remaining(loader: DataLoader[Any], seed: int, epoch: int, position: int) -> DataLoader[Any]:
+    """Return the same loader over what remains of one epoch."""
+    count = len(loader.dataset)  # type: ignore[arg-type]
+    if isinstance(loader.sampler, RandomSampler):
+        order = torch.randperm(count, generator=generator(seed, "order", epoch)).tolist()
+    else:
+        order = list(range(count))
+    assert loader.batch_size is not None
+    dataset, rows = (
+        SeededDataset(loader.dataset, seed, epoch),
+        order[position * loader.batch_size :],
+    )
+    size, workers = loader.batch_size, loader.num_workers
+    return _like(loader, dataset, rows, seed, epoch, batch_size=size, num_workers=workers)
+
+
+def _like(
+    loader: DataLoader[Any],
+    dataset: Dataset[Any],
+    rows: list[int],
+    seed: int,
+    epoch: int,
+    *,
+    batch_size: int,
+    num_workers: int,
+) -> DataLoader[Any]:
+    """Return a loader like this one over some rows of a data set."""
+    return DataLoader(
+        dataset,
+        batch_size=batch_size,
+        sampler=_FromPosition(rows),
+        num_workers=num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        drop_last=loader.drop_last,
+        timeout=loader.timeout if num_workers else 0,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context if num_workers else None,
+        prefetch_factor=loader.prefetch_factor,
+        generator=generator(seed, "workers", epoch),
+    )
+
+
+def differs_when_asked_twice(loader: DataLoader[Any], seed: int) -> bool:
+    """Return whether its data set, asked twice for the same examples, gives different ones.
+
+    Both answers come from one process, a worker where there are workers: a data set that opens its
+    file when first asked must not do so here.
+    """
+    rows = list(range(min(len(loader.dataset), _NUM_ASKED)))  # type: ignore[arg-type]
+    dataset, workers = SeededDataset(loader.dataset, seed, 0), min(loader.num_workers, 1)
+    twice = _like(loader, dataset, rows * 2, seed, 0, batch_size=len(rows), num_workers=workers)
+    with forked(0):
+        first, second = twice
+    return not is_same(first, second)
+
+
+def is_same(first: Any, second: Any) -> bool:
+    """Return whether two batches hold the same bits; what cannot be compared counts as the same."""
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, Tensor):
+        first, second = first.detach().cpu().numpy(), second.detach().cpu().numpy()
+    if isinstance(first, np.ndarray):
+        # As bytes, for a NaN differs from itself.
+        is_like = first.shape == second.shape and first.dtype == second.dtype
+        return bool(is_like and (first.dtype.hasobject or first.tobytes() == second.tobytes()))
+    if isinstance(first, Mapping):
+        return list(first) == list(second) and all(is_same(first[k], second[k]) for k in first)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(is_same, first, second))
+    if isinstance(first, bool | int | float | str | bytes):
+        return repr(first) == repr(second)
+    return not hasattr(first, "__dict__") or is_same(vars(first), vars(second))

@@ -1,0 +1,1 @@
+"""Transitions and rollouts: rings, priorities, the packed rows that updates read."""

@@ -1,0 +1,1 @@
+"""Envs: their kinds and wrappers, stepped together here or in workers, and restored exactly."""

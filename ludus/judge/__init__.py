@@ -1,0 +1,1 @@
+"""What is better: evaluators, best models, patience, the guard against divergence."""

@@ -1,0 +1,286 @@
+"""Judge a model in a process of its own while training goes on, with a result that timing cannot change.
+
+launch     a copy of the weights goes to the worker; training goes on
+collect    waits for the result of that launch, at a boundary the trainer fixes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ludus.config.base import TrainerConfig
+from ludus.core import states
+from ludus.core.errors import ConfigError, Interrupted, LudusError
+from ludus.judge.evaluator import of_kind
+from ludus.process.child import Child, ChildDied, ChildFailed, ChildHung
+from ludus.process.messages import pack
+
+Collected = tuple[dict[str, int], float | None, dict[str, float], dict[str, Tensor]]
+_MAX_REASONS = 5
+_START_SECONDS = 120.0
+
+
+class Job(Protocol):
+    """An evaluation but for the weights: it can be made here, or told to a worker as plain data."""
+
+    @property
+    def module(self) -> str:
+        """The module of ludus whose `handlers()` the worker serves: greet, rebuild, evaluate."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names that stand in its record, whatever comes of it."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+
+    def judge(
+        self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool]
+    ) -> tuple[float, dict[str, float]]:
+        """Return the score and the record; the same in whichever process it is called."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """An evaluation that has been asked for: the counters and the weights of that moment."""
+
+    counters: dict[str, int]
+    weights: dict[str, Tensor]
+
+
+class AsyncEvaluator:
+    """Keeps a worker process and at most one pending evaluation, which is its state.
+
+    A worker that dies, hangs or fails is replaced, a bounded number of times for each evaluation.
+    After that the evaluation is done in this process, unless it would take it down too; if there is
+    no result in the end, the score is None and the run says that it is not exact.
+
+    AsyncEvaluator(config)    evaluates as runs of this config do: trainer.set_evaluator takes it
+    """
+
+    def __init__(
+        self,
+        config: TrainerConfig | Job | None = None,
+        *,
+        score: object = None,
+        timeout: float = 300.0,
+        max_restarts: int = 2,
+        is_interrupted: Callable[[], bool] = lambda: False,
+        on_event: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        if config is None or score is not None:
+            raise ConfigError(
+                "AsyncEvaluator takes a config, from which another process rebuilds what it judges; a"
+                " function stays in this one: ludus.Evaluator(score=function)"
+            )
+        self.config = config if isinstance(config, TrainerConfig) else None
+        self.is_interrupted = is_interrupted
+        """Asked while waiting: a run that is to pause must not wait for the result."""
+        self.on_event = on_event
+        """Called with a sentence whenever a worker fails or a result is missing."""
+        self._job: Job
+        if isinstance(config, TrainerConfig) or not hasattr(config, "judge"):
+            self._job = of_kind(config, "evaluation_job")(config)
+        else:
+            self._job = config
+        self._timeout = timeout
+        self._max_restarts = max_restarts
+        self._worker: Child | None = None
+        self._is_ready = False
+        """Whether the worker has answered at all."""
+        self._pending: Launch | None = None
+        self._sent_at: float | None = None
+        """When the worker was given what is pending; None if it still has to be."""
+        self._reasons: list[str] = []
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there is something to collect."""
+        return self._pending is not None
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The number of the worker process, if there is one."""
+        return None if self._worker is None else self._worker.pid
+
+    def open(self) -> None:
+        """Start the worker, so that the first launch need not wait for it; take up what is pending."""
+        # A worker that cannot be started is dealt with where the result is needed.
+        with contextlib.suppress(ChildDied, ChildHung):
+            self._start()
+            if self._pending is not None and self._sent_at is None:
+                self._send(self._pending)
+
+    def check(self) -> None:
+        """Raise ConfigError if the worker cannot rebuild what it is to judge; wait for its answer."""
+        self._start().send({"do": "rebuild", "evaluation": self._job.plain()})
+        try:
+            worker = self._start()
+            for _ in ("greet", "rebuild"):
+                self._answer(worker, time.monotonic(), _START_SECONDS)
+            self._is_ready = True
+        except ChildFailed as error:
+            self._stop()
+            raise ConfigError(
+                f"a process beside this one cannot rebuild what it is to evaluate: {error}; put the"
+                " classes and registrations that the config needs into a module of their own and load"
+                " it with --plugin that_module (ludus.load_plugin('that_module') in a script), or"
+                " evaluate in this process (evaluation.asynchronous: false)"
+            ) from error
+
+    def launch(self, run_counters: Mapping[str, int], weights: Mapping[str, Tensor]) -> None:
+        """Begin to judge a copy of these weights."""
+        if self._pending is not None:
+            raise LudusError("an evaluation is pending already; collect it before the next launch")
+        copied = {name: t.detach().to("cpu", copy=True) for name, t in weights.items()}
+        self._pending = Launch(dict(run_counters), copied)
+        self._sent_at = None
+        self.open()
+
+    def collect(self) -> Collected | None:
+        """Wait for what is pending; return its counters, score, record and weights.
+
+        None means that nothing was launched; a score of None, that there is no result. Raises
+        Interrupted if the run is asked to pause; the evaluation is then still pending.
+        """
+        if self._pending is None:
+            return None
+        launch, num_failures = self._pending, 0
+        while True:
+            try:
+                score, record = self._result(launch)
+                break
+            except (ChildDied, ChildHung, ChildFailed) as error:
+                self._stop()
+                num_failures += 1
+                self.on_event(f"evaluation worker failed ({num_failures}): {error}")
+                if num_failures > self._max_restarts:
+                    score, record = self._last_resort(launch, error)
+                    break
+        self._pending = self._sent_at = None
+        return launch.counters, score, record, launch.weights
+
+    def _result(self, launch: Launch) -> tuple[float | None, dict[str, float]]:
+        """Return what the worker says of this launch, telling it first if it has not been told."""
+        worker = self._start()
+        if self._sent_at is None:
+            self._send(launch)
+        if not self._is_ready:
+            self._answer(worker, time.monotonic(), _START_SECONDS)
+            # How long it took to start is no part of how long it may think.
+            self._is_ready, self._sent_at = True, time.monotonic()
+        assert self._sent_at is not None
+        header = self._answer(worker, self._sent_at, self._timeout)
+        return header["score"], header["record"]
+
+    def _answer(self, worker: Child, since: float, seconds: float) -> dict[str, Any]:
+        # A signal does not end the wait by itself, so it is looked for once a second.
+        while not worker.wait(min(1.0, max(0.0, since + seconds - time.monotonic()))):
+            if self.is_interrupted():
+                raise Interrupted
+            if time.monotonic() >= since + seconds:
+                raise worker.give_up(seconds)
+        return worker.receive()[0]
+
+    def _last_resort(
+        self, launch: Launch, error: LudusError
+    ) -> tuple[float | None, dict[str, float]]:
+        """Judge in this process if that is safe; otherwise say that there is no result."""
+        if _may_try_here(error):
+            try:
+                with _one_thread():
+                    return self._job.judge(launch.weights, is_interrupted=self.is_interrupted)
+            except Exception as here:
+                if isinstance(here, Interrupted):
+                    raise
+                error = LudusError(f"{type(here).__name__}: {here}")
+        when = ", ".join(f"{name} {value}" for name, value in launch.counters.items() if value)
+        reason = f"the evaluation launched at {when or 'the start'} gave no result: {error}"
+        self._reasons = [*self._reasons, reason.splitlines()[0]][-_MAX_REASONS:]
+        self.on_event(reason)
+        return None, dict.fromkeys(self._job.metrics, math.nan)
+
+    def _start(self) -> Child:
+        if self._worker is None or not self._worker.is_open:
+            self._stop()
+            self._worker = Child(self._job.module, name="the evaluation worker")
+            self._is_ready = False
+            self._worker.send({"do": "greet"})
+        return self._worker
+
+    def _send(self, launch: Launch) -> None:
+        plain, data = pack(launch.weights)
+        request = {"do": "evaluate", "evaluation": self._job.plain(), "weights": plain}
+        self._start().send(request, [data])
+        self._sent_at = time.monotonic()
+
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+        self._worker = self._sent_at = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is pending and why results are missing."""
+        pending = None
+        if (launch := self._pending) is not None:
+            pending = {"counters": launch.counters, "weights": launch.weights}
+        return {"pending": pending, "reasons": self._reasons}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what was pending; it is launched again by `open` or `collect`."""
+        states.check_keys(state, "pending", "reasons")
+        reasons, pending = states.texts(state, "reasons"), None
+        if state["pending"] is not None:
+            saved = states.mapping(state, "pending")
+            with states.within("pending"):
+                states.check_keys(saved, "counters", "weights")
+                weights = states.mapping(saved, "weights")
+                for name, tensor in weights.items():
+                    if not isinstance(tensor, Tensor):
+                        raise states.StateError(f"weights/{name}", "is not a tensor")
+                copied = {name: tensor.clone() for name, tensor in weights.items()}
+                pending = Launch(states.counts(saved, "counters"), copied)
+        if self._sent_at is not None:
+            self._stop()
+        self._pending, self._reasons = pending, reasons
+
+    def inexact_because(self) -> list[str]:
+        """Return why this run is not exact: evaluations without a result."""
+        return list(self._reasons)
+
+    def close(self) -> None:
+        """End the worker; what is pending stays so."""
+        if self._worker is not None and self._sent_at is None:
+            self._worker.close()
+        self._stop()
+
+
+def _may_try_here(error: LudusError) -> bool:
+    """Return whether what went wrong in the worker cannot take this process down as well.
+
+    An error was raised and can be raised here; a worker that was killed was ended from outside. But
+    an env that crashes or hangs its process would do the same to the one that trains.
+    """
+    if isinstance(error, ChildDied):
+        return error.exit_code in (None, -signal.SIGKILL, -signal.SIGTERM)
+    return isinstance(error, ChildFailed)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute as the worker does: the last bits can depend on the number of threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,160 @@
+"""An evaluator says how good a model is now, without leaving a trace in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from ludus.config.base import TrainerConfig
+from ludus.config.registry import find
+from ludus.core.errors import ConfigError, LudusError
+from ludus.store.models import read_model
+from ludus.store.storage import Storage
+
+
+class Records(Protocol):
+    """What an evaluator asks of a log."""
+
+    def record(self, metrics: Mapping[str, Any] | None, /) -> None: ...
+
+
+Outcome = tuple[float, dict[str, float]]
+"""A score, of which more or less is better as the trainer says, and a record of metrics."""
+
+
+class Evaluator:
+    """Scores what is being trained, for trainers of any kind: `trainer.set_evaluator(evaluator)`.
+
+    Evaluator(config)            as runs of this config are evaluated
+    Evaluator(score=function)    by a function of yours: of the agent or model, to a number or to a
+                                 number and a record
+    """
+
+    def __init__(
+        self,
+        config: TrainerConfig | None = None,
+        *,
+        score: Callable[[Any], Any] | None = None,
+        metric: str = "eval/score",
+    ) -> None:
+        """Take a config or a function; `metric` is what the function's number is logged as."""
+        if (config is None) == (score is None):
+            raise ConfigError(
+                "Evaluator takes a config, or score=a function of the agent or model; give one of them"
+            )
+        self.config = config
+        self._metric = metric
+        self._score: Callable[[Any], Any]
+        if score is not None:
+            self._score = score
+        else:
+            assert config is not None
+            self._score = of_kind(config, "make_evaluator")(config).evaluate
+        self.model: Any = None
+        self.logger: Records | None = None
+
+    @property
+    def scorer(self) -> object:
+        """What the score comes from: the function, or the object whose method it is."""
+        return getattr(self._score, "__self__", self._score)
+
+    def evaluate(self, agent: Any) -> Outcome:
+        """Return the score and a record of metrics; the mode of the agent is as it was, after."""
+        return as_outcome(self._score(agent), metric=self._metric)
+
+    def set_model(self, model: Any) -> None:
+        """Say what `run_eval` evaluates."""
+        self.model = model
+
+    def load_model(self, directory: str | Path) -> None:
+        """Give the model that was set the weights in this directory, such as a run's models/best."""
+        if self.model is None:
+            raise LudusError(
+                "load_model needs what the weights are for; call set_model(model) first"
+            )
+        path = Path(directory)
+        weights, _ = read_model(Storage(path.parent), path.name)
+        load = getattr(self.model, "load_weights", None) or self.model.load_state_dict
+        load(weights)
+
+    def set_logger(self, logger: Records) -> None:
+        """Say where `run_eval` records what it finds; it is written with the logger's next record."""
+        self.logger = logger
+
+    def run_eval(self) -> Outcome:
+        """Evaluate the model that was set, with `before_eval` and `after_eval` around it."""
+        if self.model is None:
+            raise LudusError("run_eval has nothing to evaluate; call set_model(model) first")
+        self.before_eval()
+        outcome = self.evaluate(self.model)
+        if self.logger is not None:
+            self.logger.record(outcome[1])
+        self.after_eval(outcome)
+        return outcome
+
+    def before_eval(self) -> None:
+        """Called by run_eval first; yours to write."""
+
+    def after_eval(self, outcome: Outcome) -> None:
+        """Called by run_eval last, with the score and the record; yours to write."""
+
+
+def of_kind(config: Any, name: str) -> Callable[[Any], Any]:
+    """Return a class method of the trainer that this config is for."""
+    if not isinstance(config, TrainerConfig):
+        raise ConfigError(
+            f"an evaluator is made from a trainer's config, not from a {type(config).__name__};"
+            " ludus.read_config and ludus.example return one"
+        )
+    found = getattr(find("trainer", config.kind), name, None)
+    if found is None:
+        raise ConfigError(
+            f"trainers of kind '{config.kind}' have no {name}(config), so no evaluator can be made"
+            " from their config; give Evaluator(score=...) a function"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def check_made_for(trainer: type[object], config: TrainerConfig, evaluator: object) -> None:
+    """Raise ConfigError where an evaluator was made from a config of what is judged in another way."""
+    made = getattr(evaluator, "config", None)
+    if not isinstance(made, TrainerConfig):
+        return
+    theirs = getattr(find("trainer", made.kind), "make_evaluator", None)
+    if theirs is not getattr(trainer, "make_evaluator", None):
+        raise ConfigError(
+            f"the evaluator was made from a config of kind '{made.kind}', so it cannot judge what a trainer"
+            f" of kind '{config.kind}' trains; make it from that trainer's own config"
+        )
+
+
+def refuse_other_keys(config: TrainerConfig, evaluator: object, *, free: Collection[str]) -> None:
+    """Raise ConfigError where what is rebuilt from the evaluator's config is not what is trained."""
+    made = getattr(evaluator, "config", None)
+    if isinstance(made, TrainerConfig):
+        one, two = made.model_dump(), config.model_dump()
+        keys = sorted({*one, *two} - {*free})
+        if other := [key for key in keys if one.get(key) != two.get(key)]:
+            raise ConfigError(
+                f"an AsyncEvaluator rebuilds what it judges from its own config, which has other values of"
+                f" {', '.join(other)} than the trainer's; make it from the trainer's own config"
+            )
+
+
+def as_outcome(result: Any, *, metric: str) -> Outcome:
+    """Return what an evaluator gave as a score and a record: a number, a record, or both."""
+    if isinstance(result, Mapping) and (metric in result or len(result) == 1):
+        # Of a record alone the score is the metric that is judged, or the only one there is.
+        score, record = result.get(metric, next(iter(result.values()))), result
+    elif isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
+        score, record = result
+    else:
+        score, record = result, {metric: result}
+    try:
+        return float(score), dict(record)
+    except (TypeError, ValueError):
+        raise LudusError(
+            f"an evaluator returned {type(result).__name__} {str(result)[:60]}; return a number, a"
+            f" record that holds {metric}, or a number and a record of metrics"
+        ) from None

@@ -1,0 +1,168 @@
+"""Compile a method so that a call costs little more than the compiled code itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from ludus.core.errors import LudusError
+from ludus.process.signals import stopping_only_when
+
+BACKEND = "inductor"
+"""What compiles the traced code; tests set it to eager, which takes the trace as it is."""
+
+
+def compile_method(method: Any, device: torch.device) -> Callable[..., Any]:
+    """Compile a method whose answer depends on its owner and on the tensors it is given alone.
+
+    The tensors of the owner that it reads or changes must be the same objects for ever. It returns
+    None, a tensor, or a tuple of tensors. Arguments that are tensors, None, or lists of these take
+    the short way; any others go through torch's compiler at every call.
+    """
+    return CompiledMethod(method, device)
+
+
+def why_not_traced(method: Any, arguments: Sequence[Any]) -> str | None:
+    """Return why torch's compiler cannot take this method whole, or None where it can.
+
+    It is traced with these arguments, not computed: nothing is changed and nothing drawn.
+    """
+    from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
+
+    def stop(traced: Any, inputs: Any) -> Any:
+        raise _Traced
+
+    compiled = torch.compile(_own_code(method), dynamic=False, fullgraph=True, backend=stop)
+    try:
+        compiled(*arguments)
+    except BackendCompilerFailed as error:
+        if isinstance(error.inner_exception, _Traced):
+            return None
+        return _first_line(error)
+    except TorchDynamoException as error:
+        return _first_line(error)
+    return None
+
+
+class _Traced(Exception):
+    """The trace is done: that is all that was wanted."""
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = lines[0] if lines else type(error).__name__
+    return f"torch's compiler cannot take the update whole ({told})"
+
+
+def _own_code(method: Any) -> Callable[..., Any]:
+    """Return the method with a code object of its own.
+
+    Torch keeps what it compiled with the code object. The owner's loss, layers and options are in it
+    and nobody checks them, so no two owners may share one.
+    """
+    function = method.__func__
+    own = FunctionType(
+        function.__code__.replace(), function.__globals__, closure=function.__closure__
+    )
+    return MethodType(own, method.__self__)
+
+
+class CompiledMethod:
+    """Goes through torch's compiler once for each set of shapes, and straight to its code after that.
+
+    Torch would look at the owner again at every call, and at the state of the whole library, which
+    costs as much as a small update itself.
+    """
+
+    def __init__(self, method: Any, device: torch.device) -> None:
+        self._device = device
+        self._graphs: dict[tuple[Any, ...], _Graph] = {}
+        self._called: Any = None
+        self._compile = torch.compile(
+            _own_code(method),
+            dynamic=False,
+            fullgraph=True,
+            backend=self._build,
+            options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe},
+        )
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the method returns."""
+        leaves: list[Any] = []
+        for value in arguments:
+            if value.__class__ is tuple or value.__class__ is list:
+                leaves += value
+            else:
+                leaves.append(value)
+        try:
+            shapes = tuple([None if leaf is None else leaf.shape for leaf in leaves])
+        except AttributeError:
+            return self._compile(*arguments)
+        graph = self._graphs.get(shapes)
+        if graph is None:
+            return self._first(shapes, arguments, leaves)
+        return graph(leaves)
+
+    def _first(self, shapes: tuple[Any, ...], arguments: tuple[Any, ...], leaves: Any) -> Any:
+        """Call through torch's compiler, and remember which code it came to."""
+        from torch._dynamo.exc import TorchDynamoException
+
+        self._called = None
+        try:
+            with stopping_only_when("the update is compiled"):
+                result = self._compile(*arguments)
+        except TorchDynamoException as error:
+            raise LudusError(f"{_first_line(error)}; set compile to false") from error
+        if self._called is not None:
+            graph = _Graph(self._called, leaves, result)
+            if graph.is_understood:
+                self._graphs[shapes] = graph
+        return result
+
+    def _build(self, traced: Any, inputs: Any, **options: Any) -> Callable[..., Any]:
+        """Compile a trace; what it is called with the first time is kept for `_first`."""
+        run: Any = traced.forward
+        if BACKEND == "inductor":
+            from torch._inductor.compile_fx import compile_fx
+
+            # On the CPU the Python that calls the kernels would cost as much as they do.
+            patches = {"cpp_wrapper": self._device.type == "cpu"}
+            run = compile_fx(traced, inputs, config_patches=patches)
+
+        def remember(*given: Any) -> Any:
+            outputs = run(*given)
+            self._called = (run, list(given), outputs)
+            return outputs
+
+        return remember
+
+
+class _Graph:
+    """Compiled code, the tensors it works on, and where arguments and results stand among them."""
+
+    def __init__(self, called: Any, arguments: list[Any], result: Any) -> None:
+        self._run, self._inputs, outputs = called
+        self._places = [
+            (place, index)
+            for place, value in enumerate(self._inputs)
+            for index, argument in enumerate(arguments)
+            if value is argument
+        ]
+        wanted = () if result is None else result if isinstance(result, tuple) else (result,)
+        found = [[i for i, out in enumerate(outputs) if out is value] for value in wanted]
+        self.is_understood = all(found)
+        """Whether every result is one of the code's outputs."""
+        self._results = [indices[0] for indices in found] if self.is_understood else []
+        self._is_tuple = isinstance(result, tuple)
+
+    def __call__(self, arguments: list[Any]) -> Any:
+        inputs = self._inputs
+        for place, index in self._places:
+            inputs[place] = arguments[index]
+        outputs = self._run(*inputs)
+        if self._is_tuple:
+            return tuple([outputs[index] for index in self._results])
+        return outputs[self._results[0]] if self._results else None

@@ -1,0 +1,1 @@
+"""Child processes: started, talked to over pipes, and never left behind."""

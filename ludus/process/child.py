@@ -1,0 +1,261 @@
+"""A Python process of our own: started, talked to over pipes, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from ludus.config import registry
+from ludus.core.errors import LudusError
+from ludus.process.frames import Frames, Message, Piece
+from ludus.process.standard_streams import fill_standard_streams
+
+_TAIL_BYTES = 4096
+_TAIL_LINES = 12
+_GRACE = 5.0
+
+
+class ChildDied(LudusError):
+    """A child process ended by itself, or was killed; `exit_code` is minus the signal if it was one."""
+
+    def __init__(self, message: str, exit_code: int | None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class ChildHung(LudusError):
+    """A child process did not answer in time; it has been killed."""
+
+
+class ChildFailed(LudusError):
+    """A child process is well, but what it was asked to do raised an error there."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """The name of the error's class in the child."""
+
+
+class Child:
+    """Runs the `handlers()` of one of our modules in another process; see `ludus.process.child_main`.
+
+    It knows the parent's import path and plugins, computes on one thread, and is as deterministic as
+    the parent. What it prints goes nowhere but into the last lines of an error. It inherits `fds`,
+    under the same numbers. It dies with the thread that started it, so start it from one that lives
+    as long.
+    """
+
+    def __init__(
+        self, module: str, *, name: str, timeout: float = 60.0, fds: Sequence[int] = ()
+    ) -> None:
+        self.name = name
+        """What messages call it, such as "env worker 2"."""
+        self.timeout = timeout
+        """How many seconds an answer may take unless `receive` is told otherwise."""
+        fill_standard_streams()
+        # Ours to write and the child's to read; the child's to write and ours; what it prints.
+        pipes = [os.pipe() for _ in range(3)]
+        (to_child, writer), (reader, from_child), (printed, print_to) = pipes
+        arguments = [module, str(to_child), str(from_child), str(os.getpid())]
+        try:
+            # -P keeps the folder we happen to stand in out of the child's import path.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "ludus.process.child_main", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=print_to,
+                stderr=print_to,
+                pass_fds=(to_child, from_child, *fds),
+                env=_environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            for fd in (fd for pair in pipes for fd in pair):
+                os.close(fd)
+            raise ChildDied(f"{name} cannot be started: {error}", None) from error
+        for fd in (to_child, from_child, print_to):
+            os.close(fd)
+        death = _open_death(self._process.pid)
+        self._frames = Frames(reader, writer, death=death)
+        self._tail = _Tail(printed, death)
+        fds = [reader, writer, printed, *([] if death is None else [death])]
+        self._end = weakref.finalize(self, _end, self._process, self._tail.thread, fds)
+        self.send(_greeting())
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be talked to, as far as is known."""
+        return bool(self._end.alive)
+
+    def send(self, header: dict[str, Any], pieces: Sequence[Piece] = ()) -> None:
+        """Send a request: `header["do"]` names the handler; the empty header goes to handler ""."""
+        self._check_open()
+        try:
+            self._frames.send(header, pieces, timeout=self.timeout)
+        except EOFError:
+            raise self._died() from None
+        except TimeoutError:
+            raise self.give_up(self.timeout) from None
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """Return the answer to the oldest request that has none yet."""
+        self._check_open()
+        timeout = self.timeout if timeout is None else timeout
+        try:
+            header, pieces = self._frames.receive(timeout)
+        except EOFError:
+            raise self._died() from None
+        except TimeoutError:
+            raise self.give_up(timeout) from None
+        if "error" in header:
+            raise ChildFailed(header["error"]["message"], header["error"]["type"])
+        return header, pieces
+
+    def ask(
+        self, header: dict[str, Any], pieces: Sequence[Piece] = (), *, timeout: float | None = None
+    ) -> Message:
+        """Send a request and return its answer."""
+        self.send(header, pieces)
+        return self.receive(timeout)
+
+    def wait(self, timeout: float) -> bool:
+        """Return whether `receive` has something to tell within `timeout` seconds."""
+        self._check_open()
+        return self._frames.wait(timeout)
+
+    def give_up(self, timeout: float) -> ChildHung:
+        """Kill it, and return the error that says it did not answer within this many seconds."""
+        # The child's fault handler answers this signal by printing where it is.
+        _kill_group(self._process.pid, signal.SIGUSR1)
+        self._tail.thread.join(0.2)
+        self.kill()
+        words = self._tail.words()
+        return ChildHung(f"{self.name} did not answer within {timeout:g} seconds{words}")
+
+    def kill(self) -> None:
+        """End it at once, with every process it started."""
+        self._end()
+
+    def close(self) -> None:
+        """Let it end by itself and close what it holds; kill it if that takes long."""
+        if not self._end.alive:
+            return
+        with contextlib.suppress(ChildDied, ChildHung):
+            self.timeout = min(self.timeout, _GRACE)
+            self.send({"do": "end"})
+            self._frames.wait(_GRACE)
+        self._end()
+
+    def _check_open(self) -> None:
+        if not self._end.alive:
+            raise ChildDied(f"{self.name} was closed; build it anew", self._process.returncode)
+
+    def _died(self) -> ChildDied:
+        # The pipe may close a moment before the process is gone.
+        self._tail.thread.join(_GRACE)
+        self._end()
+        code = self._process.returncode
+        how = (
+            f"was ended by {signal.Signals(-code).name}"
+            if code < 0
+            else f"ended (exit code {code})"
+        )
+        return ChildDied(f"{self.name} {how}{self._tail.words()}", code)
+
+
+class _Tail:
+    """Reads all that a child prints, so that it never waits for a reader, and keeps the end of it."""
+
+    def __init__(self, printed: int, death: int | None) -> None:
+        self._printed = printed
+        self._death = death
+        self._end = b""
+        os.set_blocking(printed, False)
+        self.thread = threading.Thread(target=self._drain, name="child output", daemon=True)
+        self.thread.start()
+
+    def words(self) -> str:
+        """Return the last lines, ready to stand at the end of a message."""
+        lines = self._end.decode(errors="replace").splitlines()
+        # The fault handler lists every loaded module in one long line that says nothing.
+        lines = [line.rstrip() for line in lines if not line.startswith("Extension modules:")]
+        kept = [line for line in lines if line][-_TAIL_LINES:]
+        plain = ["".join(c if c.isprintable() else " " for c in line)[:200] for line in kept]
+        return "; it printed last:\n  " + "\n  ".join(plain) if plain else ""
+
+    def _drain(self) -> None:
+        poll = select.poll()
+        poll.register(self._printed, select.POLLIN)
+        if self._death is not None:
+            poll.register(self._death, select.POLLIN)
+        is_over = False
+        while not is_over:
+            is_over = any(fd == self._death for fd, _ in poll.poll())
+            with contextlib.suppress(BlockingIOError):
+                # A dead child's pipe is emptied too; one that a grandchild keeps open is left.
+                while data := os.read(self._printed, 1 << 16):
+                    self._end = (self._end + data)[-_TAIL_BYTES:]
+                return
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return {**os.environ, **threads, "PYTHONPATH": path}
+
+
+def _greeting() -> dict[str, Any]:
+    torch = sys.modules.get("torch")
+    return {
+        "path": [os.path.abspath(entry) for entry in sys.path],
+        "python_path": os.environ.get("PYTHONPATH"),
+        "plugins": list(registry.loaded_plugins),
+        "deterministic": 0 if torch is None else torch.get_deterministic_debug_mode(),
+    }
+
+
+def _open_death(pid: int) -> int | None:
+    """Return a descriptor that is readable once the process has ended, where the system has such."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _kill_group(pid: int, number: int) -> None:
+    # The child leads a group of its own, so that what it started can be ended with it.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _end(process: subprocess.Popen[bytes], tail: threading.Thread, fds: list[int]) -> None:
+    """End the whole group, reap the child and close our ends; runs once, at exit at the latest."""
+    # The group first: while its leader is not reaped, no stranger can have been given its number.
+    _kill_group(process.pid, signal.SIGKILL)
+    process.wait()
+    # The garbage collector may run us in any thread, even in that one.
+    if tail is not threading.current_thread():
+        tail.join(_GRACE)
+    for fd in fds:
+        os.close(fd)

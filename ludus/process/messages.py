@@ -1,0 +1,21 @@
+"""A tree of state as one message: JSON and one piece of raw bytes, for a process next door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safetensors.torch import load, save
+
+from ludus.store import codec
+
+
+def pack(tree: Any) -> tuple[Any, bytes]:
+    """Return the tree as plain JSON data and the bytes of all its tensors; it holds no segments."""
+    plain, tensors, segments = codec.encode(tree, keep=lambda path, t: t.cpu().clone().contiguous())
+    assert not segments, "segments live on disk; another process cannot be handed one"
+    return plain, save(tensors)
+
+
+def unpack(plain: Any, data: bytes | bytearray) -> Any:
+    """Return the tree that `pack` was given."""
+    return codec.decode(plain, load(bytes(data)), [])

@@ -1,1 +1,0 @@
-"""What surrounds a run: its directory, checkpoints, log, display and seeds."""

@@ -1,0 +1,1 @@
+"""What stands around one walk: the session, saving, signals, the fingerprint, the logger."""

@@ -1,0 +1,146 @@
+"""What a run's bytes depend on besides its config: versions, code, machine, device, threads."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import platform
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from ludus.config import registry
+from ludus.config.sections import StrictConfig
+from ludus.version import VERSION
+
+_INSTALLED = {"site-packages", "dist-packages"}
+# A script is not part of the fingerprint: it says how to resume, so it must be free to change.
+_NOT_OUTSIDE = {"ludus", "__main__", "builtins"}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that numbers depend on."""
+    return {
+        "ludus": VERSION,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": str(numpy.__version__),
+    }
+
+
+@functools.cache
+def cpu_name() -> str:
+    """Return the processor's own name for itself."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [
+                line.partition(":")[2].strip() for line in file if line.startswith("model name")
+            ]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """Return what computes."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+    return {
+        "system": platform.system(),
+        "cpu": cpu_name(),
+        "device": f"{device.type}: {name}",
+        "threads": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def fingerprint(device: torch.device) -> dict[str, str]:
+    """Return everything that must be equal for a resumed run to end with the same bytes."""
+    facts = {**versions(), **machine(device)}
+    return {name: str(value) for name, value in sorted(facts.items())}
+
+
+def code_of(config: StrictConfig, plugins: Iterable[str]) -> dict[str, str]:
+    """Return the version or source hash of each module outside ludus that this config runs on.
+
+    Those are the plugins and the modules of the kinds it names, not what these import in turn; an
+    installed package has a version, any other module the hash of its source.
+    """
+    facts: dict[str, str] = {}
+    for name in sorted({*plugins, *_modules_of(config)}):
+        top = name.partition(".")[0]
+        if top in _NOT_OUTSIDE:
+            continue
+        file = getattr(sys.modules.get(name), "__file__", None)
+        version = _version_of(top) if file is None or _INSTALLED & {*Path(file).parts} else None
+        if version is not None:
+            facts[top] = version
+        elif file is not None:
+            facts[f"code of {name}"] = _source_hash(Path(file))
+    return facts
+
+
+def _modules_of(value: Any) -> Iterator[str]:
+    """Yield the module of every class that a section of this config is for, and those it names."""
+    if isinstance(value, StrictConfig):
+        yield type(value).__module__
+        for found in registry.classes_of(str(getattr(value, "kind", ""))):
+            if isinstance(value, found.Config):
+                yield found.__module__
+                yield from getattr(found, "code_modules", lambda config: ())(value)
+        value = [getattr(value, name) for name in type(value).model_fields]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _modules_of(item)
+
+
+def _version_of(package: str) -> str | None:
+    """Return the version of the distribution that a package was installed with."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        owners = importlib.metadata.packages_distributions().get(package, [])
+        return importlib.metadata.version(owners[0]) if owners else None
+
+
+def _source_hash(file: Path) -> str:
+    """Return a hash of a module's file; of a package, of every Python file in it."""
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.relative_to(file.parent)}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return each fact that has changed, as `name: old -> new`."""
+    names = sorted({*saved, *now})
+    return [f"{n}: {saved.get(n)} -> {now.get(n)}" for n in names if saved.get(n) != now.get(n)]
+
+
+def git_state() -> dict[str, Any] | None:
+    """Return the commit of the working directory, or None outside a repository."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(_git("status", "--porcelain"))} if commit else None
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def host() -> str:
+    """Return this machine's name."""
+    return socket.gethostname()

@@ -1,0 +1,300 @@
+"""One Logger: it gathers what stages record and writes it, aggregated, to every back end."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ludus.config.base import LoggerSection, StrictConfig, validate
+from ludus.config.registry import find
+from ludus.core import states
+from ludus.core.errors import LudusError
+from ludus.core.run import COUNTERS, Every, Run
+from ludus.store.storage import Storage
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one write holds; every back end gets the same one."""
+
+    counters: Mapping[str, int]
+    scalars: Mapping[str, float]
+    timing: Mapping[str, float] = field(default_factory=dict)
+    """Rates and durations: they depend on the clock, so they promise nothing."""
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    histograms: Mapping[str, Tensor] = field(default_factory=dict)
+    images: Mapping[str, Tensor] = field(default_factory=dict)
+    """Images as uint8 tensors of shape (channels, height, width)."""
+
+    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """What each scalar is the mean of, in the order it came."""
+
+    def aggregate(self, name: str) -> dict[str, float]:
+        """Return min, max, mean and median of what a scalar was given since the write before."""
+        values = self.values.get(name) or (self.scalars[name],)
+        return {
+            "min": min(values),
+            "max": max(values),
+            "mean": self.scalars[name],
+            "median": statistics.median(values),
+        }
+
+    def flat(self) -> dict[str, float]:
+        """Return all numbers by name: counters, scalars, and rates such as fps."""
+        return {**self.counters, **self.scalars, **self.timing}
+
+    def __getitem__(self, name: str) -> float:
+        """Return the number of this name."""
+        return self.flat()[name]
+
+    @property
+    def step(self) -> int:
+        """The counter that people plot against: env_steps where an env is stepped, else opt_steps."""
+        return self.counters.get("env_steps") or self.counters.get("opt_steps") or 0
+
+
+class Backend(Protocol):
+    """Where records go. A back end is a class in one file, with a Config, registered as a logger."""
+
+    def write(self, record: Record, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class Logger:
+    """Gathers scalars, texts, histograms and images between two writes; drops nothing.
+
+    Scalars of the same name become their mean. What is not yet written is state: the Logger is a
+    part, and saving it changes nothing.
+    """
+
+    class Config(StrictConfig):
+        """Which back ends a logger has."""
+
+        backends: list[LoggerSection]
+        """Where metrics go besides metrics.jsonl, which is always written."""
+
+    def __init__(self, config: Config | Mapping[str, Any]) -> None:
+        if not isinstance(config, Logger.Config):
+            config = validate(Logger.Config, config, source="Logger config")
+        self.config = config
+        self._backends: list[Backend] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what an earlier run left: each begins with an empty page."""
+        self.written: dict[str, float] = {}
+        """The scalars of the last write."""
+        self.written_at = -1
+        """The boundary of the last write: observers use `written` only there."""
+        self._scalars: dict[str, list[float | Tensor]] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._histograms: dict[str, Tensor] = {}
+        self._images: dict[str, Tensor] = {}
+        self._rates: dict[str, float] = {}
+        self._started = self._last_time = time.monotonic()
+        self._last_counters: Mapping[str, int] = {}
+
+    def open(self, storage: Storage) -> None:
+        """Start the back ends; JSONL is always the first."""
+        sections = [find("logger", "jsonl").Config(kind="jsonl"), *self.config.backends]
+        for section in {section.kind: section for section in sections}.values():
+            self._backends.append(find("logger", section.kind)(section, storage))
+
+    def attach(self, backend: Backend) -> None:
+        """Send records to one more back end: the display, or a user's own."""
+        self._backends.append(backend)
+
+    def log(self, name: str, value: float | Tensor) -> None:
+        """Add one value of a scalar. A tensor stays where it is until the next write."""
+        values = self._scalars.get(name)
+        if values is None:
+            _check_name(name)
+            values = self._scalars[name] = []
+        values.append(value)
+
+    def record(self, metrics: Mapping[str, Any] | None) -> None:
+        """Take the metrics that a stage returned."""
+        if not metrics:
+            return
+        for name, value in metrics.items():
+            if name in self._scalars:
+                self._scalars[name].append(value)
+            else:
+                self.log(name, value)
+
+    def rate(self, name: str, value: float) -> None:
+        """Set a rate or a duration for the next write; it depends on the clock, so it is no state."""
+        self._rates[name] = value
+
+    def text(self, name: str, text: str) -> None:
+        """Add a piece of text; every piece is written."""
+        _check_name(name)
+        self._texts.setdefault(name, []).append(text)
+
+    def histogram(self, name: str, values: Tensor) -> None:
+        """Set the values whose distribution is drawn at the next write; the last call counts."""
+        _check_name(name)
+        self._histograms[name] = values.detach().flatten().float().cpu().clone()
+
+    def image(self, name: str, image: Tensor) -> None:
+        """Set an image, uint8 of shape (channels, height, width), for the next write."""
+        _check_name(name)
+        if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] not in (1, 3, 4):
+            raise LudusError(
+                f"image '{name}' is {image.dtype} of shape {tuple(image.shape)};"
+                " it must be uint8 of shape (1, 3 or 4, height, width)"
+            )
+        self._images[name] = image.detach().cpu().clone()
+
+    def write(self, run: Run) -> None:
+        """Send everything gathered since the last write to every back end."""
+        values = {name: _floats(name, given) for name, given in self._scalars.items()}
+        scalars = {name: _mean(numbers) for name, numbers in values.items()}
+        counters = {name: value for name, value in run.counters.items() if value}
+        record = Record(
+            counters,
+            scalars,
+            self._timing(counters),
+            self._texts,
+            self._histograms,
+            self._images,
+            values,
+        )
+        self._scalars, self._texts, self._histograms, self._images = {}, {}, {}, {}
+        self.written, self.written_at = scalars, run.boundaries
+        for backend in self._backends:
+            backend.write(record)
+
+    def write_past(
+        self, run: Run, counters: Mapping[str, int], scalars: Mapping[str, float]
+    ) -> None:
+        """Send what is known only now of an earlier moment; what is gathered is left as it is."""
+        told = {name: value for name, value in counters.items() if value}
+        record = Record(told, {name: float(value) for name, value in scalars.items()})
+        self.written, self.written_at = dict(record.scalars), run.boundaries
+        for backend in self._backends:
+            backend.write(record)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything waits to be written."""
+        return bool(self._scalars or self._texts or self._histograms or self._images)
+
+    def _timing(self, counters: Mapping[str, int]) -> dict[str, float]:
+        now = time.monotonic()
+        elapsed = max(now - self._last_time, 1e-9)
+        timing = {"seconds": now - self._started}
+        for name in ("env_steps", "opt_steps", "examples", "tokens"):
+            gained = counters.get(name, 0) - self._last_counters.get(name, 0)
+            if gained > 0 and self._last_counters:
+                timing[f"{name}_per_second"] = gained / elapsed
+        self._last_time, self._last_counters = now, dict(counters)
+        if self._rates:
+            # Whoever measures rates itself knows what to leave out of them.
+            timing = {"seconds": timing["seconds"], **self._rates}
+        self._rates = {}
+        return timing
+
+    def close(self) -> None:
+        """Close every back end."""
+        for backend in self._backends:
+            backend.close()
+        self._backends = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what waits to be written."""
+        scalars = {
+            name: np.asarray(_floats(name, values)) for name, values in self._scalars.items()
+        }
+        texts = {name: list(values) for name, values in self._texts.items()}
+        return {
+            "scalars": scalars,
+            "texts": texts,
+            "histograms": dict(self._histograms),
+            "images": dict(self._images),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what waited to be written."""
+        states.check_keys(state, "scalars", "texts", "histograms", "images")
+        kinds = {"scalars": (np.zeros(0), (None,)), "histograms": (torch.zeros(0), (None,)),
+                 "images": (torch.zeros(0, dtype=torch.uint8), (None, None, None))}  # fmt: skip
+        for key, (own, shape) in kinds.items():
+            saved = states.mapping(state, key)
+            with states.within(key):
+                for name in saved:
+                    states.shaped(saved, name, own, shape)
+        texts = states.mapping(state, "texts")
+        with states.within("texts"):
+            self._texts = {name: states.texts(texts, name) for name in texts}
+        self._scalars = {name: values.tolist() for name, values in state["scalars"].items()}
+        self._histograms, self._images = dict(state["histograms"]), dict(state["images"])
+
+
+class WriteLog:
+    """An observer that writes the log when a cadence is due, and at the end."""
+
+    def __init__(self, logger: Logger, cadences: Sequence[Every]) -> None:
+        self._logger = logger
+        self._cadences = tuple(cadences)
+
+    def __call__(self, run: Run) -> None:
+        """Write once, however many cadences are due."""
+        is_due = False
+        for cadence in self._cadences:
+            is_due |= cadence.is_due(run)
+        if (is_due or run.is_finished) and self._logger.has_news:
+            self._logger.write(run)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": [cadence.seen for cadence in self._cadences]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        states.check_keys(state, "seen")
+        saved = states.rows(state, "seen", length=len(self._cadences))
+        with states.within("seen"):
+            found = [states.whole(saved, index) for index in range(len(saved))]
+        for cadence, seen in zip(self._cadences, found, strict=True):
+            cadence.seen = seen
+
+
+def _floats(name: str, values: Sequence[float | Tensor]) -> list[float]:
+    """Return the values as numbers, each the same whatever stands beside it."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for index, value in enumerate(values):
+        if isinstance(value, Tensor):
+            groups.setdefault((value.dtype, value.device), []).append(index)
+    found = list(values)
+    try:
+        for indices in groups.values():
+            # One transfer for all of one type: on a GPU each would cost a synchronisation.
+            tensors = [values[index].detach().reshape(()) for index in indices]  # type: ignore[union-attr]
+            for index, number in zip(indices, torch.stack(tensors).tolist(), strict=True):
+                found[index] = number
+        return [float(value) for value in found]
+    except (RuntimeError, TypeError, ValueError) as error:
+        problem = str(error).splitlines()[0]
+        raise LudusError(
+            f"the metric '{name}' was given what is not one number: {problem}"
+        ) from None
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    try:
+        return math.fsum(numbers) / len(numbers)
+    except (OverflowError, ValueError):
+        # The sum is too large to write, or holds both infinities.
+        return sum(number / len(numbers) for number in numbers)
+
+
+def _check_name(name: str) -> None:
+    if not name or name in COUNTERS or name in ("text", "histogram", "image"):
+        raise LudusError(f"a metric cannot be named '{name}'; choose one such as 'train/loss'")

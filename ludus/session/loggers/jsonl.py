@@ -1,0 +1,67 @@
+"""Write metrics.jsonl, which a resumed run ends with the same bytes of, and timing.jsonl beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ludus.config.base import StrictConfig
+from ludus.config.registry import register
+from ludus.session.logger import Record
+from ludus.store.storage import Storage
+
+
+@register("logger", "jsonl")
+class JsonLines:
+    """One JSON object a line: the counters, then the metrics. Nothing in it depends on the clock."""
+
+    class Config(StrictConfig):
+        """It has nothing to choose."""
+
+        kind: Literal["jsonl"]
+        """Always jsonl."""
+
+    def __init__(self, config: Config, storage: Storage) -> None:
+        self._metrics = storage.append("metrics.jsonl")
+        self._timing = storage.append("timing.jsonl")
+
+    def write(self, record: Record) -> None:
+        """Append one line to each file."""
+        line: dict[str, Any] = {**record.counters}
+        line |= {name: as_json(value) for name, value in record.scalars.items()}
+        if record.texts:
+            line["text"] = {name: "\n".join(texts) for name, texts in record.texts.items()}
+        if record.histograms:
+            line["histogram"] = {name: bins(values) for name, values in record.histograms.items()}
+        if record.images:
+            line["image"] = {name: _describe(image) for name, image in record.images.items()}
+        self._metrics.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+        timing = {**record.counters, **{name: round(x, 6) for name, x in record.timing.items()}}
+        self._timing.write(json.dumps(timing).encode() + b"\n")
+
+    def close(self) -> None:
+        """The storage closes its files itself."""
+
+
+def as_json(value: float) -> float | str:
+    """Return the value, or its name where JSON has no number for it."""
+    return value if math.isfinite(value) else str(value)
+
+
+def bins(values: Tensor, count: int = 30) -> dict[str, list[float]]:
+    """Return the histogram of the finite values as bin edges and counts."""
+    finite = values[torch.isfinite(values)]
+    if finite.numel() == 0:
+        return {"edges": [], "counts": []}
+    counts, edges = torch.histogram(finite.double(), count)
+    return {"edges": edges.tolist(), "counts": [int(number) for number in counts]}
+
+
+def _describe(image: Tensor) -> dict[str, Any]:
+    data = image.contiguous().numpy().tobytes()
+    return {"shape": list(image.shape), "sha256": hashlib.sha256(data).hexdigest()}

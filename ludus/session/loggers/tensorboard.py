@@ -1,0 +1,85 @@
+"""Write TensorBoard events, in a file that a resume cuts back, so that no step is shown twice."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+import torch
+
+from ludus.config.base import StrictConfig
+from ludus.config.registry import register
+from ludus.session.logger import Record
+from ludus.store.storage import Storage
+
+_FILE = "events/events.out.tfevents.0.ludus"
+
+
+@register("logger", "tensorboard")
+class TensorBoard:
+    """Scalars, rates (under `time/`), texts, histograms and images, by env_steps or opt_steps."""
+
+    class Config(StrictConfig):
+        """It has nothing to choose."""
+
+        kind: Literal["tensorboard"]
+        """Always tensorboard."""
+
+    def __init__(self, config: Config, storage: Storage) -> None:
+        # These take a second to import, so only a run that wants them pays.
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event: Any = Event
+        self._summary: Any = Summary
+        self._file = storage.append(_FILE)
+        self._records = RecordWriter(_Sink(self._file))
+        if self._file.offset == 0:
+            self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+
+    def write(self, record: Record) -> None:
+        """Append one event that holds everything of this record."""
+        from torch.utils.tensorboard import summary as make
+
+        scalars = {**record.scalars, **{f"time/{k}": v for k, v in record.timing.items()}}
+        values = [
+            self._summary.Value(tag=_unicode(name), simple_value=x) for name, x in scalars.items()
+        ]
+        for name, texts in record.texts.items():
+            values += make.text(_unicode(name), _unicode("\n\n".join(texts))).value
+        for name, numbers in record.histograms.items():
+            finite = numbers[torch.isfinite(numbers)].double()
+            if len(finite):
+                values += make.histogram(_unicode(name), finite.numpy(), bins=64).value
+        for name, image in record.images.items():
+            values += make.image(_unicode(name), image, dataformats="CHW").value
+        summary = self._summary(value=values)
+        self._write(self._event(wall_time=time.time(), step=record.step, summary=summary))
+
+    def _write(self, event: Any) -> None:
+        self._records.write(event.SerializeToString())
+        self._records.flush()
+
+    def close(self) -> None:
+        """The storage closes its files itself."""
+
+
+def _unicode(text: str) -> str:
+    """Return the text with a mark for each half of a surrogate pair, which TensorBoard refuses."""
+    return text.encode("utf-8", errors="replace").decode()
+
+
+class _Sink:
+    """Collects the pieces of one TensorBoard record and appends them in one write."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def flush(self) -> None:
+        self._file.write(b"".join(self._pieces))
+        self._pieces = []

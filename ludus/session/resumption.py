@@ -1,0 +1,156 @@
+"""Whether a run may be taken up again: its checkpoints, its config, its machine, its models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus.config import strict_yaml
+from ludus.config.base import TrainerConfig, from_data
+from ludus.core.errors import CheckpointError, RunError
+from ludus.session.fingerprint import differences
+from ludus.store import checkpoint, directory, models, segments
+from ludus.store.checkpoint import Saved
+from ludus.store.storage import Storage
+from ludus.store.strict_json import one_line
+
+Tell = Callable[..., None]
+_COUNTERS = {"max_opts": "opt_steps", "max_steps": "opt_steps", "max_env_steps": "env_steps"}
+_COUNTERS |= {"max_epochs": "epoch", "max_iterations": "iteration"}
+"""What each length counts."""
+GIVEN = "given "
+"""How a fact begins that is the class of an object which a script gave."""
+
+
+def newest(storage: Storage, *, tell: Tell) -> Saved | None:
+    """Return the newest checkpoint that can be trusted; raise CheckpointError where all were lost."""
+    saved = checkpoint.read_newest(
+        storage, damaged=lambda text: tell("checkpoint_damaged", reason=text)
+    )
+    if saved is None and directory.had_checkpoints(storage):
+        raise CheckpointError(
+            f"the checkpoints of {storage.root} are gone; restore them from a backup, or start a new"
+            " run under another name"
+        )
+    return saved
+
+
+def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -> list[str]:
+    """Return the lengths that this config changes; raise RunError if it changes anything else.
+
+    What counts is what the run was trained with, as its checkpoint says, or, before the first one, what
+    it was begun with: config.yaml is a file that anyone can edit.
+    """
+    old = _trained_with(storage, saved, new)
+    lengths, others = directory.changed_keys(old, new)
+    if others:
+        told = [f"{key} {_shown(old, key)} (now {_shown(new, key)})" for key in others]
+        raise RunError(
+            f"{storage.root} was started with {', '.join(told)}; only the length of a run and its"
+            " settings may change on resume: put the old values back (into config.yaml, if they were"
+            " changed there), or start a new run"
+        )
+    if saved is not None:
+        _refuse_passed(storage, saved, {path: directory.value_of(new, path) for path in lengths})
+    if lengths and saved is not None and (reason := saved.state["run"].get("stop_reason")):
+        raise RunError(
+            f"{storage.root} stopped before its end, because {reason}; a greater length"
+            f" ({', '.join(lengths)}) does not make it go on: start a new run under another name without"
+            " what stopped it (target_return, patience, early_stopping, a callback)"
+        )
+    return lengths
+
+
+def _shown(config: TrainerConfig, path: str) -> str:
+    value = directory.value_of(config, path)
+    return "absent" if value is directory.MISSING else one_line(value)
+
+
+def _trained_with(storage: Storage, saved: Saved | None, new: TrainerConfig) -> TrainerConfig:
+    note = directory.read_note(storage)
+    data: Any = saved.manifest["config"] if saved is not None else note.get("config")
+    if data is None:
+        # A run of a ludus that kept its config nowhere else.
+        text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
+        data = strict_yaml.parse(text, source="config.yaml")
+    elif not isinstance(data, Mapping):
+        raise RunError(f"{storage.root}/run.json does not say what the run was begun with")
+    if isinstance(data, Mapping):
+        # Neither is compared.
+        data = {**data, **new.model_dump(include={"name", "settings"})}
+    return from_data(data, source=f"the config that {storage.root} was trained with")
+
+
+def _refuse_passed(storage: Storage, saved: Saved, lengths: Mapping[str, Any]) -> None:
+    """Raise RunError where a run is past the length it is to have: it would do nothing."""
+    counters = saved.state.get("run", {}).get("counters", {})
+    for path, length in lengths.items():
+        counter = _COUNTERS.get(path.split(".")[-1])
+        if counter is not None and type(length) is int and length <= counters.get(counter, 0):
+            raise RunError(
+                f"'{path}' is to be {length}, but {storage.root} has {counters[counter]} {counter}"
+                " already; give it more, or leave it as it is"
+            )
+
+
+def changed_facts(
+    storage: Storage, saved: Saved, now: Mapping[str, str], *, is_approximate: bool
+) -> list[str]:
+    """Return what is other than when the run was saved; raise CheckpointError unless that is allowed."""
+    before: Mapping[str, str] = saved.manifest["fingerprint"]
+    if saved.manifest["format"] == 1:
+        # It knew fewer facts, and what it did not know cannot have changed.
+        now = {name: value for name, value in now.items() if name in before}
+    changed = differences(before, now)
+    given = [fact for fact in changed if fact.startswith(GIVEN)]
+    if given and not is_approximate:
+        raise CheckpointError(
+            f"the script gives other objects than the one that saved {storage.root} ({'; '.join(given)}),"
+            " and its results would be those of two scripts; give the same ones, start a new run, or go on"
+            " all the same with fit(resume='approximate')"
+        )
+    if changed and not is_approximate:
+        raise CheckpointError(
+            f"this machine, its packages or the run's own code differ from those of {storage.root}"
+            f" ({'; '.join(changed)}), so it cannot go on exactly; restore them{_plugins(storage)}, or"
+            " go on all the same with --approximate (fit(resume='approximate'))"
+        )
+    return changed
+
+
+def _plugins(storage: Storage) -> str:
+    words = directory.missing_plugins(directory.read_note(storage))
+    return f" (this run had {words})" if words else ""
+
+
+def put_back(storage: Storage, saved: Saved, *, keep_last: int, tell: Tell) -> None:
+    """Leave in the directory what the checkpoint knew, whole again, and nothing that came after it."""
+    checkpoint.set_newer_aside(storage, saved.number)
+    segments.mend(
+        storage,
+        saved.manifest["segments"],
+        tell=lambda text: tell("segment_restored", reason=text),
+    )
+    _restore_models(storage, saved, tell=tell)
+    # A kill just after a save may have left what that save made superfluous.
+    checkpoint.collect(storage, keep_last=keep_last)
+
+
+def _restore_models(storage: Storage, saved: Saved, *, tell: Tell) -> None:
+    """Forget the best models since the checkpoint, and publish the one it names."""
+    for name in storage.names("models"):
+        if checkpoint.is_best_name(name) and name > f"best-{saved.number:010d}":
+            storage.remove(f"models/{name}")
+    if saved.lost_best is not None:
+        reason = f"{saved.lost_best} has changed since it was saved, or was lost; it is forgotten"
+        tell("best_model_lost", reason=reason)
+        return
+    if not saved.manifest["best"]:
+        if storage.exists("models/best"):
+            storage.remove("models/best")
+        return
+    best = saved.manifest["best"]["model"]
+    if not checkpoint.is_model(storage, best, saved.manifest["models"][best]):
+        models.publish(storage, "models/best", best)
+        tell("best_model_restored", reason=f"{best} was damaged and was restored from models/best")
+    models.publish(storage, best, "models/best")

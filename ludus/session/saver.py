@@ -1,0 +1,241 @@
+"""Decide when to save, take the state in an instant, and write it in the background."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ludus.config.base import CheckpointSettings
+from ludus.core.errors import LudusError, RunTaken, StorageError
+from ludus.core.run import Every, Run, Stateful
+from ludus.store import checkpoint, codec, directory
+from ludus.store.models import mend, publish, read_model, write_model
+from ludus.store.storage import Storage
+from ludus.store.tensors import Snapshot
+
+MAX_FAILURES_AT_END = 3
+
+
+class Background:
+    """One thread that does pieces of work in order, so that training does not wait for the disk."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self.errors: list[Exception] = []
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Wait for the piece before, then begin this one."""
+        self.wait()
+        self._thread = threading.Thread(
+            target=self._do, args=(work,), name="ludus-saver", daemon=True
+        )
+        self._thread.start()
+
+    def _do(self, work: Callable[[], None]) -> None:
+        try:
+            # The writer must not take the core that training computes on. On Linux a thread can have
+            # a priority of its own; elsewhere the number would name some other process.
+            if sys.platform == "linux":
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+            work()
+        except Exception as error:
+            # Whatever it is, it must come to light in the thread that trains.
+            self.errors.append(error)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._thread is None or not self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Return when nothing is being written."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+
+@dataclass(frozen=True)
+class WaitingModel:
+    """Weights that will not change any more and are not on disk yet."""
+
+    name: str
+    weights: Mapping[str, Tensor]
+    note: Mapping[str, Any]
+
+
+class Saver:
+    """The checkpointer of a run: called last at every boundary."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        settings: CheckpointSettings,
+        parts: Mapping[str, Stateful],
+        *,
+        about: Callable[[], dict[str, Any]],
+        tell: Callable[..., None],
+    ) -> None:
+        self._storage = storage
+        self._settings = settings
+        self._parts = parts
+        self._about = about
+        self._tell = tell
+        self._snapshot = Snapshot()
+        self._background = Background()
+        cadences = (
+            Every(settings.every_opt_steps, "opt_steps"),
+            Every(settings.every_epochs, "epoch"),
+        )
+        self._cadences = [cadence for cadence in cadences if cadence.interval]
+        self._every_stages = settings.every_stages
+        self._every_seconds = settings.every_seconds or math.inf
+        self._last_save = time.monotonic()
+        self._has_saved = False
+        self.saved_number = -1
+        """The boundary whose state is on disk already."""
+        self._is_marked = False
+        self._has_failed = False
+        # All of these are written before the next checkpoint.
+        self._models: list[WaitingModel] = []
+        self._published = ""
+        # Each model that is gone, and whether that has been told.
+        self._gone: dict[str, bool] = {}
+
+    def __call__(self, run: Run) -> None:
+        """Save if it is time, or if this is the last chance."""
+        if self._background.errors:
+            self._report()
+        is_last = run.is_finished or run.interrupted
+        if is_last or self._is_due(run):
+            self.save(run)
+        elif self._models and self._background.is_idle and not self._has_failed:
+            self._background.start(self._write_models)
+        if is_last:
+            self._finish(run)
+
+    def _is_due(self, run: Run) -> bool:
+        is_due = False
+        for cadence in self._cadences:
+            is_due |= cadence.is_due(run)
+        if self._every_stages and run.boundaries % self._every_stages == 0:
+            return True
+        return is_due or time.monotonic() - self._last_save >= self._every_seconds
+
+    def save(self, run: Run) -> None:
+        """Take the state now; the writing goes on behind."""
+        self._storage.check_owned()
+        self._background.wait()
+        self._report()
+        self._tell_gone()
+        self._mark_first()
+        self._last_save = time.monotonic()
+        self._has_failed = False
+        number = run.boundaries
+        if number == self.saved_number:
+            return
+        if not self._storage.flush_appends():
+            problem = "the disk is full: the log is held in memory until there is space"
+            self._background.errors.append(StorageError(problem))
+            return
+        state = {name: dict(part.state_dict()) for name, part in self._parts.items()}
+        taken = codec.encode(state, keep=self._snapshot.keep)
+        about = {**self._about(), "offsets": self._storage.offsets()}
+        about["log_hashes"] = self._storage.log_hashes()
+
+        def write() -> None:
+            self._write_models()
+            needed = 2 * sum(tensor.nbytes for tensor in taken[1].values())
+            if (free := self._storage.free_bytes()) < needed:
+                raise StorageError(f"a checkpoint needs {needed} bytes of disk, {free} are free")
+            kept = [name for name in about["models"] if self._is_kept(name)]
+            checkpoint.write(self._storage, number, taken, {**about, "models": kept})
+            if not self._has_saved:
+                directory.note_checkpoint(self._storage)
+            self._has_saved, self.saved_number = True, number
+            if kept and kept[0] != self._published:
+                publish(self._storage, kept[0], "models/best")
+                self._published = kept[0]
+            checkpoint.collect(self._storage, keep_last=self._settings.keep_last)
+
+        self._background.start(write)
+
+    def _is_kept(self, name: str) -> bool:
+        """Return whether a model that the state names is on disk; what is gone is told at the next save."""
+        is_kept = mend(self._storage, name)
+        if not is_kept:
+            self._gone.setdefault(name, False)
+        return is_kept
+
+    def _tell_gone(self) -> None:
+        for name, is_told in list(self._gone.items()):
+            if not is_told:
+                self._gone[name] = True
+                reason = f"{name} is gone; the run is saved without it, and a resume will forget it"
+                self._tell("best_model_lost", reason=reason)
+
+    def _mark_first(self) -> None:
+        """Write down that there was a checkpoint: should all be lost, a resume must not begin afresh."""
+        if self._has_saved and not self._is_marked:
+            self._is_marked = True
+            self._tell(directory.FIRST_CHECKPOINT)
+
+    def keep_model(self, name: str, weights: Mapping[str, Tensor], note: Mapping[str, Any]) -> None:
+        """Take weights that will not change any more; they are written behind."""
+        self._models.append(WaitingModel(name, weights, note))
+
+    def recall_model(self, name: str) -> Mapping[str, Tensor]:
+        """Return the weights kept under this name, be they on disk yet or not."""
+        self._background.wait()
+        for model in reversed(self._models):
+            if model.name == name:
+                return model.weights
+        return read_model(self._storage, name)[0]
+
+    def _write_models(self) -> None:
+        # One is taken off the list only when it is on disk, so a full disk loses none.
+        while self._models:
+            model = self._models[0]
+            write_model(self._storage, model.name, model.weights, model.note)
+            self._models.pop(0)
+
+    def _finish(self, run: Run) -> None:
+        """Wait for the last checkpoint; try again a few times if it fails."""
+        for attempt in range(MAX_FAILURES_AT_END):
+            self._background.wait()
+            if not self._background.errors:
+                self._tell_gone()
+                self._mark_first()
+                return
+            self._report()
+            time.sleep(0.2 * attempt)
+            self.save(run)
+        self._background.wait()
+        if self._background.errors:
+            raise self._background.errors[0]
+
+    def _report(self) -> None:
+        while self._background.errors:
+            error = self._background.errors.pop(0)
+            if isinstance(error, RunTaken) or not isinstance(error, LudusError | OSError):
+                raise error
+            # The models that wait are not tried again at every boundary, only with the next save.
+            self._has_failed = True
+            self._tell("checkpoint_failed", reason=str(error))
+            if self._settings.on_failure == "stop":
+                raise error
+
+    def wait(self) -> None:
+        """Return when nothing is being written; tell what failed that nobody has heard of yet."""
+        self._background.wait()
+        for error in self._background.errors:
+            if isinstance(error, RunTaken):
+                raise error
+            self._tell("checkpoint_failed", reason=str(error))
+        self._background.errors.clear()

@@ -1,0 +1,283 @@
+"""What stands around one walk: the directory and its lock, the log, the display, signals, saving."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from ludus.config import registry
+from ludus.config.base import TrainerConfig
+from ludus.config.registry import find
+from ludus.core.errors import ConfigError, RunError, RunTaken
+from ludus.core.run import Observer, Run, Stateful
+from ludus.core.states import check_same_parts, fitting, of_format
+from ludus.core.surroundings import Request, Result, ending
+from ludus.core.trainer import Trainer
+from ludus.process.signals import Signals
+from ludus.seeds import GlobalRandom, derive, seed_everything
+from ludus.session import resumption
+from ludus.session.device import Compute
+from ludus.session.fingerprint import code_of, fingerprint, git_state, host, machine, versions
+from ludus.session.logger import Logger
+from ludus.session.saver import Saver
+from ludus.show.display import Display, make_display
+from ludus.show.screen import Screen
+from ludus.store import checkpoint, directory
+from ludus.store.lock import RunLock
+from ludus.store.storage import Storage
+
+
+class Session:
+    """Everything around a run that the loop does not know; built anew for each call of `fit`."""
+
+    def __init__(self, trainer: Trainer, request: Request) -> None:
+        config = trainer.config
+        if not isinstance(config, TrainerConfig):
+            raise ConfigError(
+                f"the config of {type(trainer).__name__} is a {type(config).__name__};"
+                " make it a subclass of ludus.config.base.TrainerConfig"
+            )
+        self._trainer = trainer
+        self._request = request
+        name = config.name if request.name is None else request.name
+        path = directory.run_path(request.root, name, is_resume=bool(request.resume))
+        if trainer.storage is not None and request.name is not None:
+            raise ConfigError("a storage was set, which says where the run is kept; give no name")
+        self._storage: Storage = trainer.storage or Storage(path)
+        trainer.files = self._storage
+        self._refuse_strangers()
+        self._stack = contextlib.ExitStack()
+        self._random = GlobalRandom()
+        self._display: Display | None = None
+        self._screen = Screen()
+        self.show, self.hide = self._screen.show, self._screen.hide
+        self._inexact = ["it began with the state of another run"] if request.is_transplant else []
+        if trainer.logger is None:
+            trainer.logger = Logger(Logger.Config(backends=config.settings.loggers))
+        self._logger: Logger = trainer.logger
+        self._logger.reset()
+        self._device = self._stack.enter_context(Compute(config.settings)).device
+        seed_everything(derive(config.seed, "global"))
+
+    def _refuse_strangers(self) -> None:
+        directory.refuse_strangers(self._storage.root, is_resume=bool(self._request.resume))
+
+    def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
+        """Take the directory, load the newest good state if there is one, start the log."""
+        trainer, storage = self._trainer, self._storage
+        try:
+            storage.root.mkdir(parents=True, exist_ok=True)
+            lock = self._stack.enter_context(RunLock(storage.root))
+        except OSError as error:
+            raise RunError(f"{storage.root} cannot be written: {error.strerror}") from None
+        storage.check_owned = lock.check
+        self._stack.callback(setattr, storage, "check_owned", lambda: None)
+        # Another process may have made the run while this one came to its lock.
+        self._refuse_strangers()
+        storage.sweep()
+        self._stack.callback(storage.close)
+        self._parts = {**parts, "logger": self._logger, "random": self._random}
+        self._is_resumed = storage.exists("run.json")
+        self._code = code_of(trainer.config, registry.loaded_plugins)
+        saved = self._load() if self._is_resumed else None
+        seen = saved.manifest if saved else {"offsets": {}, "log_hashes": {}}
+        offsets = directory.log_offsets(storage, seen, tell=self.tell)
+        storage.cut_back(offsets, keep=directory.JOURNALS)
+        if self._is_resumed:
+            self._note_resume(saved)
+        else:
+            self._write_first_files()
+        self._run_id = directory.run_id(storage)
+        self._saver = Saver(
+            storage,
+            trainer.config.settings.checkpoint,
+            self._parts,
+            about=self._about,
+            tell=self.tell,
+        )
+        if saved is not None and self._inexact == saved.manifest["inexact_because"]:
+            self._saver.saved_number = saved.number
+        trainer.keep_model, trainer.recall_model = self._saver.keep_model, self._saver.recall_model
+        run.record = self._logger.record
+        self._has_lost_best = saved is not None and saved.lost_best is not None
+        self._saved_state = dict(saved.state) if saved else None
+        if saved is not None:
+            self._stack.enter_context(of_format(saved.manifest["format"]))
+        if self._saved_state is None:
+            return None
+        with fitting("logger"):
+            self._logger.load_state_dict(self._saved_state.pop("logger"))
+        self._random_state = self._saved_state.pop("random")
+        return self._saved_state
+
+    def ready(self, run: Run) -> None:
+        """Make the display, listen for signals, and put the generators back last."""
+        if self._has_lost_best:
+            self._trainer.forget_elsewhere()
+        settings = self._trainer.config.settings
+        self._logger.open(self._storage)
+        self._stack.callback(self._logger.close)
+        console = Console(stderr=self._request.show_on == "stderr")
+        plan = self._trainer.plan()
+        display = make_display(settings.display, self._facts(), plan, console=console)
+        self._display = self._trainer.display = display
+        self._screen.set(display)
+        self._stack.callback(self._screen.hide)
+        self._logger.attach(self._screen)
+        display(run)
+        self._stack.enter_context(Signals(run))
+        if self._saved_state is not None:
+            with fitting("random"):
+                self._random.load_state_dict(self._random_state)
+
+    def _load(self) -> checkpoint.Saved | None:
+        storage, new = self._storage, self._trainer.config
+        saved = resumption.newest(storage, tell=self.tell)
+        lengths = resumption.changed_lengths(storage, saved, new)
+        if saved is not None:
+            changed = resumption.changed_facts(
+                storage,
+                saved,
+                self._fingerprint(),
+                is_approximate=self._request.resume == "approximate",
+            )
+            check_same_parts(self._parts, saved.state)
+            directory.check_metrics(storage, saved.manifest)
+            self._inexact = list(saved.manifest["inexact_because"])
+            self._inexact += [
+                f"at boundary {saved.number} it was resumed with {c}" for c in changed
+            ]
+            if lengths:
+                keys = ", ".join(lengths)
+                self._inexact.append(f"its length ({keys}) was changed at boundary {saved.number}")
+            if saved.lost_best is not None:
+                reason = f"its best model was damaged and forgotten at boundary {saved.number}"
+                self._inexact.append(reason)
+            keep_last = new.settings.checkpoint.keep_last
+            resumption.put_back(storage, saved, keep_last=keep_last, tell=self.tell)
+        if lengths:
+            self.tell("length_changed", keys=lengths)
+        storage.write("config.yaml", new.to_yaml().encode())
+        return saved
+
+    def _note_resume(self, saved: checkpoint.Saved | None) -> None:
+        number, cursor = (saved.number, saved.state["run"].get("cursor")) if saved else (0, [])
+        self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._inexact)
+
+    def _write_first_files(self) -> None:
+        about = {
+            "origin": "config" if self._is_rebuildable() else "script",
+            "script": directory.script_name(),
+            "versions": versions(),
+            "host": host(),
+            "machine": machine(self._device),
+            "git": git_state(),
+            "plugins": list(registry.loaded_plugins),
+        }
+        directory.write_first_files(self._storage, self._trainer.config, about)
+        self.tell("started")
+
+    def _about(self) -> dict[str, Any]:
+        best = self._trainer.best()
+        reasons = self._reasons()
+        return {
+            "run_id": self._run_id,
+            "config_hash": self._trainer.config.digest(),
+            "config": directory.deciding(self._trainer.config),
+            "fingerprint": self._fingerprint(),
+            "exact": not reasons,
+            "inexact_because": reasons,
+            "best": dict(best) if best else None,
+            "models": [best["model"]] if best else [],
+        }
+
+    def _fingerprint(self) -> dict[str, str]:
+        given = {
+            f"{resumption.GIVEN}{role}": name for role, name in self._trainer.given_classes.items()
+        }
+        return {**fingerprint(self._device), **self._code, **given}
+
+    def _reasons(self) -> list[str]:
+        return list(dict.fromkeys([*self._inexact, *self._trainer.all_reasons()]))
+
+    def _facts(self) -> dict[str, str]:
+        config, reasons = self._trainer.config, self._reasons()
+        return {
+            "run": str(self._storage.root),
+            "trainer": config.kind,
+            "seed": str(config.seed),
+            "resumed": "yes" if self._is_resumed else "no",
+            "exact": "no: " + "; ".join(reasons) if reasons else "yes",
+            "device": f"{self._device}, torch threads: {machine(self._device)['threads']}",
+        }
+
+    def tell(self, event: str, **details: Any) -> None:
+        """Write to the journal and, if it is trouble, to the screen."""
+        directory.tell_event(self._storage, event, **details)
+        if details.get("reason"):
+            self._screen.say(f"{event.replace('_', ' ')}: {details['reason']}")
+
+    def observers(self) -> Sequence[Observer]:
+        """Return the trainer's observers, then the display."""
+        assert self._display is not None
+        return [*self._trainer.observers(), self._display]
+
+    def checkpoint(self, run: Run, /) -> None:
+        self._saver(run)
+
+    def close(self, run: Run, error: BaseException | None) -> None:
+        """Write down how it ended and let everything go, whatever happened before."""
+        with self._stack:
+            if isinstance(error, RunTaken) or (error is not None and not hasattr(self, "_saver")):
+                return
+            self._saver.wait()
+            self._storage.check_owned()
+            event, reason = str(ending(run).status), run.stop_reason
+            if error is not None:
+                event, reason = (
+                    "failed",
+                    f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
+                )
+            directory.tell_event(self._storage, event, reason=reason, **self._ending(run))
+            if run.interrupted and not run.is_finished:
+                # What the display still holds back was before this.
+                self._screen.hide()
+                self._screen.say(self.way_to_resume())
+
+    def _ending(self, run: Run) -> dict[str, Any]:
+        best, reasons = self._trainer.best(), self._reasons()
+        return {
+            "counters": {name: value for name, value in run.counters.items() if value},
+            "best": dict(best) if best else None,
+            "exact": not reasons,
+            "inexact_because": reasons,
+        }
+
+    def _is_rebuildable(self) -> bool:
+        """Return whether the config alone, without a script, can build this trainer again."""
+        trainer = self._trainer
+        try:
+            is_registered = find("trainer", trainer.config.kind) is type(trainer)
+        except ConfigError:
+            is_registered = False
+        return is_registered and not trainer.is_customised
+
+    def way_to_resume(self) -> str:
+        """Return the sentence that tells how to go on."""
+        if self._is_rebuildable():
+            return f"to go on: {directory.way_to_resume(self._storage.root)}"
+        return "to go on: run the same script with fit(resume=True)"
+
+    def result(self, run: Run) -> Result:
+        """Return how it ended, with where everything is."""
+        reasons = tuple(self._reasons())
+        return ending(
+            run,
+            best=self._trainer.best(),
+            run_dir=str(self._storage.root),
+            exact=not reasons,
+            inexact_because=reasons,
+        )

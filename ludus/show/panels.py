@@ -1,0 +1,292 @@
+"""What the live displays draw: the panels of a run, made to fit the terminal, or a single line."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import psutil
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.panel import Panel
+from rich.segment import Segment
+from rich.text import Text
+
+from ludus.show.progress import Place
+from ludus.show.terminal import clean
+from ludus.show.wording import Score, Value, number, pace, shorten, where
+
+_SHORTEST = 3  # a panel of one row, with its border
+_NARROWEST, _WIDE, _TALL = 20, 80, 15
+_REDRAWS_PER_SECOND = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that one drawing shows; nothing in it changes while it is drawn."""
+
+    about: Mapping[str, str]
+    place: Place
+    counters: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Value] = field(default_factory=dict)
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    memory: Mapping[str, str] = field(default_factory=dict)
+    phase: tuple[str, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A bar as long as there is room for; None is a bar that cannot tell."""
+
+    fraction: float | None
+
+
+_Row = Sequence[Text | _Bar]
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The rows of one panel, before it is known how many fit."""
+
+    title: str
+    rows: Sequence[_Row]
+    wide_column: int = 0
+    subtitle: str = ""
+
+
+def draw_panels(scene: Scene, width: int, height: int) -> RenderableType:
+    """Return the panels that fit; those that matter least are the first to go."""
+    blocks = {block.title.split(":")[0]: block for block in _blocks(scene) if block.rows}
+    pairs = [["Progress"], ["Evaluation", "Metrics"]]
+    # What changes comes first: a short terminal does without the facts known from the start.
+    if height >= (_TALL if width >= _WIDE else 2 * _TALL):
+        pairs.append(["Run", "Device"])
+    if width < _WIDE:
+        pairs = [[title] for pair in pairs for title in pair]
+    bands = [[blocks[title] for title in pair if title in blocks] for pair in pairs]
+    bands = [band for band in bands if band]
+    # The last line stays free for the cursor.
+    heights = _share([max(len(block.rows) for block in band) + 2 for band in bands], height - 1)
+    if width < _NARROWEST or not heights[0]:
+        return draw_line(scene, width, height)
+    drawn = {
+        band[0].title: _SideBySide([_panel(block, width // len(band), rows) for block in band])
+        for band, rows in zip(bands, heights, strict=True)
+        if rows
+    }
+    facts = [title for title in ("Run", "Device") if title in drawn]
+    return Group(*(drawn[title] for title in [*facts, *(key for key in drawn if key not in facts)]))
+
+
+def draw_line(scene: Scene, width: int, height: int) -> RenderableType:
+    """Return the whole run as one line."""
+    place = Text(where(scene.place) or clean(scene.place.doing), style="cyan")
+    if scene.phase is not None:
+        place = Text("{} {}/{}".format(*scene.phase), style="cyan")
+    shown = {**scene.metrics, **{name: score.last for name, score in scene.scores.items()}}
+    numbers = Text(pace(scene.place))
+    room = min(width - place.cell_len - 20, width // 2)
+    for name, value in shown.items():
+        words = f"  {name} {number(value)}"
+        if numbers.cell_len + len(words) > room:
+            break
+        numbers.append(words, style="dim")
+    return _lines([[place, _Bar(scene.place.fraction), numbers]], 1, width)
+
+
+def _blocks(scene: Scene) -> list[_Block]:
+    counters = "  ".join(f"{name} {count:,}" for name, count in scene.counters.items() if count)
+    device = {name: text for name, text in scene.about.items() if name == "device"}
+    facts = {name: text for name, text in scene.about.items() if name != "device"}
+    values = {name: number(value) for name, value in scene.metrics.items()}
+    doing = f": {clean(scene.place.doing)}" if scene.place.doing else ""
+    return [
+        _Block(f"Progress{doing}", _progress_rows(scene), 1, counters),
+        _Block("Evaluation", [_score_row(name, score) for name, score in scene.scores.items()]),
+        _Block("Metrics", [[Text(name), Text(value)] for name, value in values.items()]),
+        _Block("Run", _fact_rows(facts), 1),
+        _Block("Device", _fact_rows({**device, **scene.memory}), 1),
+    ]
+
+
+def _progress_rows(scene: Scene) -> list[_Row]:
+    place = scene.place
+    rows: list[_Row] = [[Text("overall"), _Bar(place.fraction), Text(pace(place, elapsed=True))]]
+    for loop in place.loops:
+        count = f"{loop.reached:,}" + (f" of {loop.total:,}" if loop.total is not None else "")
+        rows.append([Text(loop.name), _Bar(loop.fraction), Text(count)])
+    if scene.phase is not None:
+        description, done, total = scene.phase
+        bar = _Bar(min(1.0, done / total) if total else 1.0)
+        rows.append([Text(description), bar, Text(f"{done:,} of {total:,}")])
+    return rows
+
+
+def _score_row(name: str, score: Score) -> _Row:
+    if score.best is not None and score.best == score.last:
+        return [Text(name), Text(number(score.last), style="green"), Text("best", style="green")]
+    if score.best is not None:
+        return [
+            Text(name),
+            Text(number(score.last)),
+            Text(f"best {number(score.best)}", style="dim"),
+        ]
+    was = "" if score.previous is None else f"was {number(score.previous)}"
+    return [Text(name), Text(number(score.last)), Text(was, style="dim")]
+
+
+def _fact_rows(facts: Mapping[str, str]) -> list[_Row]:
+    return [[Text(name, style="dim"), Text(text)] for name, text in facts.items()]
+
+
+def _share(wanted: Sequence[int], available: int) -> list[int]:
+    """Give the first band all it wants, the others a row each, then the rest in turn."""
+    heights: list[int] = []
+    for index, lines in enumerate(wanted):
+        given = min(lines, available) if index == 0 else _SHORTEST
+        heights.append(given if _SHORTEST <= given <= available else 0)
+        available -= heights[-1]
+    growing = [index for index, height in enumerate(heights) if height]
+    while available > 0 and growing:
+        growing = [index for index in growing if heights[index] < wanted[index]]
+        for index in growing[:available]:
+            heights[index] += 1
+            available -= 1
+    return heights
+
+
+@dataclass(frozen=True, slots=True)
+class _SideBySide:
+    """Panels of one height beside each other, much quicker to draw than a table of them."""
+
+    panels: Sequence[Panel]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width // len(self.panels)
+        narrow = options.update(width=width, height=None)
+        for lines in zip(
+            *(console.render_lines(panel, narrow) for panel in self.panels), strict=True
+        ):
+            yield from chain.from_iterable(lines)
+            yield Segment.line()
+
+
+def _panel(block: _Block, width: int, height: int) -> Panel:
+    num_hidden = len(block.rows) - (height - 2)
+    subtitle = block.subtitle or (f"{num_hidden} more" if num_hidden > 0 else "")
+    return Panel(
+        _lines(block.rows[: height - 2], block.wide_column, width - 4),
+        title=Text(block.title, style="bold"),
+        subtitle=Text(subtitle, style="dim") if subtitle else None,
+        title_align="left",
+        subtitle_align="left",
+        box=box.ROUNDED,
+        border_style="dim",
+        height=height,
+    )
+
+
+def _lines(rows: Sequence[_Row], wide: int, width: int) -> Text:
+    """Set the rows in columns; the wide one takes, or gives up, what the others leave."""
+    cells = [[_length(cell) for cell in row] for row in rows]
+    widths = [min(max(lengths), 2 * width // 3) for lengths in zip(*cells, strict=True)]
+    widths[wide] = 0
+    widths[wide] = max(1, width - sum(widths) - (len(widths) - 1))
+    lines = []
+    for row in rows:
+        line = Text(" ").join(_fit(cell, room) for cell, room in zip(row, widths, strict=True))
+        line.truncate(width, overflow="ellipsis")
+        lines.append(line)
+    return Text("\n", no_wrap=True).join(lines)
+
+
+def _length(cell: Text | _Bar) -> int:
+    return cell.cell_len if isinstance(cell, Text) else 0
+
+
+def _fit(cell: Text | _Bar, width: int) -> Text:
+    if isinstance(cell, Text):
+        if cell.cell_len > width:
+            return Text(shorten(cell.plain, width), style=cell.style)
+        cell.pad_right(width - cell.cell_len)
+        return cell
+    if cell.fraction is None:
+        return Text("┄" * width, style="dim")
+    num_done = int(cell.fraction * width)
+    return Text.assemble(("━" * num_done, "green"), ("─" * (width - num_done), "dim"))
+
+
+class SteadyLive(Live):
+    """A rich Live that stops drawing at the first failure, rather than pass it on to the run."""
+
+    def __init__(self, console: Console, render: Callable[[], RenderableType]) -> None:
+        self.failure: BaseException | None = None
+        # A stream that goes elsewhere, such as a pipe for JSON, is not ours to take.
+        super().__init__(
+            console=console,
+            get_renderable=render,
+            refresh_per_second=_REDRAWS_PER_SECOND,
+            redirect_stdout=is_terminal(sys.stdout),
+            redirect_stderr=is_terminal(sys.stderr),
+        )
+
+    def attempt(self, action: Callable[[], None]) -> None:
+        """Do it, unless something failed before."""
+        if self.failure is None:
+            try:
+                action()
+            # rich raises SystemExit when the reader of its output has gone away.
+            except (Exception, SystemExit) as error:
+                self.failure = error
+
+    def refresh(self) -> None:
+        """Draw once more."""
+        self.attempt(super().refresh)
+
+    def let_go(self) -> None:
+        """Give the streams back without drawing."""
+        self._disable_redirect_io()
+
+
+def is_terminal(stream: object) -> bool:
+    """Return whether a person may be looking at what is written here."""
+    # Not rich's own answer: FORCE_COLOR makes that true for the pipe of a CI job.
+    return bool(getattr(stream, "isatty", bool)())
+
+
+class Memory:
+    """Looks up, at most once a second, what this process takes of the machine."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._looked = -math.inf
+        self._found: dict[str, str] = {}
+
+    def read(self) -> Mapping[str, str]:
+        """Return the memory in use, and that of the GPUs if this process has begun to use them."""
+        now = time.monotonic()
+        if now - self._looked >= 1.0:
+            self._looked = now
+            used, total = self._process.memory_info().rss, psutil.virtual_memory().total
+            self._found = {"memory": f"{_gigabytes(used)} of {_gigabytes(total)}", **_cuda_memory()}
+        return self._found
+
+
+def _cuda_memory() -> dict[str, str]:
+    # Only looked at, never imported or started: the display must not be what wakes a GPU.
+    cuda = sys.modules.get("torch.cuda")
+    if cuda is None or not getattr(cuda, "is_initialized", bool)():
+        return {}
+    devices = range(cuda.device_count())
+    used = sum(cuda.memory_allocated(device) for device in devices)
+    peak = sum(cuda.max_memory_allocated(device) for device in devices)
+    return {"gpu memory": f"{_gigabytes(used)}, peak {_gigabytes(peak)}"}
+
+
+def _gigabytes(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.0f} MB"

@@ -1,0 +1,242 @@
+"""Draw curves and histograms as inline SVG that needs no script and follows the page's colours."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ludus.show.report.scales import (
+    SMALLEST,
+    Scale,
+    counter_scale,
+    is_drawn,
+    is_noisy,
+    linear_scale,
+    means,
+    short_number,
+    thin,
+    value_scale,
+)
+
+NUM_COLOURS = 8
+NUM_DASHES = 4
+
+WIDE, NARROW = (560.0, 250.0), (400.0, 200.0)
+"""The sizes a chart may have, width and height in pixels before the page scales it."""
+
+_TOP, _RIGHT, _BOTTOM = 14.0, 14.0, 44.0
+_MOST_TOLD = 12
+_NUM_MEANS = 60
+# NUL and its kin are no HTML; a replacement character shows that something stood there.
+_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: xs sorted, ys as long (non-finite is a gap), and the best point if it has one."""
+
+    label: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    colour: int = 0
+    dash: int = 0
+    best: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The plotting area and its two scales."""
+
+    x: Scale
+    y: Scale
+    size: tuple[float, float]
+
+    @property
+    def left(self) -> float:
+        return 18 + 6.6 * max((len(label) for label in self.y.labels), default=1)
+
+    @property
+    def right(self) -> float:
+        return self.size[0] - _RIGHT
+
+    @property
+    def floor(self) -> float:
+        return self.size[1] - _BOTTOM
+
+    def across(self, value: float) -> float:
+        return self.left + self.x.place(value) * (self.right - self.left)
+
+    def down(self, value: float) -> float:
+        return self.floor - self.y.place(value) * (self.floor - _TOP)
+
+
+def text(value: object) -> str:
+    """Return anything as text that is safe between tags and inside quoted attributes."""
+    return html.escape(str(value).translate(_CONTROLS), quote=True)
+
+
+def line_chart(
+    title: str,
+    lines: Sequence[Line],
+    *,
+    x_label: str,
+    size: tuple[float, float],
+    num_buckets: int,
+    num_bands: int,
+) -> str:
+    """Return a figure with its curves, axes, legend and, for a mouse, the values at each place.
+
+    Each curve keeps at most three points in each of num_buckets; num_bands places answer a mouse.
+    """
+    drawn = [value for line in lines for value in line.ys if is_drawn(value)]
+    drawn += [line.best[1] for line in lines if line.best]
+    legend = _legend(lines)
+    if not drawn:
+        return _figure(title, '<p class="none">No value of this metric is finite.</p>', legend)
+    xs = [x for line in lines for x in (line.xs[0], line.xs[-1], *(line.best or ())[:1])]
+    y = value_scale(drawn)
+    frame = _Frame(counter_scale(min(xs), max(xs)), y, size)
+    body = [
+        *_axes(frame, x_label + (" (vertical axis logarithmic)" if y.is_log else "")),
+        *(_curve(frame, line, num_buckets) for line in lines),
+        *_bands(frame, lines, x_label, num_bands),
+        *_best_marks(frame, lines),
+    ]
+    return _figure(title, _svg(title, body, size), legend)
+
+
+def bar_chart(title: str, edges: Sequence[float], counts: Sequence[float]) -> str:
+    """Return a figure of a histogram: a bar between each two edges, at most 64 of them."""
+    group = math.ceil(len(counts) / 64)
+    heights = [sum(counts[start : start + group]) for start in range(0, len(counts), group)]
+    sides = [*edges[:-1:group], edges[-1]]
+    is_wide = sides[-1] - sides[0] > SMALLEST
+    if not is_drawn(max(map(abs, sides))) or not is_drawn(sum(heights)) or not is_wide:
+        return _figure(title, '<p class="none">This histogram has no width to draw.</p>', "")
+    y = value_scale([0.0, max(heights) or 1.0])
+    frame = _Frame(linear_scale(sides[0], sides[-1], num_ticks=6), y, NARROW)
+    bars = []
+    for start, stop, height in zip(sides, sides[1:], heights, strict=False):
+        x, top = frame.across(start), frame.down(height)
+        width = max(frame.across(stop) - x - 1, 0.5)
+        bars.append(
+            f'<rect class="bar" x="{x:.1f}" y="{top:.1f}" width="{width:.1f}"'
+            f' height="{frame.floor - top:.1f}"><title>{short_number(start)} to'
+            f" {short_number(stop)}: {short_number(height)}</title></rect>"
+        )
+    return _figure(title, _svg(title, [*_axes(frame, "value"), *bars], NARROW), "")
+
+
+def _figure(title: str, body: str, legend: str) -> str:
+    return f"<figure><figcaption>{text(title)}</figcaption>{body}{legend}</figure>"
+
+
+def _svg(title: str, body: Sequence[str], size: tuple[float, float]) -> str:
+    head = f'<svg viewBox="0 0 {size[0]:.0f} {size[1]:.0f}" role="img" aria-label="{text(title)}">'
+    return "\n".join([head, *body, "</svg>"])
+
+
+def _axes(frame: _Frame, x_label: str) -> Iterator[str]:
+    floor, right = frame.floor, frame.right
+    for tick, label in zip(frame.y.ticks, frame.y.labels, strict=True):
+        y = frame.down(tick)
+        yield f'<path class="grid" d="M{frame.left:.1f} {y:.1f}H{right:.1f}"/>'
+        yield f'<text class="end" x="{frame.left - 8:.1f}" y="{y + 4:.1f}">{label}</text>'
+    yield f'<path class="axis" d="M{frame.left:.1f} {floor:.1f}H{right:.1f}"/>'
+    for tick, label in zip(frame.x.ticks, frame.x.labels, strict=True):
+        x = frame.across(tick)
+        # A label that would be cut by the edge of the drawing ends there instead.
+        side = ' class="end"' if x + 3.4 * len(label) > frame.size[0] else ' class="mid"'
+        yield f'<path class="axis" d="M{x:.1f} {floor:.1f}v4"/>'
+        yield f'<text{side} x="{x:.1f}" y="{floor + 18:.1f}">{label}</text>'
+    middle = (frame.left + right) / 2
+    yield f'<text class="mid name" x="{middle:.1f}" y="{floor + 37:.1f}">{text(x_label)}</text>'
+
+
+def _curve(frame: _Frame, line: Line, num_buckets: int) -> str:
+    """Return the path of one curve, faint under its means if noisy; a lone point is a dot."""
+    pieces: list[list[str]] = [[]]
+    for x, y in thin(line.xs, line.ys, num_buckets):
+        if is_drawn(y):
+            pieces[-1].append(f"{frame.across(x):.1f} {frame.down(y):.1f}")
+        elif pieces[-1]:
+            pieces.append([])
+    path = "".join(
+        "M" + ("L".join(piece) if len(piece) > 1 else f"{piece[0]}h0") for piece in pieces if piece
+    )
+    if is_noisy(line.ys):
+        mean = means(line.xs, line.ys, _NUM_MEANS)
+        trend = "L".join(f"{frame.across(x):.1f} {frame.down(y):.1f}" for x, y in mean)
+        return (
+            f'<path class="line c{line.colour} faint" d="{path}"/>'
+            f'<path class="line c{line.colour} d{line.dash}" d="M{trend}"/>'
+        )
+    is_one_dot = path.endswith("h0") and path.count("M") == 1
+    dash = "dot" if is_one_dot else f"d{line.dash}"
+    return f'<path class="line c{line.colour} {dash}" d="{path}"/>'
+
+
+def _bands(frame: _Frame, lines: Sequence[Line], x_label: str, num_bands: int) -> Iterator[str]:
+    """Yield strips that, under the mouse, show a hairline, a dot on each curve and the values."""
+    xs = sorted({x for line in lines for x in line.xs})
+    if len(xs) > num_bands:
+        xs = sorted({xs[round(i * (len(xs) - 1) / (num_bands - 1))] for i in range(num_bands)})
+    places = [frame.across(x) for x in xs]
+    middles = [(a + b) / 2 for a, b in itertools.pairwise(places)]
+    sides = [frame.left, *middles, frame.right]
+    for x, place, start, stop in zip(xs, places, sides, sides[1:], strict=False):
+        told = [f"{x_label} {short_number(x)}"]
+        hairline = f"M{place:.1f} {_TOP:.0f}V{frame.floor:.0f}"
+        dots = ""
+        for line in lines:
+            index = bisect_right(line.xs, x) - 1
+            if index < 0 or len(told) > _MOST_TOLD:
+                continue
+            told.append(f"{line.label}: {short_number(line.ys[index])}")
+            if is_drawn(line.ys[index]) and line.xs[index] == x:
+                y = frame.down(line.ys[index])
+                dots += f'<circle class="c{line.colour}" cx="{place:.1f}" cy="{y:.1f}" r="3"/>'
+        yield (
+            f'<g class="band"><rect x="{start:.1f}" y="{_TOP:.0f}" width="{stop - start:.1f}"'
+            f' height="{frame.floor - _TOP:.0f}"/><path d="{hairline}"/>{dots}'
+            f"<title>{text(chr(10).join(told))}</title></g>"
+        )
+
+
+def _best_marks(frame: _Frame, lines: Sequence[Line]) -> Iterator[str]:
+    marked = [line for line in lines if line.best]
+    for line in marked:
+        assert line.best is not None
+        x, y = frame.across(line.best[0]), frame.down(line.best[1])
+        told = f"best of {line.label}: {short_number(line.best[1])} at {short_number(line.best[0])}"
+        yield (
+            f'<circle class="best c{line.colour}" cx="{x:.1f}" cy="{y:.1f}" r="5.5">'
+            f"<title>{text(told)}</title></circle>"
+        )
+        if len(marked) == 1:
+            is_right = x > frame.size[0] / 2
+            side, sign = ("end", -1) if is_right else ("start", 1)
+            # Over the point, or beside it where there is no room above.
+            x, y = (x, y - 12) if y > _TOP + 18 else (x + 11 * sign, y + 4)
+            label = f"best {short_number(line.best[1])}"
+            yield f'<text class="{side} told" x="{x:.1f}" y="{y:.1f}">{label}</text>'
+
+
+def _legend(lines: Sequence[Line]) -> str:
+    items = []
+    for line in lines:
+        last = short_number(line.ys[-1]) if line.ys else "none"
+        num_gaps = sum(not math.isfinite(y) for y in line.ys)
+        gaps = f' <span class="warn">{num_gaps:,} not finite</span>' if num_gaps else ""
+        swatch = f'<path class="line c{line.colour} d{line.dash}" d="M1 5H21"/>'
+        items.append(
+            f'<li><svg class="swatch" viewBox="0 0 22 10" aria-hidden="true">{swatch}</svg>'
+            f'{text(line.label)} <b title="the last value">{last}</b>{gaps}</li>'
+        )
+    if any(is_noisy(line.ys) for line in lines):
+        items.append("<li>faint: every value; strong: their mean</li>")
+    return f'<ul class="legend">{"".join(items)}</ul>'

@@ -1,0 +1,145 @@
+"""Write one HTML page that tells what a run, or several side by side, did and found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ludus.core.errors import RunError
+from ludus.show.report import sections as sections
+from ludus.show.report.charts import text
+from ludus.show.report.curves import histogram_charts, metric_charts, rate_charts, run_labels
+from ludus.show.report.files import RunRecord, read_run
+from ludus.show.report.style import STYLE
+from ludus.store.directory import found_run
+from ludus.store.outputs import head_of, tail_of, write_file
+
+_FOOTER = "Written by ludus. This page is whole in itself and runs no script."
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
+    """Write the report of these runs and return its path; a crash leaves no half of one.
+
+    Without `out`, the report of one run lies in its directory, and that of several beside the
+    first. Raises RunError where a directory holds no run, StorageError where `out` is taken by
+    anything but an earlier report.
+    """
+    if not run_dirs:
+        raise RunError("a report needs at least one run; `ludus runs` lists the runs there are")
+    for path in run_dirs:
+        found_run(path)
+    directories = list({Path(path).resolve(): None for path in run_dirs})
+    runs = [read_run(directory) for directory in directories]
+    if out is None:
+        # Where it is told as the run was given; but one such as `.` does not say what it lies in.
+        first = Path(run_dirs[0])
+        above = directories[0].parent if first.name in ("", "..") else first.parent
+        out = (first if len(directories) == 1 else above) / "report.html"
+    page = _page(runs)
+    # A record may hold half of a surrogate pair, which no encoding has a place for.
+    write_file(out, page.encode("utf-8", errors="replace"), _is_report, what="a report")
+    return out
+
+
+def _is_report(path: Path) -> bool:
+    return head_of(path, 15) == b"<!DOCTYPE html>" and _FOOTER.encode() in tail_of(path, 200)
+
+
+def _page(runs: Sequence[RunRecord]) -> str:
+    labels = run_labels(runs)
+    title = ", ".join([*labels[:-2], " and ".join(labels[-2:])])
+    if len(labels) > 5:
+        title = f"{', '.join(labels[:4])} and {len(labels) - 4} more"
+    body = _one(runs[0]) if len(runs) == 1 else _several(runs, title)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{text(title)} · ludus report</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<main>
+{body}
+<footer>{_FOOTER}</footer>
+</main>
+</body>
+</html>
+"""
+
+
+def _one(run: RunRecord) -> str:
+    kind, seed = run.about.get("kind", "unknown kind"), run.about.get("seed", "unknown")
+    parts = [
+        f'<p class="kicker">ludus report · {text(kind)} · seed {text(seed)}</p>',
+        f'<div class="head"><h1>{text(run.name)}</h1>{sections.status_pill(run)}</div>',
+        f"<p>{sections.status_sentence(run)}</p>",
+        sections.summary_cards(run),
+        f'<div class="panel">{sections.exactness(run)}</div>',
+        sections.notes([run]),
+        _curves([run]),
+        "<h2>Best model</h2>",
+        sections.best_model(run),
+        *_found(run, level=2),
+        "<h2>Events</h2>",
+        sections.events(run),
+        "<h2>Environment</h2>",
+        sections.environment(run),
+        "<h2>Config</h2>",
+        sections.config(run),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _several(runs: Sequence[RunRecord], title: str) -> str:
+    parts = [
+        f'<p class="kicker">ludus report · {len(runs)} runs compared</p>',
+        f"<h1>{text(title)}</h1>",
+        sections.comparison(runs),
+        sections.notes(runs),
+        _curves(runs),
+    ]
+    for run, label in zip(runs, run_labels(runs), strict=True):
+        parts += [
+            f'<h2>{text(label)}</h2><div class="panel">{sections.status_sentence(run)}'
+            f"<br>{sections.exactness(run)}</div>",
+            "<h3>Best model</h3>",
+            sections.best_model(run),
+            *_found(run, level=3),
+            _folded("Events", sections.events(run)),
+            _folded("Environment", sections.environment(run)),
+            _folded("Config", sections.config(run)),
+        ]
+    return "\n".join(part for part in parts if part)
+
+
+def _curves(runs: Sequence[RunRecord]) -> str:
+    charts = metric_charts(runs)
+    parts = ["<h2>Curves</h2>"]
+    if charts:
+        parts.append(f'<div class="charts">{charts}</div>')
+    else:
+        parts.append('<div class="panel"><p>No metric was recorded.</p></div>')
+    if rates := rate_charts(runs):
+        parts.append(f'<h2>Rates</h2><div class="charts small">{rates}</div>')
+    return "\n".join(parts)
+
+
+def _found(run: RunRecord, *, level: int) -> list[str]:
+    """Return the histograms and texts of a run, if it has any."""
+    parts = []
+    if histograms := histogram_charts(run):
+        parts.append(f"<h{level}>Distributions</h{level}>")
+        parts.append(f'<div class="charts small">{histograms}</div>')
+    if texts := sections.texts(run):
+        parts.append(f"<h{level}>Texts</h{level}>{texts}")
+    return parts
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>{body}</details>"

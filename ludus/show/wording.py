@@ -1,0 +1,105 @@
+"""What a display says: scores, numbers, times and places, safe to put on any terminal."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from ludus.show.progress import Place
+from ludus.show.terminal import clean
+
+EVALUATION = ("validation/", "test/", "eval/")
+_LOWER_IS_BETTER = ("loss", "error", "nll", "perplexity", "mse", "mae", "regret")
+_HIGHER_IS_BETTER = ("acc", "rew", "return", "score", "f1", "auc", "precision", "recall", "win")
+_SPREADS = ("std", "var", "len", "length", "min", "max")
+
+Value = float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One evaluation metric: its last value, the one before, and the best if it has a best."""
+
+    last: Value
+    previous: Value | None = None
+    best: float | None = None
+
+    @classmethod
+    def after(cls, before: Score | None, name: str, value: Value) -> Score:
+        """Return the score of this metric after one more value."""
+        best, sign = before.best if before else None, better(name)
+        if sign and isinstance(value, int | float) and math.isfinite(value):
+            best = value if best is None else sign * max(sign * best, sign * value)
+        return cls(value, before.last if before else None, best)
+
+
+def better(name: str) -> int:
+    """Return 1 if more of this metric is better, -1 if less is, 0 if nobody knows."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    if any(word in _SPREADS for word in words):
+        return 0
+    if any(word.startswith(_LOWER_IS_BETTER) for word in words):
+        return -1
+    return 1 if any(word.startswith(_HIGHER_IS_BETTER) for word in words) else 0
+
+
+def where(place: Place) -> str:
+    """Return the open loops as `epoch 3/30 step 12/23`."""
+    rounds = ((loop, "" if loop.total is None else f"/{loop.total}") for loop in place.loops)
+    return " ".join(f"{loop.name} {loop.reached}{of}" for loop, of in rounds)
+
+
+def words(
+    record: Mapping[str, Value], counters: Mapping[str, int], place: Place | None
+) -> list[str]:
+    """Return a record as words for one line: where the run stood, counters, metrics, how long yet."""
+    loops = {loop.name for loop in place.loops} if place else set()
+    counted = [f"{name} {count}" for name, count in counters.items() if count and name not in loops]
+    found = [f"{name} {number(value)}" for name, value in record.items()]
+    if place is None:
+        return [*counted, *found]
+    return [where(place) or place.doing, *counted, *found, pace(place)]
+
+
+def pace(place: Place, *, elapsed: bool = False) -> str:
+    """Return `12% 0:41 left`, or the time spent where that is unknown; both times if asked."""
+    words = [] if place.fraction is None else [f"{place.fraction:.0%}"]
+    words += [f"{duration(place.elapsed)} elapsed"] if elapsed or not place.left else []
+    words += [f"{duration(place.left)} left"] if place.left else []
+    return "  ".join(words) if elapsed else " ".join(words)
+
+
+def duration(seconds: float) -> str:
+    """Return a time as `0:41`, `1:02:33` or `2d 1:02:33`."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if not hours:
+        return f"{minute}:{second:02}"
+    return (f"{days}d " if days else "") + f"{hour}:{minute:02}:{second:02}"
+
+
+def number(value: Value) -> str:
+    """Return a value in four significant digits, a large or whole one without its fraction."""
+    if not isinstance(value, int | float):
+        return clean(str(value))
+    is_whole = math.isfinite(value) and value == int(value)
+    if (is_whole or abs(value) >= 1e3) and abs(value) < 1e9:
+        return f"{value:.0f}"
+    return f"{value:.4g}"
+
+
+@functools.lru_cache(maxsize=1024)
+def shorten(text: str, width: int) -> str:
+    """Return a text of at most this many cells, left out in the middle: both ends tell most."""
+    if cell_len(text) <= width:
+        return text
+    head, tail = text[: (width - 1) // 3], text
+    while tail and cell_len(head) + 1 + cell_len(tail) > width:
+        tail = tail[1:]
+    return f"{head}…{tail}"

@@ -1,0 +1,240 @@
+"""Checkpoints: written whole or not at all, verified before they are believed, never by running code.
+
+    checkpoints/<number>/   state.json   tensors.safetensors   manifest.json (last: sizes and hashes)
+
+The number counts the boundaries passed. There is no pointer to the latest one: the newest directory
+that verifies is the one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.core.errors import CheckpointError, StorageError
+from ludus.store import codec
+from ludus.store.checkpoint_files import FILES, MAX_STATE, check_hash
+from ludus.store.checkpoint_files import numbers as numbers
+from ludus.store.checkpoint_files import verify as verify
+from ludus.store.files import hash_file, sync_file, write_durably
+from ludus.store.manifest import read_manifest, sealed
+from ludus.store.segments import collect_segments, read_segments, write_segments
+from ludus.store.storage import Storage
+from ludus.store.strict_json import check_bounds, dump_json, parse_json
+from ludus.store.tensors import read_tensors, write_tensors
+
+_BEST = re.compile(r"best-[0-9]{10}")
+
+
+def passed(point: str) -> None:
+    """Mark a point of the writer by name; the fault tests put a kill here."""
+
+
+class ModelLost(CheckpointError):
+    """A model that a checkpoint names is damaged; all the rest of the checkpoint may be whole."""
+
+
+@dataclass
+class Saved:
+    """A state taken at one boundary, ready to be written or just read."""
+
+    number: int
+    state: dict[str, Any]
+    manifest: dict[str, Any] = field(default_factory=dict)
+    lost_best: str | None = None
+    """The best model, if it was damaged beyond repair; the manifest then names none."""
+
+
+def write(
+    storage: Storage,
+    number: int,
+    taken: tuple[Any, dict[str, Tensor], list[codec.Segment]],
+    about: Mapping[str, Any],
+) -> None:
+    """Write one checkpoint: after this returns, it is on disk, whole and verified.
+
+    `about` holds the fields of the manifest that this module cannot know; the models it names must
+    be on disk.
+    """
+    tree, tensors, segments = taken
+    names = write_segments(storage, segments)
+    passed("segments")
+    directory = f"checkpoints/{number:010d}"
+
+    def fill(folder: Path) -> None:
+        state_path, tensors_path = (folder / name for name in FILES)
+        size, digest = write_durably(state_path, [_state_json(tree, source=directory)])
+        passed("state")
+        write_tensors(tensors_path, tensors)
+        sync_file(tensors_path)
+        passed("tensors")
+        files = {
+            state_path.name: {"bytes": size, "sha256": digest},
+            tensors_path.name: _describe(tensors_path),
+        }
+        models = {name: storage.sha256(f"{name}/model.json") for name in about["models"]}
+        # The log must be durable up to the offset that this manifest is about to promise.
+        storage.sync_appends()
+        fields = {"number": number, "files": files, "segments": names, **about, "models": models}
+        write_durably(folder / "manifest.json", [dump_json(sealed(fields))])
+        passed("manifest")
+
+    storage.commit(directory, fill, step=passed)
+    verify(storage, number)
+    passed("verified")
+
+
+def _state_json(tree: Any, *, source: str) -> bytes:
+    data = dump_json(tree)
+    check_bounds(data, source=f"{source}/state.json")
+    if len(data) > MAX_STATE:
+        raise CheckpointError(
+            f"{source}/state.json would have {len(data)} bytes, more than the {MAX_STATE} that can be"
+            " read; keep long records in arrays"
+        )
+    return data
+
+
+def is_model(storage: Storage, name: str, digest: str) -> bool:
+    """Return whether a model is as it was when a manifest noted the hash of its note."""
+    try:
+        check_hash(storage, f"{name}/model.json", digest)
+        note = parse_json(storage.read(f"{name}/model.json"), source=f"{name}/model.json")
+        weights = note.get("sha256") if isinstance(note, dict) else None
+        check_hash(storage, f"{name}/weights.safetensors", weights)
+    except (CheckpointError, StorageError):
+        return False
+    return True
+
+
+def _without_lost_models(
+    storage: Storage, manifest: dict[str, Any], *, may_lose: bool
+) -> dict[str, Any]:
+    """Return the manifest; raise CheckpointError for a damaged model, unless one may be lost.
+
+    The copy of the best model that is made for people stands in for the model itself.
+    """
+    best, models = manifest["best"], manifest["models"]
+    lost = [
+        name
+        for name, digest in models.items()
+        if not any(is_model(storage, one, digest) for one in (name, "models/best"))
+    ]
+    if lost and not may_lose:
+        raise ModelLost(f"{lost[0]} has changed since it was saved, or was lost")
+    if best is None or (best["model"] in models and best["model"] not in lost):
+        return manifest
+    return {**manifest, "best": None, "models": {}}
+
+
+def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved:
+    """Verify one checkpoint, with all it refers to, and return its state.
+
+    If it may be lost, a damaged best model makes the checkpoint one that names none.
+    """
+    told = verify(storage, number)
+    manifest = _without_lost_models(storage, told, may_lose=may_lose_best)
+    directory = f"checkpoints/{number:010d}"
+    data = storage.read(f"{directory}/state.json", limit=MAX_STATE)
+    tree = parse_json(data, source=f"{directory}/state.json")
+    tensors = read_tensors(storage.path(f"{directory}/tensors.safetensors"))
+    segments = read_segments(storage, manifest["segments"])
+    state = codec.decode(tree, tensors, segments)
+    if not isinstance(state, dict) or not all(isinstance(part, dict) for part in state.values()):
+        raise CheckpointError(f"{directory}/state.json does not hold the states of parts")
+    lost_best = told["best"]["model"] if told["best"] and not manifest["best"] else None
+    return Saved(number, state, manifest, lost_best)
+
+
+def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | None:
+    """Return the newest checkpoint that verifies, or None where there never was one.
+
+    Each damaged one is told to `damaged`; if all are, that is an error, never a fresh start. Only where
+    none is whole, one whose best model alone is damaged is returned without it.
+    """
+    found, without_model, reason = numbers(storage), [], ""
+    for number in reversed(found):
+        try:
+            return read(storage, number)
+        except (CheckpointError, StorageError) as error:
+            if isinstance(error, ModelLost):
+                without_model.append(number)
+            reason = str(error)
+            damaged(f"checkpoint {number} is damaged and was skipped: {reason}")
+    for number in without_model:
+        with contextlib.suppress(CheckpointError, StorageError):
+            return read(storage, number, may_lose_best=True)
+    if found:
+        raise CheckpointError(
+            f"none of the {len(found)} checkpoints in {storage.root} can be trusted (the oldest:"
+            f" {reason}); restore the directory from a backup, or start a new run under another name"
+        )
+    return None
+
+
+def set_newer_aside(storage: Storage, number: int) -> None:
+    """Rename the damaged checkpoints after this one: they must not count as the newest any more."""
+    for newer in numbers(storage):
+        if newer > number:
+            storage.set_aside(f"checkpoints/{newer:010d}")
+
+
+def is_best_name(name: str) -> bool:
+    """Return whether a name in models/ is one under which a best model is kept."""
+    return _BEST.fullmatch(name) is not None
+
+
+def collect(storage: Storage, *, keep_last: int) -> None:
+    """Delete old checkpoints, and the segments and best models that no kept one names."""
+    found = numbers(storage)
+    kept = found[-keep_last:]
+    segments: set[str] = set()
+    models: set[str] = set()
+    for number in kept:
+        # One that was damaged since can never be read, so what it names is not needed.
+        with contextlib.suppress(CheckpointError, StorageError):
+            manifest = read_manifest(storage, number)
+            segments.update(manifest["segments"])
+            models.update(manifest["models"])
+    for number in found[:-keep_last]:
+        passed("collecting")
+        storage.remove(f"checkpoints/{number:010d}")
+    collect_segments(storage, segments)
+    # A best model newer than the newest checkpoint is still to be named by the next one.
+    newest = f"best-{kept[-1]:010d}" if kept else ""
+    for name in storage.names("models"):
+        if is_best_name(name) and f"models/{name}" not in models and name < newest:
+            storage.remove(f"models/{name}")
+    passed("collected")
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
+
+
+def digest_of(state: Mapping[str, Any], *, leave_out: Sequence[str] = ()) -> str:
+    """Return one hash of a whole state: equal states, equal hashes, on any machine."""
+    tree, tensors, segments = codec.encode({k: v for k, v in state.items() if k not in leave_out})
+    digest = hashlib.sha256(dump_json(tree))
+    for index, segment in enumerate(segments):
+        for name, tensor in sorted(segment.tensors.items()):
+            tensors[f"segment {index}/{name}"] = tensor
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
+        digest.update(_bytes(tensor))
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> Any:
+    if tensor.numel() == 0:
+        return b""
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().flatten()
+    return memoryview(plain.view(torch.uint8).numpy())  # type: ignore[arg-type]

@@ -1,0 +1,296 @@
+"""The run directory: its name, its first files, its journal of events, and what they say of the run."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ludus.config import registry
+from ludus.config.base import TrainerConfig, key_paths
+from ludus.config.overrides import is_length
+from ludus.core.errors import RunError, StorageError, nearest
+from ludus.store.storage import Storage
+from ludus.store.strict_json import parse_json
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+
+FIRST_CHECKPOINT = "first_checkpoint"
+ENDINGS = ("finished", "stopped", "interrupted", "failed")
+JOURNALS = ("events.jsonl",)
+"""Files that tell what happened to the run; a resume only adds to them."""
+_LOGS = ("metrics.jsonl", "timing.jsonl", "metrics.csv")
+
+
+def run_path(root: str | Path, name: str, *, is_resume: bool = False) -> Path:
+    """Return the directory of a run; refuse a name that could lead out of the root.
+
+    A run that is there already may have been renamed to anything that is one name.
+    """
+    is_one_name = name not in ("", ".", "..") and Path(name).name == name
+    is_renamed = is_resume and is_one_name and (Path(root) / name / "run.json").is_file()
+    if not is_renamed and not _NAME.fullmatch(name):
+        shown = name if len(name) <= 40 else name[:37] + "..."
+        hint = "; the directory that runs are in is --root" if "/" in name else ""
+        raise RunError(
+            f"{shown!r} cannot name a run; use up to 100 letters, digits, '.', '_' and '-',"
+            f" not starting with '.' or '-'{hint}"
+        )
+    path = Path(root) / name
+    if path.is_symlink():
+        raise RunError(f"{path} is a link; a run is kept in a directory of its own")
+    return path
+
+
+def refuse_strangers(path: Path, *, is_resume: bool) -> None:
+    """Raise RunError if a run cannot be kept at this path: because of another run, or other files."""
+    is_run = (path / "run.json").exists()
+    if is_run and not is_resume:
+        raise RunError(
+            f"{path} holds a run already; go on with it (`{way_to_resume(path)}`, fit(resume=True)),"
+            " or choose another name"
+        )
+    if not path.exists() or is_run:
+        return
+    if not path.is_dir():
+        raise RunError(f"{path} is a file; choose another name for the run")
+    # A run that was killed at its very beginning may have left these.
+    ours = {"LOCK", "config.yaml", "run.json"}
+    others = [file.name for file in path.iterdir() if file.name.split(".tmp-")[0] not in ours]
+    if others:
+        raise RunError(f"{path} is not a run, yet holds {others[0]}; choose another name")
+
+
+def way_to_resume(path: str | Path) -> str:
+    """Return the command that goes on with a run, as it can be pasted into a shell."""
+    plugins = [word for name in registry.loaded_plugins for word in ("--plugin", name)]
+    return shlex.join(["ludus", "resume", str(path), *plugins])
+
+
+def found_run(path: str | Path) -> Storage:
+    """Return the storage of an existing run directory."""
+    path = Path(path)
+    if not (path / "run.json").is_file():
+        there = {
+            str(note.parent)
+            for root in (path.parent, Path("runs"))
+            for note in root.glob("*/run.json")
+        }
+        hint = nearest(str(path), there)
+        raise RunError(
+            f"{path} is not a run directory; `ludus runs` lists the runs there are"
+            + (f".{hint}" if "Did you mean" in hint else "")
+        )
+    return Storage(path)
+
+
+def write_first_files(storage: Storage, config: TrainerConfig, about: Mapping[str, Any]) -> None:
+    """Write config.yaml and run.json, the mark of a run directory, in this order."""
+    storage.write("config.yaml", config.to_yaml().encode())
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    note = {"format": 1, "kind": config.kind, "name": storage.root.name, "seed": config.seed}
+    note |= {"run_id": os.urandom(16).hex(), "config_hash": config.digest(), "created": created}
+    write_note(storage, {**note, **about, "config": deciding(config)})
+
+
+def deciding(config: TrainerConfig) -> dict[str, Any]:
+    """Return the data of all that decides the result: not the name, not the settings."""
+    return config.model_dump(exclude={"name", "settings"})
+
+
+def write_note(storage: Storage, note: Mapping[str, Any]) -> None:
+    """Write run.json."""
+    storage.write("run.json", json.dumps(note, indent=2).encode() + b"\n")
+
+
+def run_id(storage: Storage) -> str | None:
+    """Return the id of the run in this directory; None for one that was begun without."""
+    return read_note(storage).get("run_id") if storage.exists("run.json") else None
+
+
+def read_note(storage: Storage) -> dict[str, Any]:
+    """Return what run.json says."""
+    note = parse_json(storage.read("run.json", limit=1 << 20), source="run.json")
+    if not isinstance(note, dict) or note.get("format") != 1:
+        raise RunError(f"{storage.root}/run.json is not one this ludus reads")
+    if not all(isinstance(note.get(key, ""), str) for key in ("kind", "name", "created", "origin")):
+        raise RunError(f"{storage.root}/run.json does not say what this run is")
+    if not _is_list_of_text(note.get("plugins", [])):
+        raise RunError(f"{storage.root}/run.json does not say which plugins this run had")
+    return note
+
+
+def _is_list_of_text(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def missing_plugins(note: Mapping[str, Any]) -> str:
+    """Return the options that a run was begun with and this process was not, as --plugin NAME."""
+    missing = [name for name in note.get("plugins", []) if name not in registry.loaded_plugins]
+    return " ".join(f"--plugin {name}" for name in missing)
+
+
+def tell_event(storage: Storage, event: str, **details: Any) -> None:
+    """Append to the journal of what happened to the run."""
+    line = {"time": round(time.time(), 3), "event": event, "pid": os.getpid(), **details}
+    storage.append("events.jsonl").write(json.dumps(line).encode() + b"\n")
+
+
+def read_lines(storage: Storage, name: str) -> list[dict[str, Any]]:
+    """Return the records of a .jsonl file; a torn or damaged line is left out."""
+    return list(_records(storage, name)) if storage.exists(name) else []
+
+
+def _records(storage: Storage, name: str, *, words: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the records of a .jsonl file, or those in which one of the words stands."""
+    wanted = [word.encode() for word in words]
+    for line in storage.lines(name):
+        # A journal may be long: what cannot be meant is not parsed.
+        if wanted and not any(word in line for word in wanted):
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def _events(storage: Storage, *kinds: str) -> Iterator[dict[str, Any]]:
+    """Yield the events of these kinds, oldest first."""
+    if storage.exists("events.jsonl"):
+        for event in _records(storage, "events.jsonl", words=kinds):
+            if event.get("event") in kinds:
+                yield event
+
+
+def note_checkpoint(storage: Storage) -> None:
+    """Write into run.json that there was a checkpoint."""
+    if storage.exists("run.json"):
+        write_note(storage, {**read_note(storage), "has_checkpoint": True})
+
+
+def had_checkpoints(storage: Storage) -> bool:
+    """Return whether run.json or the journal says that a checkpoint was once on disk."""
+    is_noted = bool(read_note(storage).get("has_checkpoint"))
+    return is_noted or any(True for _ in _events(storage, FIRST_CHECKPOINT))
+
+
+def last_ending(storage: Storage) -> dict[str, Any] | None:
+    """Return the event that says how the run last ended, unless it was taken up again since."""
+    ending = None
+    for event in _events(storage, *ENDINGS, "started", "resumed"):
+        ending = event if event["event"] in ENDINGS else None
+    if ending is not None and not _is_plain(ending):
+        raise RunError(f"{storage.root}/events.jsonl does not say plainly how the run ended")
+    return ending
+
+
+def _is_plain(ending: Mapping[str, Any]) -> bool:
+    counters, best = ending.get("counters", {}), ending.get("best")
+    return (
+        ending.get("exact") in (True, False, None)
+        and isinstance(counters, dict)
+        and all(type(value) is int for value in counters.values())
+        and (best is None or (isinstance(best, dict) and _is_score(best)))
+    )
+
+
+def _is_score(best: Mapping[str, Any]) -> bool:
+    return type(best.get("score")) in (int, float) and isinstance(best.get("metric"), str)
+
+
+def check_metrics(storage: Storage, manifest: Mapping[str, Any]) -> None:
+    """Raise StorageError unless metrics.jsonl is, up to where the checkpoint saw it, as it was.
+
+    Without it the run cannot end as it should; any other log that was lost begins anew.
+    """
+    name = "metrics.jsonl"
+    problem = _log_problem(storage, name, manifest)
+    if problem:
+        path = storage.path(name)
+        raise StorageError(f"{path} {problem}: restore it, or start a new run")
+
+
+def log_offsets(
+    storage: Storage, manifest: Mapping[str, Any], *, tell: Callable[..., None]
+) -> dict[str, int]:
+    """Return where to cut each log back to: as the checkpoint saw it, or 0 if it saw none."""
+    offsets = {**dict.fromkeys(_LOGS, 0), **manifest["offsets"]}
+    for name in manifest["offsets"]:
+        problem = None if name in JOURNALS else _log_problem(storage, name, manifest)
+        if problem:
+            tell("log_lost", reason=f"{name} {problem}; it begins anew")
+            if storage.exists(name):
+                storage.set_aside(name)
+            offsets[name] = 0
+    return offsets
+
+
+def _log_problem(storage: Storage, name: str, manifest: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a log, up to where the checkpoint saw it, if anything is."""
+    offset = manifest["offsets"].get(name, 0)
+    size = storage.size(name) if storage.exists(name) else 0
+    if size < offset:
+        return f"has {size} bytes, but the checkpoint saw {offset}; it was shortened or lost"
+    digest = manifest["log_hashes"].get(name)
+    if digest is not None and storage.sha256(name, length=offset) != digest:
+        return f"has changed within the {offset} bytes that the checkpoint saw"
+    return None
+
+
+def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], list[str]]:
+    """Return the keys that differ: those a resume may change (lengths), and those it may not.
+
+    How long to wait for a process changes no result, so it may change without a word.
+    """
+    before, after = deciding(old), deciding(new)
+    lengths: list[str] = []
+    others: list[str] = []
+    for path in sorted({*key_paths(before), *key_paths(after)}):
+        one, two = _at(before, path), _at(after, path)
+        if is_length(path) and type(one) is int and type(two) is int and two < one:
+            raise RunError(f"'{path}' of a run may be raised, not lowered: it was {one}, not {two}")
+        if one == two or isinstance(one, dict) or isinstance(two, dict):
+            continue
+        if path.endswith("timeout_seconds"):
+            continue
+        (lengths if is_length(path) else others).append(path)
+    return lengths, others
+
+
+def length_of(config: TrainerConfig) -> tuple[str, int]:
+    """Return a key that says how long a run of this config is, and its value."""
+    data = deciding(config)
+    paths = [path for path in key_paths(data) if is_length(path)]
+    found = [(path, _at(data, path)) for path in paths if isinstance(_at(data, path), int)]
+    return (found or [("its length", 0)])[0]
+
+
+def value_of(config: TrainerConfig, path: str) -> Any:
+    """Return the value of a key that decides the result, or MISSING."""
+    return _at(deciding(config), path)
+
+
+def _at(data: Any, path: str) -> Any:
+    for part in path.split("."):
+        if not isinstance(data, dict) or part not in data:
+            return MISSING
+        data = data[part]
+    return data
+
+
+MISSING = object()
+
+
+def script_name() -> str | None:
+    """Return the script that runs, if one does."""
+    name = sys.argv[0] if sys.argv else ""
+    return name if name.endswith(".py") else None

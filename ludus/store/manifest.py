@@ -1,0 +1,136 @@
+"""What a checkpoint says of itself; none of it is believed before every field has been checked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from ludus.core.errors import CheckpointError
+from ludus.store.storage import Storage, is_log_name, is_safe_name
+from ludus.store.strict_json import dump_json, parse_json
+
+FORMAT = 2
+MAX_MANIFEST = 4 << 20
+# What a checkpoint of format 1, or one that was written outside a run, does not say.
+_UNSAID: dict[str, Any] = {"run_id": None, "config_hash": None, "config": None, "log_hashes": {}}
+
+
+def _log_name(name: str) -> str:
+    if not is_log_name(name):
+        raise ValueError("is not the name of a log")
+    return name
+
+
+def _model_name(name: str) -> str:
+    if not is_safe_name(name) or not name.startswith("models/"):
+        raise ValueError("is not the name of a model")
+    return name
+
+
+Natural = Annotated[int, Field(ge=0, lt=2**63)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+SegmentName = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\.safetensors$")]
+LogName = Annotated[str, AfterValidator(_log_name)]
+ModelName = Annotated[str, AfterValidator(_model_name)]
+
+
+class _Checked(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class FileNote(_Checked):
+    """One file of the checkpoint, as it was written."""
+
+    bytes: Natural
+    sha256: Sha256
+
+
+class Best(_Checked):
+    """The best model so far; a trainer may add what it likes."""
+
+    model_config = ConfigDict(extra="allow")
+
+    metric: str
+    score: float
+    model: ModelName
+
+
+class FirstManifest(_Checked):
+    """All that stood in manifest.json at format 1."""
+
+    format: int
+    number: Natural
+    files: dict[Literal["state.json", "tensors.safetensors"], FileNote]
+    """Every file of the directory but this one."""
+    segments: list[SegmentName]
+    """The segments that the state refers to, in order; a segment's name is its hash."""
+    models: dict[ModelName, Sha256]
+    """The models that the state refers to, each with the hash of its model.json."""
+    offsets: dict[LogName, Natural]
+    """How far each growing file had been written."""
+    fingerprint: dict[str, str]
+    exact: bool
+    inexact_because: list[str]
+    best: Best | None
+    seal: Sha256
+    """The hash of all the other fields, so that none can change unseen."""
+
+
+class Manifest(FirstManifest):
+    """All that stands in manifest.json."""
+
+    run_id: RunId | None
+    """The run it belongs to, as run.json names it."""
+    config_hash: Sha256 | None
+    config: dict[str, Any] | None
+    """What the run was trained with up to here: all keys but its name and its settings."""
+    log_hashes: dict[LogName, Sha256]
+    """The hash of each growing file up to its offset."""
+
+
+_FORMATS: dict[int, type[FirstManifest]] = {1: FirstManifest, FORMAT: Manifest}
+
+
+def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with their seal; raise CheckpointError unless they make a whole manifest."""
+    manifest = {"format": FORMAT, **_UNSAID, **fields}
+    return check_manifest({**manifest, "seal": _seal(manifest)}, source="the manifest")
+
+
+def _seal(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(dump_json(fields)).hexdigest()
+
+
+def check_manifest(data: Any, *, source: str) -> dict[str, Any]:
+    """Return the manifest, of any format, with every field; raise CheckpointError for anything else."""
+    given = data.get("format") if isinstance(data, dict) else FORMAT
+    if type(given) is not int or given not in _FORMATS:
+        raise CheckpointError(
+            f"{source} has format {str(given)[:40]!r}, this ludus reads {FORMAT}; update ludus"
+        )
+    try:
+        _FORMATS[given].model_validate(data)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(str(part) for part in problem["loc"])[:80] or "it"
+        raise CheckpointError(f"{source} is not a manifest: {place}: {problem['msg']}") from None
+    assert isinstance(data, dict)
+    if data["seal"] != _seal({name: value for name, value in data.items() if name != "seal"}):
+        raise CheckpointError(f"{source} has changed since it was written")
+    # What is there keeps its order, which the seal is of.
+    return {**data, **{name: value for name, value in _UNSAID.items() if name not in data}}
+
+
+def read_manifest(storage: Storage, number: int) -> dict[str, Any]:
+    """Return what a checkpoint says of itself, checked field by field."""
+    name = f"checkpoints/{number:010d}/manifest.json"
+    manifest = check_manifest(
+        parse_json(storage.read(name, limit=MAX_MANIFEST), source=name), source=name
+    )
+    if manifest["number"] != number:
+        raise CheckpointError(f"{name} says it is number {manifest['number']}")
+    return manifest

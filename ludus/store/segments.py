@@ -1,0 +1,126 @@
+"""Segments on disk: append-only data under the hash of its content, every file of it twice.
+
+All checkpoints share the segments of what did not change between them, so one damaged file would cost
+them all. Each segment has a copy, written with it, which a resume puts in its place.
+
+    segments/<sha256>.safetensors   segments-copy/<sha256>.safetensors
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from torch import Tensor
+
+from ludus.core.errors import CheckpointError, StorageError
+from ludus.store.codec import Segment
+from ludus.store.files import hash_file, sync_directory, sync_file
+from ludus.store.storage import Storage
+from ludus.store.tensors import read_tensors, write_tensors
+
+_FOLDERS = ("segments", "segments-copy")
+_OURS = re.compile(r"[0-9a-f]{64}\.safetensors")
+
+
+def write_segments(storage: Storage, segments: Sequence[Segment]) -> list[str]:
+    """Store each segment under the hash of its file, unless it is there, and return the names."""
+    names = []
+    known: set[str] = set()
+    for segment in segments:
+        name = segment.name
+        if name is None or (name not in known and not storage.exists(f"segments/{name}")):
+            name = _write(storage, segment.tensors)
+            segment.settle(name, _loader(storage, *_pair(name)))
+        known.add(name)
+        names.append(name)
+    return names
+
+
+def _write(storage: Storage, tensors: Mapping[str, Tensor]) -> str:
+    folder = storage.make(_FOLDERS[0])
+    temporary = folder / f"new.tmp-{os.getpid()}"
+    try:
+        write_tensors(temporary, tensors)
+        sync_file(temporary)
+        name = f"{hash_file(temporary)}.safetensors"
+        # One of the same content is replaced, in case its bytes on disk have changed since.
+        temporary.replace(folder / name)
+        sync_directory(folder)
+        _copy(storage, *_pair(name))
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(f"a segment cannot be written: {error.strerror}") from error
+    return name
+
+
+def _copy(storage: Storage, source: str, name: str) -> None:
+    """Make one file the same as another; a crash leaves the old one or the new one."""
+    folder = storage.make(name.partition("/")[0])
+    temporary = folder / f"new.tmp-{os.getpid()}"
+    try:
+        shutil.copyfile(storage.path(source), temporary)
+        sync_file(temporary)
+        temporary.replace(storage.path(name))
+        sync_directory(folder)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(f"{name} cannot be written: {error.strerror}") from error
+
+
+def _pair(name: str) -> tuple[str, str]:
+    return f"{_FOLDERS[0]}/{name}", f"{_FOLDERS[1]}/{name}"
+
+
+def _loader(storage: Storage, *paths: str) -> Callable[[], dict[str, Tensor]]:
+    """Return a function that reads the first of these files that can be read."""
+
+    def load() -> dict[str, Tensor]:
+        for path in paths[:-1]:
+            with contextlib.suppress(CheckpointError, StorageError):
+                return read_tensors(storage.path(path))
+        return read_tensors(storage.path(paths[-1]))
+
+    return load
+
+
+def read_segments(storage: Storage, names: Sequence[str]) -> list[Segment]:
+    """Return the stored segments; raise CheckpointError unless each is there, or else its copy."""
+    sound: dict[str, list[str]] = {}
+    for name in set(names):
+        # The copy is looked at only where it is needed.
+        found = (path for path in _pair(name) if _is_sound(storage, path))
+        sound[name] = list(itertools.islice(found, 1))
+        if not sound[name]:
+            raise CheckpointError(f"segments/{name} has changed since it was saved, or was lost")
+    return [Segment(None, name, _loader(storage, *sound[name])) for name in names]
+
+
+def mend(storage: Storage, names: Iterable[str], *, tell: Callable[[str], None]) -> None:
+    """Write anew whichever of a segment and its copy is damaged or missing; one of them is sound."""
+    for name in sorted(set(names)):
+        sound = [path for path in _pair(name) if _is_sound(storage, path)]
+        for path in sorted({*_pair(name)} - {*sound}) if sound else ():
+            # A run of a ludus that made no copies is given them without a word.
+            if path.startswith("segments/") or storage.exists(path):
+                tell(f"{path} was damaged and was restored from its copy")
+            _copy(storage, sound[0], path)
+
+
+def _is_sound(storage: Storage, path: str) -> bool:
+    try:
+        return f"{storage.sha256(path)}.safetensors" == path.rpartition("/")[2]
+    except StorageError:
+        return False
+
+
+def collect_segments(storage: Storage, needed: set[str]) -> None:
+    """Delete the segments that are not among these, with their copies."""
+    for folder in _FOLDERS:
+        for name in storage.names(folder):
+            if _OURS.fullmatch(name) and name not in needed:
+                storage.remove(f"{folder}/{name}")

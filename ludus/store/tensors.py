@@ -1,0 +1,91 @@
+"""Tensors on disk as safetensors, read with every size checked before anything is believed."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ludus.core.errors import CheckpointError, StorageError
+from ludus.store.files import open_plain
+
+MAX_HEADER = 8 << 20
+MAX_TENSORS = 20_000
+# Each tensor in a header has two lists: its shape and its place in the file.
+_LIST = re.compile(rb":\s*\[")
+_SAVED = {
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.bool),
+    *(torch.int64, torch.int32, torch.int16, torch.int8),
+    *(torch.uint64, torch.uint32, torch.uint16, torch.uint8),
+    *(torch.float8_e4m3fn, torch.float8_e5m2),
+}
+
+
+def can_save(tensor: Tensor) -> bool:
+    """Return whether a tensor comes back from disk as it was."""
+    return tensor.layout == torch.strided and tensor.dtype in _SAVED and not tensor.is_meta
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write named CPU tensors to a new file. It is not yet durable."""
+    if len(tensors) > MAX_TENSORS:
+        raise StorageError(
+            f"{path} would hold {len(tensors)} tensors, more than the {MAX_TENSORS} that can be read"
+        )
+    try:
+        save_file(_apart(tensors), path)
+    except (SafetensorError, OSError) as error:
+        path.unlink(missing_ok=True)
+        raise StorageError(f"{path} cannot be written: {error}") from error
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors with their values laid out in order, no two in the same memory."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        place = tensor.untyped_storage().data_ptr()
+        found[name] = tensor.clone() if place in seen else tensor
+        seen.add(place)
+    return found
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a whole file; raise CheckpointError for anything that is not a plausible one."""
+    try:
+        size = path.stat().st_size
+        with open_plain(path) as file:
+            start = file.read(8)
+            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+            if not 2 <= length <= min(MAX_HEADER, size - 8):
+                raise CheckpointError(f"{path} is not a safetensors file")
+            header = file.read(length)
+        # Counted before it is parsed: a hundred thousand empty tensors take seconds to make.
+        if len(_LIST.findall(header)) > 2 * MAX_TENSORS:
+            raise CheckpointError(f"{path} holds more than {MAX_TENSORS} tensors")
+        # What is loaded is a map of the file; a copy does not change, or vanish, with the file.
+        return {name: tensor.clone() for name, tensor in load_file(path).items()}
+    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
+        raise CheckpointError(f"{path} is not a whole safetensors file: {error}") from None
+
+
+class Snapshot:
+    """Copies of the tensors of one save, in buffers kept from save to save so that copying is fast."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Tensor] = {}
+
+    def keep(self, path: str, tensor: Tensor) -> Tensor:
+        """Return a CPU copy that later training steps will not change."""
+        buffer = self._buffers.get(path)
+        if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
+            buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+            self._buffers[path] = buffer
+        return buffer.copy_(tensor, non_blocking=False)
