@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import math
@@ -82,6 +83,7 @@ class Append:
 
     def __init__(self, path: Path) -> None:
         is_new = not path.exists()
+        self._path = path
         self._descriptor = _open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         self.offset = os.fstat(self._descriptor).st_size
         self.backlog = b""
@@ -138,6 +140,26 @@ class Append:
         self._digest.update(self.backlog)
         self.backlog, self._is_torn = b"", False
         return True
+
+    def add_durably(self, data: bytes) -> None:
+        """Add the bytes and make them durable; if that fails, raise and leave the file as it was."""
+        if not self.flush():
+            raise StorageError(f"{self._path} cannot be written: there is no space left")
+        try:
+            # A failed write or sync may have left any part of the bytes.
+            self._is_torn = True
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self.offset)
+                self._is_torn = False
+            raise StorageError(f"{self._path} cannot be written: {error.strerror}") from error
+        self.offset += len(data)
+        self._digest.update(data)
+        self._is_torn = False
 
     def sync(self) -> None:
         """Make everything written so far durable."""

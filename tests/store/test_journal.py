@@ -1,0 +1,176 @@
+"""The journal: durable before the caller goes on, never cut back, an error where it cannot be written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ludus.core.errors import RunTaken, StorageError
+from ludus.store.journal import Journal
+from ludus.store.storage import Storage
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+RECORDS = st.dictionaries(st.text(), VALUES, max_size=4)
+FILE = "journals/jobs.jsonl"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    puts=st.lists(st.tuples(st.sampled_from(["a", "b", "ü\n", ""]), RECORDS), max_size=8),
+    half=st.integers(min_value=0, max_value=10_000),
+)
+def test_after_a_kill_in_mid_line_every_record_that_was_put_is_there(
+    puts: list[tuple[str, dict[str, Any]]], half: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        storage, expected = Storage(folder), {}
+        journal = Journal(storage, "jobs")
+        for key, record in puts:
+            journal.put(key, record)
+            expected[key] = record
+        path = Path(folder) / FILE
+        whole = path.read_bytes()
+        journal.put("torn", {"x": "y" * 50})
+        line = path.read_bytes()[len(whole) :]
+        # The write of the last line stopped at any byte.
+        path.write_bytes(whole + line[: half % len(line)])
+        again = Journal(Storage(folder), "jobs")
+        assert {key: again.get(key) for key in again.keys()} == expected  # noqa: SIM118
+        assert again.keys() == list(dict.fromkeys(key for key, _ in puts))
+        again.put("next", {"n": 1})
+        assert Journal(Storage(folder), "jobs").get("next") == {"n": 1}
+
+
+def test_a_record_is_synced_before_put_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, seen = Journal(Storage(tmp_path), "jobs"), []
+    real = os.fsync
+    monkeypatch.setattr(
+        "os.fsync", lambda fd: (seen.append((tmp_path / FILE).read_bytes()), real(fd))
+    )
+    journal.put("a", {"paid": True})
+    assert any(b'"paid": true' in data for data in seen)
+
+
+def test_a_full_disk_is_an_error_and_leaves_the_journal_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage(tmp_path)
+    journal = Journal(storage, "jobs")
+    journal.put("a", {"n": 1})
+    before = (tmp_path / FILE).read_bytes()
+    real = os.write
+
+    def full(descriptor: int, data: Any) -> int:
+        if len(data) < 10:
+            raise OSError(28, "No space left on device")
+        return real(descriptor, bytes(data)[: len(data) // 2])
+
+    monkeypatch.setattr("os.write", full)
+    with pytest.raises(StorageError, match=r"jobs.jsonl cannot be written: No space left"):
+        journal.put("b", {"n": 2})
+    monkeypatch.undo()
+    assert (tmp_path / FILE).read_bytes() == before
+    assert journal.get("b") is None
+    # Nothing was held back in memory: what was refused did not happen.
+    assert storage.flush_appends()
+    assert (tmp_path / FILE).read_bytes() == before
+    journal.put("b", {"n": 3})
+    assert Journal(Storage(tmp_path), "jobs").get("b") == {"n": 3}
+
+
+def test_a_sync_that_fails_is_an_error_and_leaves_the_journal_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(Storage(tmp_path), "jobs")
+
+    def broken(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.fsync", broken)
+    with pytest.raises(StorageError, match="Input/output error"):
+        journal.put("a", {})
+    assert (tmp_path / FILE).read_bytes() == b""
+
+
+def test_no_resume_cuts_a_journal_back(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    storage.append("metrics.jsonl").write(b"one\n")
+    Journal(storage, "jobs").put("a", {"n": 1})
+    offsets = storage.offsets()
+    assert set(offsets) == {"metrics.jsonl"}
+    Journal(storage, "jobs").put("b", {"n": 2})
+    storage.close()
+    again = Storage(tmp_path)
+    again.cut_back(offsets, keep=())
+    assert Journal(again, "jobs").keys() == ["a", "b"]
+
+
+def test_what_get_returns_is_a_copy(tmp_path: Path) -> None:
+    journal = Journal(Storage(tmp_path), "jobs")
+    record = {"list": [1]}
+    journal.put("a", record)
+    record["list"].append(2)
+    assert journal.get("a") == {"list": [1]}
+    found = journal.get("a")
+    assert found is not None
+    found["list"].append(3)
+    assert journal.get("a") == {"list": [1]}
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"x": object()}, "as JSON"),
+        ({"x": float("nan")}, "as JSON"),
+        ({1: 2}, "something else"),
+        ({"x": (1, 2)}, "something else"),
+        ({"x": "y" * (1 << 20)}, "keep what is large"),
+    ],
+)
+def test_what_would_not_come_back_is_refused(record: Any, words: str, tmp_path: Path) -> None:
+    journal = Journal(Storage(tmp_path), "jobs")
+    with pytest.raises(StorageError, match=words):
+        journal.put("a", record)
+    assert journal.keys() == []
+
+
+def test_a_damaged_line_is_told_not_left_out(tmp_path: Path) -> None:
+    Journal(Storage(tmp_path), "jobs").put("a", {"n": 1})
+    (tmp_path / FILE).write_bytes(b"{}\n" + (tmp_path / FILE).read_bytes())
+    with pytest.raises(StorageError, match=r"line 1 of journals/jobs\.jsonl is damaged"):
+        Journal(Storage(tmp_path), "jobs")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".x"])
+def test_a_name_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot name a journal"):
+        Journal(Storage(tmp_path), name)
+
+
+def test_a_process_that_lost_its_run_writes_no_record(tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    journal = Journal(storage, "jobs")
+
+    def taken() -> None:
+        raise RunTaken("another process writes there")
+
+    storage.check_owned = taken
+    with pytest.raises(RunTaken):
+        journal.put("a", {})
+    assert (tmp_path / FILE).read_bytes() == b""
