@@ -56,6 +56,7 @@ _WHERE = {
     "example": "ludus.config.base",
     "load_plugin": "ludus.config.registry",
     "read_config": "ludus.config.base",
+    "register": "ludus.config.registry",
     "register_trainer": "ludus.config.registry",
 }
 

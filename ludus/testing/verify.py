@@ -57,7 +57,9 @@ def verify_config(
         found = trainers.ending_of(root / "killed" / RUN)
         resumed = _resumed_at(root / "killed" / RUN)
     if not any(0 < boundary < total for boundary in resumed):
-        console.print("[red]nothing proved[/red]: no kill fell inside the run; make it longer")
+        console.print(
+            "[red]nothing proved[/red]: no kill came after the first checkpoint; make the run longer"
+        )
         return False
     compared = ("state", "metrics", "models")
     differ = [name for name in compared if getattr(found, name) != getattr(expected, name)]
