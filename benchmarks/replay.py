@@ -50,13 +50,13 @@ def _case(work: str, system: str, role: Role, unit: str, kind: str, what: str) -
 def save_again(kind: str, what: str) -> float:
     """Fill a buffer, save it, push some more and save it again; return what is asked for."""
     from ludus.store import checkpoint, codec
-    from ludus.store.storage import Storage
+    from ludus.store.local import LocalStorage
     from ludus.store.tensors import Snapshot
 
     buffer = _buffer(kind)
     _push(buffer, NUM_ROWS)
     with tempfile.TemporaryDirectory() as folder:
-        storage, snapshot = Storage(Path(folder) / "run"), Snapshot()
+        storage, snapshot = LocalStorage(Path(folder) / "run"), Snapshot()
         storage.root.mkdir()
         about = {"exact": True, "inexact_because": [], "best": None, "models": []}
         about |= {"offsets": {}, "fingerprint": {}}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ludus.config.registry import register_trainer
     from ludus.nn.model import Model
     from ludus.session.logger import Logger
+    from ludus.store.places import open_storage
     from ludus.store.storage import Storage
     from ludus.supervised.base import BaseTrainer
     from ludus.supervised.trainers.supervised import Trainer
@@ -55,6 +56,7 @@ _WHERE = {
     "build_trainer": "ludus.session.build",
     "example": "ludus.config.base",
     "load_plugin": "ludus.config.registry",
+    "open_storage": "ludus.store.places",
     "read_config": "ludus.config.base",
     "register": "ludus.config.registry",
     "register_trainer": "ludus.config.registry",
@@ -73,6 +75,7 @@ __all__ = [
     "Trainer",
     "__version__",
     "example",
+    "open_storage",
     "read_config",
     "register_trainer",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,15 +59,14 @@ def resume(
     """Go on after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
     from ludus.session.build import rebuild_trainer
     from ludus.store.directory import last_ending, length_of
+    from ludus.store.places import below, parted
 
     load(plugin)
-    # A run given as `.` has a name all the same: that of its directory.
-    path = run if Path(run).name not in ("", "..") else os.path.abspath(run)
-    trainer, storage = rebuild_trainer(path, overrides or [])
+    trainer, storage = rebuild_trainer(below(*parted(run)), overrides or [])
     before = last_ending(storage) or {}
     result = trainer.fit(
-        root=str(storage.root.parent),
-        name=storage.root.name,
+        root=parted(storage.place)[0],
+        name=storage.name,
         resume="approximate" if approximate else "exact",
         show_on="stderr" if json else "stdout",
     )

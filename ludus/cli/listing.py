@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,15 +16,14 @@ from ludus.core.errors import LudusError, RunError
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store import directory
 from ludus.store.checkpoint_files import peek
-from ludus.store.lock import is_locked
+from ludus.store.places import parted, runs_in
 from ludus.store.storage import Storage
 from ludus.store.strict_json import one_line
 
 
-def list_runs(root: Path, *, as_json: bool) -> None:
+def list_runs(root: str | Path, *, as_json: bool) -> None:
     """Print one row for every run below the root, the newest first."""
-    paths = sorted(root.iterdir()) if root.is_dir() else []
-    rows = [_row(path) for path in paths if os.path.isfile(path / "run.json")]
+    rows = [_row(place) for place in runs_in(root)]
     rows.sort(key=lambda row: str(row["created"]), reverse=True)
     if as_json:
         pass_on(one_line({"root": str(root), "runs": rows}) + "\n")
@@ -40,11 +38,11 @@ def summary(storage: Storage) -> dict[str, Any]:
     # A run that was killed, or goes on, is as its newest checkpoint says.
     ending = directory.last_ending(storage) or peek(storage)
     best = ending.get("best")
-    status = "running" if is_locked(storage.root) else ending.get("event", "killed")
+    status = "running" if storage.is_locked() else ending.get("event", "killed")
     # Only a run that has ended can be called exact; one that is not exact already never will be.
     has_ended = status in ("finished", "stopped")
     return {
-        "run_dir": str(storage.root),
+        "run_dir": storage.place,
         "status": status,
         "reason": ending.get("reason"),
         "counters": ending.get("counters", {}),
@@ -55,11 +53,11 @@ def summary(storage: Storage) -> dict[str, Any]:
     }
 
 
-def _row(path: Path) -> dict[str, Any]:
+def _row(place: str) -> dict[str, Any]:
     """Return what one line of the list says; of a damaged run, that it is damaged, and why."""
-    row: dict[str, Any] = {"name": path.name, "kind": "?", "created": "", "run_dir": str(path)}
+    row: dict[str, Any] = {"name": parted(place)[1], "kind": "?", "created": "", "run_dir": place}
     try:
-        storage = directory.found_run(path)
+        storage = directory.found_run(place)
         note = directory.read_note(storage)
         row |= {"kind": note["kind"], "created": _created(note["created"])}
         return row | summary(storage)

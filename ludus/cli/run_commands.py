@@ -78,7 +78,7 @@ def runs(root: Root = "runs", json: AsJson = False) -> None:
     """List runs and how they ended."""
     from ludus.cli.listing import list_runs
 
-    list_runs(Path(root), as_json=json)
+    list_runs(root, as_json=json)
 
 
 @app.command()

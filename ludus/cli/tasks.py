@@ -21,9 +21,11 @@ from ludus.session.device import Compute
 from ludus.session.logger import Logger
 from ludus.show.terminal import pass_on, say, tell, warn
 from ludus.store import checkpoint, directory
+from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 from ludus.store.outputs import check_file, head_of, write_file
-from ludus.store.storage import Storage
+from ludus.store.places import is_url
+from ludus.store.storage import Storage, is_safe_name
 from ludus.store.strict_json import one_line
 
 _FILM_MARK = b"a film that ludus made"
@@ -111,22 +113,31 @@ def _best_weights(storage: Storage, name: str) -> tuple[str, Any]:
 
 def _model_at(storage: Storage, path: str) -> Any:
     """Return the weights in a model directory, given as it is or as it stands in the run."""
-    for folder in (Path(path), storage.root / path, storage.root / "models" / path):
-        if (folder / "model.json").is_file():
-            folder = folder.resolve()
-            return read_model(Storage(folder.parent), folder.name)[0]
+    if (folder := Path(path).resolve()).joinpath("model.json").is_file():
+        return read_model(LocalStorage(folder.parent), folder.name)[0]
+    for name in (path.rstrip("/"), f"models/{path.rstrip('/')}"):
+        if is_safe_name(name) and storage.exists(f"{name}/model.json"):
+            return read_model(storage, name)[0]
     kept = ", ".join(sorted(storage.names("models"))) or "none"
     raise RunError(
         f"--model {path}: no model is kept there; give best, last, or the directory of a model (in"
-        f" {storage.root}/models: {kept})"
+        f" {storage.place}/models: {kept})"
     )
+
+
+def _place_in_run(path: str, name: str) -> Path:
+    """Return where a run keeps an output for people."""
+    storage = directory.found_run(path)
+    if is_url(storage.place):
+        raise ConfigError(f"{storage.place} is not a directory of this machine; give --out")
+    return Path(storage.place) / name
 
 
 def play_run(path: str, out: Path | None, *, episode: int, fps: float, model: str = "best") -> Path:
     """Write a film of one episode with some weights of a run, and return where it is."""
     if out is not None and out.suffix.lower() != ".gif":
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
-    out = directory.found_run(path).root / "play.gif" if out is None else out
+    out = _place_in_run(path, "play.gif") if out is None else out
     check_file(out, _is_film, what="a film")
     with _with_weights(path, model) as (trainer, weights, *_):
         frames = trainer.film(weights, episode, fps)
@@ -138,7 +149,7 @@ def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:
     """Write a policy of a run for use without torch, and return where it is."""
     from ludus.rl.policy_files import check_policy_place
 
-    out = directory.found_run(path).root / "policy" if out is None else out
+    out = _place_in_run(path, "policy") if out is None else out
     check_policy_place(out)
     with _with_weights(path, model) as (trainer, weights, *_):
         trainer.export(weights, out)
@@ -181,10 +192,10 @@ def evaluate_run(
     with _with_weights(path, model) as (ready, kept, storage, best, source):
         metrics = dict(ready.evaluate_weights(kept, episodes=episodes, seed=seed))
     if as_json:
-        about = {"run_dir": str(storage.root), "model": source, "metrics": metrics, "best": best}
+        about = {"run_dir": storage.place, "model": source, "metrics": metrics, "best": best}
         pass_on(one_line(about | summary(storage)) + "\n")
         return
-    say(f"{storage.root}: {source}")
+    say(f"{storage.place}: {source}")
     for name, value in metrics.items():
         say(f"  {name}  {value:.6g}")
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from ludus.config.base import TrainerConfig
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, LudusError
+from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.store.storage import Storage
 
 
 class Records(Protocol):
@@ -74,7 +74,7 @@ class Evaluator:
                 "load_model needs what the weights are for; call set_model(model) first"
             )
         path = Path(directory)
-        weights, _ = read_model(Storage(path.parent), path.name)
+        weights, _ = read_model(LocalStorage(path.parent), path.name)
         load = getattr(self.model, "load_weights", None) or self.model.load_state_dict
         load(weights)
 

@@ -15,8 +15,8 @@ from ludus.config.registry import find, kinds
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.held import extra_modules, extra_to_tensor, tensor_to_extra
+from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
-from ludus.store.storage import Storage
 
 Loss = Literal["cross_entropy", "mse", "l1", "smooth_l1", "binary_cross_entropy"]
 
@@ -133,14 +133,14 @@ class Model:
     def save_model(self, directory: str | Path) -> None:
         """Write the weights to a directory of their own."""
         path = Path(directory)
-        storage = Storage(path.parent)
+        storage = LocalStorage(path.parent)
         storage.make_root()
         write_model(storage, path.name, self.state_dict(), {"architecture": self.architecture})
 
     def load_model(self, directory: str | Path) -> None:
         """Load the weights that `save_model` or a run wrote."""
         path = Path(directory)
-        self.load_state_dict(read_model(Storage(path.parent), path.name)[0])
+        self.load_state_dict(read_model(LocalStorage(path.parent), path.name)[0])
 
 
 def _section(config: StrictConfig | Mapping[str, Any]) -> StrictConfig:

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save
 
 from ludus.core.errors import CheckpointError, LudusError
 from ludus.rl.numpy_net import Array
+from ludus.store.local import LocalStorage
 from ludus.store.outputs import check_directory, is_temporary, write_directory
-from ludus.store.storage import Storage
 
 FORMAT = 1
 
@@ -51,7 +51,7 @@ def _is_policy(path: Path) -> bool:
 
 def read_policy(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the note and the arrays, if they are those that were written."""
-    storage = Storage(path)
+    storage = LocalStorage(path)
     try:
         note = json.loads(storage.read(_NOTE, limit=_MAX_NOTE))
     except (ValueError, RecursionError) as error:

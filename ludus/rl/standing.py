@@ -10,6 +10,7 @@ from ludus.core import Run
 from ludus.rl.evaluations import Evaluations
 from ludus.rl.judge import Judge
 from ludus.rl.sampler import SyncSampler
+from ludus.store.places import is_url
 
 
 class Standing:
@@ -47,7 +48,9 @@ class Standing:
     @property
     def model_dir(self) -> Path | None:
         """Where this run keeps its models: best, and one for each number of opt_steps; None if nowhere."""
-        return None if self.files is None else Path(self.files.root) / "models"
+        if self.files is None or is_url(self.files.place):
+            return None
+        return Path(self.files.place) / "models"
 
     @property
     def step(self) -> int:

@@ -29,7 +29,7 @@ def newest(storage: Storage, *, tell: Tell) -> Saved | None:
     )
     if saved is None and directory.had_checkpoints(storage):
         raise CheckpointError(
-            f"the checkpoints of {storage.root} are gone; restore them from a backup, or start a new"
+            f"the checkpoints of {storage.place} are gone; restore them from a backup, or start a new"
             " run under another name"
         )
     return saved
@@ -46,7 +46,7 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
     if others:
         told = [f"{key} {_shown(old, key)} (now {_shown(new, key)})" for key in others]
         raise RunError(
-            f"{storage.root} was started with {', '.join(told)}; only the length of a run and its"
+            f"{storage.place} was started with {', '.join(told)}; only the length of a run and its"
             " settings may change on resume: put the old values back (into config.yaml, if they were"
             " changed there), or start a new run"
         )
@@ -54,7 +54,7 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
         _refuse_passed(storage, saved, {path: directory.value_of(new, path) for path in lengths})
     if lengths and saved is not None and (reason := saved.state["run"].get("stop_reason")):
         raise RunError(
-            f"{storage.root} stopped before its end, because {reason}; a greater length"
+            f"{storage.place} stopped before its end, because {reason}; a greater length"
             f" ({', '.join(lengths)}) does not make it go on: start a new run under another name without"
             " what stopped it (target_return, patience, early_stopping, a callback)"
         )
@@ -74,11 +74,11 @@ def _trained_with(storage: Storage, saved: Saved | None, new: TrainerConfig) -> 
         text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
         data = strict_yaml.parse(text, source="config.yaml")
     elif not isinstance(data, Mapping):
-        raise RunError(f"{storage.root}/run.json does not say what the run was begun with")
+        raise RunError(f"{storage.place}/run.json does not say what the run was begun with")
     if isinstance(data, Mapping):
         # Neither is compared.
         data = {**data, **new.model_dump(include={"name", "settings"})}
-    return from_data(data, source=f"the config that {storage.root} was trained with")
+    return from_data(data, source=f"the config that {storage.place} was trained with")
 
 
 def _refuse_passed(storage: Storage, saved: Saved, lengths: Mapping[str, Any]) -> None:
@@ -88,7 +88,7 @@ def _refuse_passed(storage: Storage, saved: Saved, lengths: Mapping[str, Any]) -
         counter = _COUNTERS.get(path.split(".")[-1])
         if counter is not None and type(length) is int and length <= counters.get(counter, 0):
             raise RunError(
-                f"'{path}' is to be {length}, but {storage.root} has {counters[counter]} {counter}"
+                f"'{path}' is to be {length}, but {storage.place} has {counters[counter]} {counter}"
                 " already; give it more, or leave it as it is"
             )
 
@@ -105,13 +105,13 @@ def changed_facts(
     given = [fact for fact in changed if fact.startswith(GIVEN)]
     if given and not is_approximate:
         raise CheckpointError(
-            f"the script gives other objects than the one that saved {storage.root} ({'; '.join(given)}),"
+            f"the script gives other objects than the one that saved {storage.place} ({'; '.join(given)}),"
             " and its results would be those of two scripts; give the same ones, start a new run, or go on"
             " all the same with fit(resume='approximate')"
         )
     if changed and not is_approximate:
         raise CheckpointError(
-            f"this machine, its packages or the run's own code differ from those of {storage.root}"
+            f"this machine, its packages or the run's own code differ from those of {storage.place}"
             f" ({'; '.join(changed)}), so it cannot go on exactly; restore them{_plugins(storage)}, or"
             " go on all the same with --approximate (fit(resume='approximate'))"
         )

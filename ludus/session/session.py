@@ -11,7 +11,7 @@ from rich.console import Console
 from ludus.config import registry
 from ludus.config.base import TrainerConfig
 from ludus.config.registry import find
-from ludus.core.errors import ConfigError, RunError, RunTaken
+from ludus.core.errors import ConfigError, RunTaken
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.states import check_same_parts, fitting, of_format
 from ludus.core.surroundings import Request, Result, ending
@@ -26,7 +26,6 @@ from ludus.session.saver import Saver
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory
-from ludus.store.lock import RunLock
 from ludus.store.storage import Storage
 
 
@@ -43,10 +42,10 @@ class Session:
         self._trainer = trainer
         self._request = request
         name = config.name if request.name is None else request.name
-        path = directory.run_path(request.root, name, is_resume=bool(request.resume))
+        found = directory.run_storage(request.root, name, is_resume=bool(request.resume))
         if trainer.storage is not None and request.name is not None:
             raise ConfigError("a storage was set, which says where the run is kept; give no name")
-        self._storage: Storage = trainer.storage or Storage(path)
+        self._storage: Storage = trainer.storage or found
         trainer.files = self._storage
         self._refuse_strangers()
         self._stack = contextlib.ExitStack()
@@ -63,16 +62,12 @@ class Session:
         seed_everything(derive(config.seed, "global"))
 
     def _refuse_strangers(self) -> None:
-        directory.refuse_strangers(self._storage.root, is_resume=bool(self._request.resume))
+        directory.refuse_strangers(self._storage, is_resume=bool(self._request.resume))
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
         """Take the directory, load the newest good state if there is one, start the log."""
         trainer, storage = self._trainer, self._storage
-        try:
-            storage.root.mkdir(parents=True, exist_ok=True)
-            lock = self._stack.enter_context(RunLock(storage.root))
-        except OSError as error:
-            raise RunError(f"{storage.root} cannot be written: {error.strerror}") from None
+        lock = self._stack.enter_context(storage.lock())
         storage.check_owned = lock.check
         self._stack.callback(setattr, storage, "check_owned", lambda: None)
         # Another process may have made the run while this one came to its lock.
@@ -206,7 +201,7 @@ class Session:
     def _facts(self) -> dict[str, str]:
         config, reasons = self._trainer.config, self._reasons()
         return {
-            "run": str(self._storage.root),
+            "run": self._storage.place,
             "trainer": config.kind,
             "seed": str(config.seed),
             "resumed": "yes" if self._is_resumed else "no",
@@ -268,7 +263,7 @@ class Session:
     def way_to_resume(self) -> str:
         """Return the sentence that tells how to go on."""
         if self._is_rebuildable():
-            return f"to go on: {directory.way_to_resume(self._storage.root)}"
+            return f"to go on: {directory.way_to_resume(self._storage.place)}"
         return "to go on: run the same script with fit(resume=True)"
 
     def result(self, run: Run) -> Result:
@@ -277,7 +272,7 @@ class Session:
         return ending(
             run,
             best=self._trainer.best(),
-            run_dir=str(self._storage.root),
+            run_dir=self._storage.place,
             exact=not reasons,
             inexact_because=reasons,
         )

@@ -29,7 +29,7 @@ from ludus.store.manifest import read_manifest, sealed
 from ludus.store.segments import collect_segments, read_segments, write_segments
 from ludus.store.storage import Storage
 from ludus.store.strict_json import check_bounds, dump_json, parse_json
-from ludus.store.tensors import read_tensors, write_tensors
+from ludus.store.tensors import read_stored, write_tensors
 
 _BEST = re.compile(r"best-[0-9]{10}")
 
@@ -145,7 +145,7 @@ def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved
     directory = f"checkpoints/{number:010d}"
     data = storage.read(f"{directory}/state.json", limit=MAX_STATE)
     tree = parse_json(data, source=f"{directory}/state.json")
-    tensors = read_tensors(storage.path(f"{directory}/tensors.safetensors"))
+    tensors = read_stored(storage, f"{directory}/tensors.safetensors")
     segments = read_segments(storage, manifest["segments"])
     state = codec.decode(tree, tensors, segments)
     if not isinstance(state, dict) or not all(isinstance(part, dict) for part in state.values()):
@@ -174,7 +174,7 @@ def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | 
             return read(storage, number, may_lose_best=True)
     if found:
         raise CheckpointError(
-            f"none of the {len(found)} checkpoints in {storage.root} can be trusted (the oldest:"
+            f"none of the {len(found)} checkpoints in {storage.place} can be trusted (the oldest:"
             f" {reason}); restore the directory from a backup, or start a new run under another name"
         )
     return None

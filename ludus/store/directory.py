@@ -17,6 +17,7 @@ from ludus.config import registry
 from ludus.config.base import TrainerConfig, key_paths
 from ludus.config.overrides import is_length
 from ludus.core.errors import RunError, StorageError, nearest
+from ludus.store.places import below, open_storage, parted, runs_in
 from ludus.store.storage import Storage
 from ludus.store.strict_json import parse_json
 
@@ -29,13 +30,13 @@ JOURNALS = ("events.jsonl",)
 _LOGS = ("metrics.jsonl", "timing.jsonl", "metrics.csv")
 
 
-def run_path(root: str | Path, name: str, *, is_resume: bool = False) -> Path:
-    """Return the directory of a run; refuse a name that could lead out of the root.
+def run_storage(root: str | Path, name: str, *, is_resume: bool = False) -> Storage:
+    """Return the storage of a run, made or not; refuse a name that could lead out of the root.
 
     A run that is there already may have been renamed to anything that is one name.
     """
     is_one_name = name not in ("", ".", "..") and Path(name).name == name
-    is_renamed = is_resume and is_one_name and (Path(root) / name / "run.json").is_file()
+    is_renamed = is_resume and is_one_name and open_storage(below(root, name)).exists("run.json")
     if not is_renamed and not _NAME.fullmatch(name):
         shown = name if len(name) <= 40 else name[:37] + "..."
         hint = "; the directory that runs are in is --root" if "/" in name else ""
@@ -43,27 +44,25 @@ def run_path(root: str | Path, name: str, *, is_resume: bool = False) -> Path:
             f"{shown!r} cannot name a run; use up to 100 letters, digits, '.', '_' and '-',"
             f" not starting with '.' or '-'{hint}"
         )
-    path = Path(root) / name
-    if path.is_symlink():
-        raise RunError(f"{path} is a link; a run is kept in a directory of its own")
-    return path
+    storage = open_storage(below(root, name))
+    storage.check_place()
+    return storage
 
 
-def refuse_strangers(path: Path, *, is_resume: bool) -> None:
-    """Raise RunError if a run cannot be kept at this path: because of another run, or other files."""
-    is_run = (path / "run.json").exists()
+def refuse_strangers(storage: Storage, *, is_resume: bool) -> None:
+    """Raise RunError if a run cannot be kept here: because of another run, or other files."""
+    storage.check_place()
+    is_run, path = storage.exists("run.json"), storage.place
     if is_run and not is_resume:
         raise RunError(
             f"{path} holds a run already; go on with it (`{way_to_resume(path)}`, fit(resume=True)),"
             " or choose another name"
         )
-    if not path.exists() or is_run:
+    if is_run:
         return
-    if not path.is_dir():
-        raise RunError(f"{path} is a file; choose another name for the run")
     # A run that was killed at its very beginning may have left these.
     ours = {"LOCK", "config.yaml", "run.json"}
-    others = [file.name for file in path.iterdir() if file.name.split(".tmp-")[0] not in ours]
+    others = [name for name in storage.names("") if name.split(".tmp-")[0] not in ours]
     if others:
         raise RunError(f"{path} is not a run, yet holds {others[0]}; choose another name")
 
@@ -76,26 +75,22 @@ def way_to_resume(path: str | Path) -> str:
 
 def found_run(path: str | Path) -> Storage:
     """Return the storage of an existing run directory."""
-    path = Path(path)
-    if not (path / "run.json").is_file():
-        there = {
-            str(note.parent)
-            for root in (path.parent, Path("runs"))
-            for note in root.glob("*/run.json")
-        }
+    storage = open_storage(path)
+    if not storage.exists("run.json"):
+        there = {place for root in (parted(path)[0], "runs") for place in runs_in(root)}
         hint = nearest(str(path), there)
         raise RunError(
             f"{path} is not a run directory; `ludus runs` lists the runs there are"
             + (f".{hint}" if "Did you mean" in hint else "")
         )
-    return Storage(path)
+    return storage
 
 
 def write_first_files(storage: Storage, config: TrainerConfig, about: Mapping[str, Any]) -> None:
     """Write config.yaml and run.json, the mark of a run directory, in this order."""
     storage.write("config.yaml", config.to_yaml().encode())
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    note = {"format": 1, "kind": config.kind, "name": storage.root.name, "seed": config.seed}
+    note = {"format": 1, "kind": config.kind, "name": storage.name, "seed": config.seed}
     note |= {"run_id": os.urandom(16).hex(), "config_hash": config.digest(), "created": created}
     write_note(storage, {**note, **about, "config": deciding(config)})
 
@@ -119,11 +114,11 @@ def read_note(storage: Storage) -> dict[str, Any]:
     """Return what run.json says."""
     note = parse_json(storage.read("run.json", limit=1 << 20), source="run.json")
     if not isinstance(note, dict) or note.get("format") != 1:
-        raise RunError(f"{storage.root}/run.json is not one this ludus reads")
+        raise RunError(f"{storage.place}/run.json is not one this ludus reads")
     if not all(isinstance(note.get(key, ""), str) for key in ("kind", "name", "created", "origin")):
-        raise RunError(f"{storage.root}/run.json does not say what this run is")
+        raise RunError(f"{storage.place}/run.json does not say what this run is")
     if not _is_list_of_text(note.get("plugins", [])):
-        raise RunError(f"{storage.root}/run.json does not say which plugins this run had")
+        raise RunError(f"{storage.place}/run.json does not say which plugins this run had")
     return note
 
 
@@ -189,7 +184,7 @@ def last_ending(storage: Storage) -> dict[str, Any] | None:
     for event in _events(storage, *ENDINGS, "started", "resumed"):
         ending = event if event["event"] in ENDINGS else None
     if ending is not None and not _is_plain(ending):
-        raise RunError(f"{storage.root}/events.jsonl does not say plainly how the run ended")
+        raise RunError(f"{storage.place}/events.jsonl does not say plainly how the run ended")
     return ending
 
 
@@ -215,8 +210,7 @@ def check_metrics(storage: Storage, manifest: Mapping[str, Any]) -> None:
     name = "metrics.jsonl"
     problem = _log_problem(storage, name, manifest)
     if problem:
-        path = storage.path(name)
-        raise StorageError(f"{path} {problem}: restore it, or start a new run")
+        raise StorageError(f"{storage.place}/{name} {problem}: restore it, or start a new run")
 
 
 def log_offsets(

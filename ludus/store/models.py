@@ -17,7 +17,7 @@ from ludus.store import checkpoint
 from ludus.store.files import hash_file, sync_file, write_durably
 from ludus.store.storage import Storage
 from ludus.store.strict_json import dump_json, parse_json
-from ludus.store.tensors import read_tensors, write_tensors
+from ludus.store.tensors import read_stored, write_tensors
 
 MAX_NOTE = 1 << 20
 _FILES = ("weights.safetensors", "model.json")
@@ -45,8 +45,8 @@ def read_model(storage: Storage, name: str) -> tuple[dict[str, Tensor], dict[str
     note_name = f"{name}/{_FILES[1]}"
     about = parse_json(storage.read(note_name, limit=MAX_NOTE), source=note_name)
     if not isinstance(about, dict) or storage.sha256(f"{name}/{_FILES[0]}") != about.get("sha256"):
-        raise CheckpointError(f"{storage.root / name} has changed since it was saved")
-    return read_tensors(storage.path(f"{name}/{_FILES[0]}")), about
+        raise CheckpointError(f"{storage.place}/{name} has changed since it was saved")
+    return read_stored(storage, f"{name}/{_FILES[0]}"), about
 
 
 def publish(storage: Storage, source: str, name: str) -> None:
@@ -57,7 +57,8 @@ def publish(storage: Storage, source: str, name: str) -> None:
 
     def fill(folder: Path) -> None:
         for file in _FILES:
-            shutil.copyfile(storage.path(f"{source}/{file}"), folder / file)
+            with storage.local(f"{source}/{file}") as path:
+                shutil.copyfile(path, folder / file)
             sync_file(folder / file)
 
     if storage.exists(name):

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from torch import Tensor
 
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.store.codec import Segment
-from ludus.store.files import hash_file, sync_directory, sync_file
 from ludus.store.storage import Storage
-from ludus.store.tensors import read_tensors, write_tensors
+from ludus.store.tensors import read_stored, write_tensors
 
 _FOLDERS = ("segments", "segments-copy")
 _OURS = re.compile(r"[0-9a-f]{64}\.safetensors")
@@ -42,34 +39,9 @@ def write_segments(storage: Storage, segments: Sequence[Segment]) -> list[str]:
 
 
 def _write(storage: Storage, tensors: Mapping[str, Tensor]) -> str:
-    folder = storage.make(_FOLDERS[0])
-    temporary = folder / f"new.tmp-{os.getpid()}"
-    try:
-        write_tensors(temporary, tensors)
-        sync_file(temporary)
-        name = f"{hash_file(temporary)}.safetensors"
-        # One of the same content is replaced, in case its bytes on disk have changed since.
-        temporary.replace(folder / name)
-        sync_directory(folder)
-        _copy(storage, *_pair(name))
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StorageError(f"a segment cannot be written: {error.strerror}") from error
+    name = storage.add(_FOLDERS[0], ".safetensors", lambda path: write_tensors(path, tensors))
+    storage.copy(*_pair(name))
     return name
-
-
-def _copy(storage: Storage, source: str, name: str) -> None:
-    """Make one file the same as another; a crash leaves the old one or the new one."""
-    folder = storage.make(name.partition("/")[0])
-    temporary = folder / f"new.tmp-{os.getpid()}"
-    try:
-        shutil.copyfile(storage.path(source), temporary)
-        sync_file(temporary)
-        temporary.replace(storage.path(name))
-        sync_directory(folder)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StorageError(f"{name} cannot be written: {error.strerror}") from error
 
 
 def _pair(name: str) -> tuple[str, str]:
@@ -82,8 +54,8 @@ def _loader(storage: Storage, *paths: str) -> Callable[[], dict[str, Tensor]]:
     def load() -> dict[str, Tensor]:
         for path in paths[:-1]:
             with contextlib.suppress(CheckpointError, StorageError):
-                return read_tensors(storage.path(path))
-        return read_tensors(storage.path(paths[-1]))
+                return read_stored(storage, path)
+        return read_stored(storage, paths[-1])
 
     return load
 
@@ -108,7 +80,7 @@ def mend(storage: Storage, names: Iterable[str], *, tell: Callable[[str], None])
             # A run of a ludus that made no copies is given them without a word.
             if path.startswith("segments/") or storage.exists(path):
                 tell(f"{path} was damaged and was restored from its copy")
-            _copy(storage, sound[0], path)
+            storage.copy(sound[0], path)
 
 
 def _is_sound(storage: Storage, path: str) -> bool:

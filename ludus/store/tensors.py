@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.store.files import open_plain
+from ludus.store.storage import Storage
 
 MAX_HEADER = 8 << 20
 MAX_TENSORS = 20_000
@@ -74,6 +75,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
         raise CheckpointError(f"{path} is not a whole safetensors file: {error}") from None
+
+
+def read_stored(storage: Storage, name: str) -> dict[str, Tensor]:
+    """Read a whole file of a storage."""
+    with storage.local(name) as path:
+        return read_tensors(path)
 
 
 class Snapshot:

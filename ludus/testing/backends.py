@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from ludus.session.logger import Backend, Record
+from ludus.store.local import LocalStorage
 from ludus.store.storage import Storage
 
 
@@ -39,7 +40,7 @@ def check_backend(make: Callable[[Storage], Backend], root: Path, *, is_file: bo
     if not is_file:
         return
     assert any(whole.values()), "the back end wrote nothing"
-    storage = Storage(root / "cut")
+    storage = LocalStorage(root / "cut")
     storage.make_root()
     storage.make("events")
     backend = make(storage)
@@ -56,7 +57,7 @@ def check_backend(make: Callable[[Storage], Backend], root: Path, *, is_file: bo
 
 
 def _write(make: Callable[[Storage], Backend], path: Path, rows: list[Record]) -> dict[str, int]:
-    storage = Storage(path)
+    storage = LocalStorage(path)
     storage.make_root()
     storage.make("events")
     backend = make(storage)

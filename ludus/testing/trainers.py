@@ -14,7 +14,8 @@ from ludus.core.surroundings import Request, Result
 from ludus.core.trainer import Trainer
 from ludus.session.session import Session
 from ludus.store import checkpoint
-from ludus.store.storage import Storage, hash_file
+from ludus.store.files import hash_file
+from ludus.store.local import LocalStorage
 from ludus.testing.recorder import Recorder
 from ludus.testing.undeclared import UndeclaredState
 
@@ -37,7 +38,7 @@ class Ending:
 
 def ending_of(path: Path) -> Ending:
     """Return what is left of a run that has ended."""
-    storage = Storage(path)
+    storage = LocalStorage(path)
     # Which older best models are still kept depends on how often the run was saved; `best` does not.
     saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
     models = tuple(
@@ -147,7 +148,7 @@ class _RecorderLater:
 
 def count_boundaries(path: Path) -> int:
     """Return how many boundaries an ended run passed."""
-    return checkpoint.numbers(Storage(path))[-1]
+    return checkpoint.numbers(LocalStorage(path))[-1]
 
 
 def check_kill_anywhere(make: Make, root: Path, *, max_kills: int = 12) -> None:

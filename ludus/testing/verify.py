@@ -18,7 +18,7 @@ from ludus.core.errors import LudusError
 from ludus.session.build import build_trainer
 from ludus.show.terminal import plain, tell
 from ludus.store.directory import read_lines
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from ludus.testing import trainers
 from ludus.testing.victim import RUN
 
@@ -105,7 +105,7 @@ def _kill(
 
 def _resumed_at(path: Path) -> list[int]:
     """Return the boundaries at which a run was taken up again."""
-    events = read_lines(Storage(path), "events.jsonl")
+    events = read_lines(LocalStorage(path), "events.jsonl")
     return [event["boundary"] for event in events if event["event"] == "resumed"]
 
 

@@ -15,7 +15,7 @@ from ludus.data.replay.prioritised import PerConfig, PrioritisedReplay
 from ludus.data.replay.row_layout import RowLayout
 from ludus.store import checkpoint, codec
 from ludus.store.checkpoint import digest_of
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from tests.data.test_replay import ABOUT, fill, held
 
 LAYOUT = RowLayout((3,), np.float32, 1)
@@ -103,7 +103,7 @@ def test_mistakes_are_told_plainly() -> None:
 
 
 def test_a_buffer_is_taken_up_exactly(tmp_path: Path) -> None:
-    buffer, storage = fill(make(capacity=20), 33), Storage(tmp_path)
+    buffer, storage = fill(make(capacity=20), 33), LocalStorage(tmp_path)
     buffer.update_priorities(buffer.sample(8).indices, np.arange(8.0))
     fill(buffer, 35)
     checkpoint.write(storage, 1, codec.encode({"replay": buffer.state_dict()}), ABOUT)

@@ -15,7 +15,7 @@ from ludus.data.replay.row_layout import RowLayout
 from ludus.data.replay.segments import piece_length
 from ludus.store import checkpoint, codec
 from ludus.store.checkpoint import digest_of
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 
 ABOUT = {
     "offsets": {},
@@ -196,7 +196,7 @@ def test_a_buffer_is_taken_up_exactly(
     total: int, kind: Any, layout: RowLayout, tmp_path: Path
 ) -> None:
     buffer = fill(kind(layout, 22, seed=1), total)
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     checkpoint.write(storage, 1, codec.encode({"replay": buffer.state_dict()}), ABOUT)
     fresh = fill(kind(layout, 22, seed=9), 5)
     fresh.load_state_dict(checkpoint.read(storage, 1).state["replay"])
@@ -210,7 +210,7 @@ def test_a_buffer_is_taken_up_exactly(
 @pytest.mark.usefixtures("short_pieces")
 def test_a_state_does_not_depend_on_when_it_was_saved_before(tmp_path: Path) -> None:
     often, once = make(capacity=22), make(capacity=22)
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     for total in range(1, 60):
         fill(often, total)
         taken = codec.encode({"replay": often.state_dict()})
@@ -224,7 +224,7 @@ def test_a_state_does_not_depend_on_when_it_was_saved_before(tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("short_pieces")
 def test_a_checkpoint_writes_what_is_new_and_holds_no_copy_of_the_ring(tmp_path: Path) -> None:
-    buffer, storage = fill(make(capacity=40), 50), Storage(tmp_path)
+    buffer, storage = fill(make(capacity=40), 50), LocalStorage(tmp_path)
     checkpoint.write(storage, 1, codec.encode({"replay": buffer.state_dict()}), ABOUT)
     first = set(storage.names("segments"))
     fill(buffer, 57)
@@ -241,7 +241,7 @@ def test_a_checkpoint_writes_what_is_new_and_holds_no_copy_of_the_ring(tmp_path:
 
 @pytest.mark.usefixtures("short_pieces")
 def test_a_piece_whose_file_is_gone_is_made_anew_from_the_ring(tmp_path: Path) -> None:
-    buffer, storage = fill(make(capacity=20), 20), Storage(tmp_path)
+    buffer, storage = fill(make(capacity=20), 20), LocalStorage(tmp_path)
     checkpoint.write(storage, 1, codec.encode({"replay": buffer.state_dict()}), ABOUT)
     name = storage.names("segments")[0]
     for folder in ("segments", "segments-copy"):

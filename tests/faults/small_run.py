@@ -13,7 +13,7 @@ from typing import Any
 
 import ludus
 from ludus.store import checkpoint
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 
 EPOCHS = 3
 
@@ -89,7 +89,7 @@ def interrupt_now(trainer: ludus.Trainer) -> None:
 
 def ending(path: Path) -> dict[str, Any]:
     """Return what two runs that ended alike have in common: state, metrics, the best model."""
-    storage = Storage(path)
+    storage = LocalStorage(path)
     saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
     assert saved.state["run"]["is_finished"], "the run has not ended"
     best = {

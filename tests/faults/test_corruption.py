@@ -16,7 +16,7 @@ import pytest
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.session.resumption import put_back
 from ludus.store import checkpoint, directory
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from tests.faults.small_run import contents, ending, events, interrupt_after, interrupt_now, train
 
 Damage = Callable[[Path], None]
@@ -42,7 +42,8 @@ def run(interrupted: Path, tmp_path: Path) -> Path:
 def checkpoints(run: Path) -> list[Path]:
     """Return the checkpoint directories, the newest first."""
     return [
-        run / f"checkpoints/{number:010d}" for number in reversed(checkpoint.numbers(Storage(run)))
+        run / f"checkpoints/{number:010d}"
+        for number in reversed(checkpoint.numbers(LocalStorage(run)))
     ]
 
 
@@ -191,7 +192,7 @@ def test_a_damaged_copy_for_people_is_replaced_and_costs_nothing(
 
 
 def test_the_copy_for_people_is_whole_as_soon_as_the_run_is_taken_up(run: Path) -> None:
-    storage = Storage(run)
+    storage = LocalStorage(run)
     saved = checkpoint.read_newest(storage, damaged=pytest.fail)
     assert saved is not None
     whole = contents(run / "models/best")
@@ -214,7 +215,7 @@ def test_a_best_model_that_all_checkpoints_share_costs_the_best_model_and_not_th
     assert result.best is not None
     told = [event for event in events(run) if event["event"] == "best_model_lost"]
     assert len(told) == 1
-    storage = Storage(run)
+    storage = LocalStorage(run)
     saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
     assert not saved.manifest["exact"]
     assert saved.lost_best is None
@@ -250,7 +251,7 @@ def test_files_swapped_between_two_checkpoints_cost_both_and_no_more(
 
 
 def test_no_byte_of_a_manifest_can_change_unseen(run: Path) -> None:
-    storage, path = Storage(run), checkpoints(run)[0] / "manifest.json"
+    storage, path = LocalStorage(run), checkpoints(run)[0] / "manifest.json"
     data = path.read_bytes()
     for place in range(len(data)):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
@@ -267,7 +268,7 @@ def test_damaged_checkpoints_never_crowd_out_the_good_ones(run: Path) -> None:
     settings = {"settings.checkpoint.keep_last": 2, "settings.checkpoint.every_stages": 1}
     assert train(run.parent, "run", each_step=interrupt_now, **settings).status == "interrupted"
     # It has saved below the numbers of the damaged ones, and collected since.
-    found = checkpoint.read_newest(Storage(run), damaged=pytest.fail)
+    found = checkpoint.read_newest(LocalStorage(run), damaged=pytest.fail)
     assert found is not None
     assert int(third.name) < found.number < int(newest.name)
     asides = {one.name for one in (run / "checkpoints").glob("*.aside-*")}
@@ -373,8 +374,8 @@ def test_a_journal_of_any_length_is_read(run: Path, right_ending: dict[str, Any]
             file.write(line * 1000)
         file.write(b"y" * (3 << 20) + b"\n")
     assert (run / "events.jsonl").stat().st_size > 64 << 20
-    assert directory.had_checkpoints(Storage(run))
-    assert (directory.last_ending(Storage(run)) or {})["event"] == "interrupted"
+    assert directory.had_checkpoints(LocalStorage(run))
+    assert (directory.last_ending(LocalStorage(run)) or {})["event"] == "interrupted"
     assert train(run.parent, "run").exact
     assert ending(run) == right_ending
 
@@ -398,12 +399,12 @@ def test_a_checkpoint_that_cannot_be_read_is_skipped_like_a_damaged_one(
                 os.setgid(65534)
                 os.setuid(65534)
             told: list[str] = []
-            saved = checkpoint.read_newest(Storage(run), damaged=told.append)
+            saved = checkpoint.read_newest(LocalStorage(run), damaged=told.append)
             assert saved is not None
             assert saved.number < int(newest.name)
             assert len(told) == 1
             assert "cannot be read" in told[0]
-            checkpoint.set_newer_aside(Storage(run), saved.number)
+            checkpoint.set_newer_aside(LocalStorage(run), saved.number)
             code = 0
         finally:
             os._exit(code)

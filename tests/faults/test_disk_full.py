@@ -13,7 +13,7 @@ import pytest
 import ludus
 from ludus.core.errors import StorageError
 from ludus.store import checkpoint
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from tests.faults.small_run import EPOCHS, ending, events, left_behind, train
 from tests.faults.warm import WarmProcess
 
@@ -44,7 +44,7 @@ class FullDisk:
 
     def __call__(self, trainer: ludus.Trainer) -> None:
         storage, fill, epoch = (
-            Storage(self._folder / "run"),
+            LocalStorage(self._folder / "run"),
             self._folder / "fill",
             trainer.epoch + 1,
         )
@@ -88,7 +88,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_an_error_that_a_resume_makes_g
     full = FullDisk(disk, until=EPOCHS + 1)
     with pytest.raises(StorageError):
         train(disk, "run", each_epoch=full)
-    assert checkpoint.read_newest(Storage(disk / "run"), damaged=pytest.fail) is not None
+    assert checkpoint.read_newest(LocalStorage(disk / "run"), damaged=pytest.fail) is not None
     (disk / "fill").unlink()
     assert train(disk, "run").status == "finished"
     assert ending(disk / "run") == right_ending
@@ -130,6 +130,6 @@ def test_a_limit_that_lasts_is_a_typed_error_and_the_old_checkpoint_is_whole(
     assert code == 3, output
     assert output.startswith("StorageError: ")
     assert left_behind(tmp_path / "run") == []
-    assert checkpoint.read_newest(Storage(tmp_path / "run"), damaged=pytest.fail) is not None
+    assert checkpoint.read_newest(LocalStorage(tmp_path / "run"), damaged=pytest.fail) is not None
     assert warm.run("go", root=str(tmp_path))[0] == 0
     assert ending(tmp_path / "run") == right_ending

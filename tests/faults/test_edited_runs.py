@@ -18,8 +18,8 @@ from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError
 from ludus.session import fingerprint
 from ludus.session.build import rebuild_trainer
 from ludus.store import checkpoint
+from ludus.store.local import LocalStorage
 from ludus.store.manifest import check_manifest
-from ludus.store.storage import Storage
 from tests.faults.small_run import contents, ending, events, interrupt_after, small_config, train
 from tests.faults.warm import WarmProcess
 
@@ -116,7 +116,7 @@ def test_one_checkpoint_of_another_run_is_skipped_aloud(
     run: Path, tmp_path: Path, right_ending: dict[str, Any]
 ) -> None:
     assert train(tmp_path, "other", each_epoch=interrupt_after(2)).status == "interrupted"
-    number = checkpoint.numbers(Storage(tmp_path / "other"))[-1]
+    number = checkpoint.numbers(LocalStorage(tmp_path / "other"))[-1]
     name = f"checkpoints/{number:010d}"
     shutil.copytree(tmp_path / "other" / name, run / name)
     assert resume(run).exact
@@ -127,7 +127,7 @@ def test_one_checkpoint_of_another_run_is_skipped_aloud(
 
 
 def test_the_manifest_holds_the_run_and_the_config_it_was_trained_with(run: Path) -> None:
-    storage = Storage(run)
+    storage = LocalStorage(run)
     manifest = checkpoint.verify(storage, checkpoint.numbers(storage)[-1])
     note = json.loads((run / "run.json").read_text())
     config = small_config(compile=False)
@@ -152,7 +152,7 @@ def test_a_kill_between_the_new_length_and_the_next_checkpoint_keeps_the_label(
     os.kill(pid, 9)
     warm.wait(pid)
     assert "max_epochs: 5" in (run / "config.yaml").read_text()
-    storage = Storage(run)
+    storage = LocalStorage(run)
     assert checkpoint.verify(storage, checkpoint.numbers(storage)[-1])["exact"]
     result = resume(run)
     assert result.counters["epoch"] == 5

@@ -18,7 +18,7 @@ import pytest
 from ludus.core.errors import CheckpointError, RunError
 from ludus.store import checkpoint, codec
 from ludus.store.checkpoint_files import MAX_STATE
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from ludus.store.strict_json import MAX_CONTAINERS
 from ludus.store.tensors import MAX_HEADER, MAX_TENSORS
 from tests.faults.small_run import contents, events, interrupt_after, train
@@ -46,7 +46,7 @@ class Run:
         self.path = path
         self.outside = outside
         self.canary = outside.parent / "canary"
-        numbers = checkpoint.numbers(Storage(path))
+        numbers = checkpoint.numbers(LocalStorage(path))
         for number in numbers[:-1]:
             shutil.rmtree(path / f"checkpoints/{number:010d}")
         self.newest = path / f"checkpoints/{numbers[-1]:010d}"
@@ -324,7 +324,7 @@ def test_a_manifest_with_a_field_that_cannot_be_is_not_believed(attack: str, run
     FALSE_MANIFESTS[attack](run)
     before, start = contents(run.path), time.monotonic()
     with pytest.raises(CheckpointError, match="manifest"):
-        checkpoint.read_newest(Storage(run.path), damaged=lambda text: None)
+        checkpoint.read_newest(LocalStorage(run.path), damaged=lambda text: None)
     assert time.monotonic() - start < SECONDS
     assert contents(run.path) == before
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ludus.store import checkpoint
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from ludus.testing.trainers import Ending, ending_of
 from ludus.testing.victim import RUN
 from tests.faults.test_writer_points import POINTS
@@ -43,7 +43,7 @@ def run(root: Path, *words: str) -> int:
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Ending:
     root = tmp_path_factory.mktemp("unbroken")
     assert run(root) == 0
-    storage = Storage(root / RUN)
+    storage = LocalStorage(root / RUN)
     saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
     assert saved.manifest["segments"], "nothing of the replay buffer was sealed"
     return ending_of(root / RUN)

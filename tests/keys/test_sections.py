@@ -20,7 +20,7 @@ from ludus.nn.optimizer import Optimizer, OptimizerSection
 from ludus.nn.schedules import Schedule, ScheduleSection
 from ludus.rl.network_config import make_body
 from ludus.session.logger import Logger
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from tests.keys.table import changes
 
 # Optimizers, on two weights whose gradients are given
@@ -408,7 +408,7 @@ def test_records_go_where_the_logger_of_this_kind_writes(
 ) -> None:
     name = kind.split()[1]
     for backends, is_written in (([{"kind": name}], True), ([], name == "jsonl")):
-        storage = Storage(tmp_path / str(len(backends)))
+        storage = LocalStorage(tmp_path / str(len(backends)))
         storage.root.mkdir()
         logger, run = Logger({"backends": backends}), Run()
         logger.open(storage)

@@ -14,7 +14,7 @@ import ludus
 from ludus.config.base import from_data
 from ludus.core.errors import ConfigError, LudusError
 from ludus.store import checkpoint
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from tests.keys.runs import Outcome, run, tiny
 from tests.keys.table import TRAINERS, changes
 from tests.supervised.conftest import lines
@@ -45,7 +45,7 @@ def fit(kind: str, root: Path, **changed: Any) -> Any:
 
 def saves(path: Path) -> list[int]:
     """Return the boundaries at which checkpoints were written that are still there."""
-    return checkpoint.numbers(Storage(path))
+    return checkpoint.numbers(LocalStorage(path))
 
 
 @changes(TRAINERS, "settings.device", shown_by="supervised, dqn")
@@ -116,7 +116,7 @@ def test_a_run_is_saved_each_time_so_much_was_done(kind: str, tmp_path: Path) ->
         assert len(saves(path)) > len(saves(twice)) >= len(saves(never))
         counted = {"every_opt_steps": "opt_steps", "every_epochs": "epoch"}.get(key)
         for number in saves(path)[1:-1] if counted else []:
-            state = checkpoint.read(Storage(path), number).state
+            state = checkpoint.read(LocalStorage(path), number).state
             assert state["run"]["counters"][counted] % count == 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ludus.store.directory import read_lines
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from ludus.testing.trainers import Ending, ending_of
 
 PRIORITISED = (
@@ -119,7 +119,7 @@ def campaign(
 ) -> tuple[int, int]:
     """Kill until enough kills were made; return how many runs and kills it took."""
     expected = finish(root / "unbroken", kind)
-    events = read_lines(Storage(root / "unbroken" / "run"), "events.jsonl")
+    events = read_lines(LocalStorage(root / "unbroken" / "run"), "events.jsonl")
     seconds = events[-1]["time"] - events[0]["time"]
     chance = random.Random(seed)
     runs = kills = 0

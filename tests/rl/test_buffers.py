@@ -18,9 +18,9 @@ from ludus.nn.engines.tape import Recorded
 from ludus.nn.held import EXTRA, Held, extra_to_tensor
 from ludus.rl.agent import Agent
 from ludus.store.checkpoint import digest_of
+from ludus.store.local import LocalStorage
 from ludus.store.manifest import FirstManifest
 from ludus.store.models import read_model
-from ludus.store.storage import Storage
 from ludus.store.strict_json import dump_json
 from ludus.testing import trainers
 from tests.rl.odd_networks import KINDS, batch_for, fitted, odd, prepared
@@ -103,7 +103,7 @@ def test_a_traced_run_with_dropout_and_buffers_is_exact(tmp_path: Path) -> None:
 def test_the_kept_best_comes_to_the_same_score_again(tmp_path: Path, kind: str, part: str) -> None:
     trainer = fitted(odd(kind, part), tmp_path)
     best = trainer.best()
-    weights, _ = read_model(Storage(tmp_path / "run"), best["model"])
+    weights, _ = read_model(LocalStorage(tmp_path / "run"), best["model"])
     again: Any = prepared(odd(kind, part, **{"optimizer.learning_rate": 0.5}))
     for _ in range(3):
         again.agent.update(*batch_for(again.agent))

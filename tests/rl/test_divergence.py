@@ -14,8 +14,8 @@ import ludus
 from ludus.core.errors import Diverged
 from ludus.nn.engines import compiled
 from ludus.store import checkpoint
+from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.store.storage import Storage
 from tests.rl.small import PRIORITISED, small
 from tests.rl.spying import Spy
 from tests.supervised.conftest import lines
@@ -40,7 +40,7 @@ def all_tensors(tree: Any) -> list[Tensor]:
 def assert_nothing_is_spoilt(trainer: Any, run_dir: Path) -> None:
     """Every weight, target and moment is finite: in memory, in checkpoints, in each kept model."""
     states = [part.state_dict() for part in trainer.agent.learned().values()]
-    storage = Storage(run_dir)
+    storage = LocalStorage(run_dir)
     saved = checkpoint.read_newest(storage, damaged=pytest.fail)
     assert saved is not None
     states.append(saved.state["agent"]["networks"])

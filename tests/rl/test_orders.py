@@ -10,8 +10,8 @@ import torch
 
 import ludus
 from ludus.rl import rl_trainer, sampler
+from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.store.storage import Storage
 from tests.rl.small import small
 from tests.rl.spying import EpochHooks, Hooks, Spy, in_epochs, in_steps
 from tests.supervised.conftest import lines
@@ -155,7 +155,7 @@ def test_kept_models_hold_the_weights_of_their_moment(tmp_path: Path) -> None:
     """models/<opt_steps> and models/best; and the best is not just the last."""
     spy = spy_of(small("dqn"))
     result = spy.run(tmp_path)
-    storage = Storage(Path(result.run_dir))
+    storage = LocalStorage(Path(result.run_dir))
     assert sorted(spy.kept) == ["11", "22", "best"]
     for name, weights in spy.kept.items():
         found, note = read_model(storage, f"models/{name}")

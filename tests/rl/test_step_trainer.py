@@ -21,7 +21,7 @@ from ludus.rl.step_processor import OneStep
 from ludus.rl.step_trainer import StepRLTrainer
 from ludus.session import saver
 from ludus.store.checkpoint import digest_of
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from tests.rl.random_walks import walk_config
 from tests.rl.small import PRIORITISED, small
 from tests.rl.spying import Spy
@@ -104,7 +104,7 @@ def test_a_failed_save_is_logged_not_raised(
     assert [event["reason"] for event in told] == [
         f"{failed[0]} could not be written: no space left"
     ]
-    assert {"11", "22", "best"} <= set(Storage(Path(result.run_dir)).names("models"))
+    assert {"11", "22", "best"} <= set(LocalStorage(Path(result.run_dir)).names("models"))
 
 
 @pytest.mark.covers("004-M6")
@@ -206,7 +206,7 @@ def test_intervals_of_0_mean_never(tmp_path: Path) -> None:
     # What was learned is still written once, at the end.
     assert [line["opt_steps"] for line in lines(result.run_dir)] == [24]
     assert result.best is None
-    assert not Storage(Path(result.run_dir)).names("models")
+    assert not LocalStorage(Path(result.run_dir)).names("models")
 
 
 @pytest.mark.covers("004-D2")

@@ -20,7 +20,7 @@ from ludus.core.errors import LudusError
 from ludus.core.run import Every, Run
 from ludus.session.logger import Logger, Record, WriteLog
 from ludus.store import checkpoint
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from tests.faults.small_run import interrupt_after, train
 from tests.store.test_codec import bounded, through_json
 
@@ -214,7 +214,7 @@ def test_the_log_is_written_when_a_counter_crosses_its_interval_and_at_the_end()
 def written(tmp_path: Path) -> Path:
     """A directory to which two hard records were written by all back ends."""
     logger = Logger({"backends": ALL})
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     logger.open(storage)
     for step, value in ((1, math.nan), (2, math.inf)):
         logger.log("train/loss", 0.5 * step)
@@ -266,7 +266,7 @@ def test_csv_has_one_heading_and_no_cell_that_a_spreadsheet_takes_for_a_formula(
 
 @pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "\tx"])
 def test_a_name_that_begins_like_a_formula_is_made_text(name: str, tmp_path: Path) -> None:
-    logger, storage = Logger({"backends": [{"kind": "csv"}]}), Storage(tmp_path)
+    logger, storage = Logger({"backends": [{"kind": "csv"}]}), LocalStorage(tmp_path)
     logger.open(storage)
     logger.log(name, 1.0)
     logger.write(run_at(epoch=1))
@@ -276,7 +276,7 @@ def test_a_name_that_begins_like_a_formula_is_made_text(name: str, tmp_path: Pat
 
 
 def test_a_name_with_an_odd_line_end_stays_in_its_row(tmp_path: Path) -> None:
-    logger, storage = Logger({"backends": [{"kind": "csv"}]}), Storage(tmp_path)
+    logger, storage = Logger({"backends": [{"kind": "csv"}]}), LocalStorage(tmp_path)
     logger.open(storage)
     logger.log("a\rb\nc,d", 1.0)
     logger.write(run_at(epoch=1))

@@ -16,8 +16,8 @@ from ludus.core.errors import CheckpointError, LudusError, StorageError
 from ludus.core.run import Run
 from ludus.session.saver import Saver
 from ludus.store import checkpoint
+from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.store.storage import Storage
 
 
 class Part:
@@ -40,7 +40,7 @@ class Bench:
     def __init__(self, root: Path, **settings: Any) -> None:
         given: dict[str, Any] = {"every_seconds": 0.0, "every_stages": 0, "every_opt_steps": 0}
         given |= {"every_epochs": 0, "keep_last": 2, "on_failure": "continue"}
-        self.storage = Storage(root)
+        self.storage = LocalStorage(root)
         self.part = Part()
         self.run = Run()
         self.told: list[str] = []

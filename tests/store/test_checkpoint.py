@@ -12,16 +12,16 @@ import torch
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.core.states import fitting
 from ludus.store import checkpoint, codec
+from ludus.store.local import LocalStorage
 from ludus.store.manifest import sealed
 from ludus.store.models import write_model
-from ludus.store.storage import Storage
 
 STATE = {"run": {"boundaries": 3}, "model": {"weight": torch.arange(4.0)}}
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage(tmp_path)
+def storage(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(tmp_path)
 
 
 def about(**changes: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def about(**changes: Any) -> dict[str, Any]:
     return fields | changes
 
 
-def save(storage: Storage, number: int, **changes: Any) -> None:
+def save(storage: LocalStorage, number: int, **changes: Any) -> None:
     checkpoint.write(storage, number, codec.encode(STATE), about(**changes))
 
 
@@ -38,14 +38,16 @@ def best(number: int) -> dict[str, Any]:
     return {"metric": "loss", "score": 0.5, "model": f"models/best-{number:010d}"}
 
 
-def save_with_best(storage: Storage, number: int, best_number: int) -> None:
+def save_with_best(storage: LocalStorage, number: int, best_number: int) -> None:
     if not storage.exists(f"models/best-{best_number:010d}"):
         write_model(storage, best(best_number)["model"], {"w": torch.ones(2)}, {})
     save(storage, number, best=best(best_number), models=[best(best_number)["model"]])
 
 
 @pytest.mark.covers("000-S4")
-def test_a_checkpoint_reads_back_as_it_was_with_all_that_was_said_of_it(storage: Storage) -> None:
+def test_a_checkpoint_reads_back_as_it_was_with_all_that_was_said_of_it(
+    storage: LocalStorage,
+) -> None:
     storage.append("metrics.jsonl").write(b"one\n")
     save(storage, 3, offsets=storage.offsets(), exact=False, inexact_because=["a stream"])
     saved = checkpoint.read(storage, 3)
@@ -56,7 +58,7 @@ def test_a_checkpoint_reads_back_as_it_was_with_all_that_was_said_of_it(storage:
 
 
 def test_the_newest_is_the_highest_number_whatever_the_clock_says(
-    storage: Storage, tmp_path: Path
+    storage: LocalStorage, tmp_path: Path
 ) -> None:
     for number in (5, 20, 100):
         save(storage, number)
@@ -66,14 +68,14 @@ def test_the_newest_is_the_highest_number_whatever_the_clock_says(
     assert found.number == 100
 
 
-def test_a_run_without_checkpoints_has_no_newest(storage: Storage) -> None:
+def test_a_run_without_checkpoints_has_no_newest(storage: LocalStorage) -> None:
     assert checkpoint.read_newest(storage, damaged=pytest.fail) is None
     (storage.make("checkpoints") / "0000000001.tmp-5").mkdir()
     (storage.make("checkpoints") / "notes").mkdir()
     assert checkpoint.read_newest(storage, damaged=pytest.fail) is None
 
 
-def test_reading_changes_nothing_on_disk(storage: Storage, tmp_path: Path) -> None:
+def test_reading_changes_nothing_on_disk(storage: LocalStorage, tmp_path: Path) -> None:
     save(storage, 1)
     save(storage, 2)
     (tmp_path / "checkpoints/0000000002/state.json").write_bytes(b"{}")
@@ -86,14 +88,14 @@ def test_reading_changes_nothing_on_disk(storage: Storage, tmp_path: Path) -> No
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
-def test_a_number_written_again_keeps_what_stood_there_aside(storage: Storage) -> None:
+def test_a_number_written_again_keeps_what_stood_there_aside(storage: LocalStorage) -> None:
     save(storage, 2)
     save(storage, 2)
     assert storage.names("checkpoints") == ["0000000002", "0000000002.aside-0"]
     assert checkpoint.numbers(storage) == [2]
 
 
-def test_those_after_a_number_are_set_aside_and_the_rest_stay(storage: Storage) -> None:
+def test_those_after_a_number_are_set_aside_and_the_rest_stay(storage: LocalStorage) -> None:
     for number in (1, 2, 3):
         save(storage, number)
     checkpoint.set_newer_aside(storage, 1)
@@ -102,7 +104,7 @@ def test_those_after_a_number_are_set_aside_and_the_rest_stay(storage: Storage) 
 
 
 def test_the_log_is_durable_before_the_manifest_promises_its_length(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
     monkeypatch.setattr(checkpoint, "passed", order.append)
@@ -111,7 +113,7 @@ def test_the_log_is_durable_before_the_manifest_promises_its_length(
     assert order.index("tensors") < order.index("log") < order.index("manifest")
 
 
-def test_collecting_keeps_the_last_and_the_models_they_name(storage: Storage) -> None:
+def test_collecting_keeps_the_last_and_the_models_they_name(storage: LocalStorage) -> None:
     for number, best_number in ((2, 2), (4, 4), (6, 4), (8, 4)):
         save_with_best(storage, number, best_number)
     checkpoint.collect(storage, keep_last=2)
@@ -120,7 +122,7 @@ def test_collecting_keeps_the_last_and_the_models_they_name(storage: Storage) ->
 
 
 def test_collecting_leaves_a_best_model_that_the_next_checkpoint_will_name(
-    storage: Storage,
+    storage: LocalStorage,
 ) -> None:
     save_with_best(storage, 4, 4)
     write_model(storage, "models/best-0000000006", {"w": torch.ones(2)}, {})
@@ -129,7 +131,9 @@ def test_collecting_leaves_a_best_model_that_the_next_checkpoint_will_name(
     assert storage.names("models") == ["best-0000000004", "best-0000000006", "milestone"]
 
 
-def test_a_checkpoint_whose_model_changed_is_not_believed(storage: Storage, tmp_path: Path) -> None:
+def test_a_checkpoint_whose_model_changed_is_not_believed(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
     save_with_best(storage, 4, 4)
     checkpoint.read(storage, 4)
     note = tmp_path / "models/best-0000000004/model.json"
@@ -138,7 +142,7 @@ def test_a_checkpoint_whose_model_changed_is_not_believed(storage: Storage, tmp_
         checkpoint.read(storage, 4)
 
 
-def test_a_checkpoint_cannot_name_a_model_that_is_not_there(storage: Storage) -> None:
+def test_a_checkpoint_cannot_name_a_model_that_is_not_there(storage: LocalStorage) -> None:
     with pytest.raises(StorageError, match=r"model\.json"):
         save(storage, 1, models=["models/nothing"])
     assert storage.names("checkpoints") == []
@@ -150,7 +154,7 @@ def test_a_checkpoint_cannot_name_a_model_that_is_not_there(storage: Storage) ->
     ids=str,
 )
 def test_what_could_not_be_read_back_is_not_written(
-    changes: dict[str, Any], storage: Storage
+    changes: dict[str, Any], storage: LocalStorage
 ) -> None:
     with pytest.raises(CheckpointError):
         save(storage, 1, **changes)
@@ -158,7 +162,7 @@ def test_what_could_not_be_read_back_is_not_written(
 
 
 def test_a_state_too_large_to_be_read_back_is_not_written(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "MAX_STATE", 1000)
     tree = codec.encode({"part": {"list": list(range(1000))}})

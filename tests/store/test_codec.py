@@ -18,7 +18,7 @@ from torch import Tensor
 from ludus.core.errors import CheckpointError
 from ludus.store import checkpoint, codec
 from ludus.store.codec import MAX_DEPTH, Segment, decode, dump_json, encode, parse_json
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 
 ABOUT = {
     "offsets": {},
@@ -69,7 +69,7 @@ def through_json(tree: Any) -> Any:
 
 
 def through_disk(state: dict[str, Any], root: Path) -> dict[str, Any]:
-    storage = Storage(root)
+    storage = LocalStorage(root)
     checkpoint.write(storage, 1, encode(state), ABOUT)
     return checkpoint.read(storage, 1).state
 
@@ -338,7 +338,7 @@ def test_a_tree_that_encode_cannot_have_made_is_refused(tree: Any) -> None:
 
 
 def stored(root: Path) -> list[str]:
-    return Storage(root).names("segments")
+    return LocalStorage(root).names("segments")
 
 
 def test_a_segment_comes_back_as_it_was_and_is_loaded_only_when_needed(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_a_segment_comes_back_as_it_was_and_is_loaded_only_when_needed(tmp_path:
 
 
 def test_a_segment_is_written_once_and_shared_by_checkpoints(tmp_path: Path) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     first, second = Segment.of({"x": torch.ones(3)}), Segment.of({"x": torch.zeros(3)})
     checkpoint.write(storage, 1, encode({"replay": {"segments": [first]}}), ABOUT)
     files = stored(tmp_path)
@@ -373,7 +373,7 @@ def test_segments_of_equal_content_are_one_file(tmp_path: Path) -> None:
 
 
 def test_a_segment_read_back_is_not_written_again(tmp_path: Path) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     state = through_disk({"replay": {"segments": [Segment.of({"x": torch.ones(3)})]}}, tmp_path)
     checkpoint.write(storage, 2, encode(state), ABOUT)
     assert state["replay"]["segments"][0]._tensors is None
@@ -396,7 +396,7 @@ def test_a_digest_does_not_depend_on_whether_segments_are_on_disk_yet(tmp_path: 
 
 
 def test_the_collector_deletes_only_segments_that_no_kept_checkpoint_names(tmp_path: Path) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     segments = [Segment.of({"x": torch.full((2,), float(n))}) for n in range(4)]
     for number in range(1, 4):
         window = segments[number - 1 : number + 1]
@@ -410,7 +410,7 @@ def test_the_collector_deletes_only_segments_that_no_kept_checkpoint_names(tmp_p
 def test_a_damaged_segment_is_found_out_and_healed_by_the_next_save(
     damage: str, tmp_path: Path
 ) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     tensors = {"x": torch.arange(100.0)}
     through_disk({"replay": {"segments": [Segment.of(tensors)]}}, tmp_path)
     name = stored(tmp_path)[0]

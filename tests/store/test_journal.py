@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ludus.core.errors import RunTaken, StorageError
 from ludus.store.journal import Journal
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -37,7 +37,7 @@ def test_after_a_kill_in_mid_line_every_record_that_was_put_is_there(
     puts: list[tuple[str, dict[str, Any]]], half: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        storage, expected = Storage(folder), {}
+        storage, expected = LocalStorage(folder), {}
         journal = Journal(storage, "jobs")
         for key, record in puts:
             journal.put(key, record)
@@ -48,17 +48,17 @@ def test_after_a_kill_in_mid_line_every_record_that_was_put_is_there(
         line = path.read_bytes()[len(whole) :]
         # The write of the last line stopped at any byte.
         path.write_bytes(whole + line[: half % len(line)])
-        again = Journal(Storage(folder), "jobs")
+        again = Journal(LocalStorage(folder), "jobs")
         assert {key: again.get(key) for key in again.keys()} == expected  # noqa: SIM118
         assert again.keys() == list(dict.fromkeys(key for key, _ in puts))
         again.put("next", {"n": 1})
-        assert Journal(Storage(folder), "jobs").get("next") == {"n": 1}
+        assert Journal(LocalStorage(folder), "jobs").get("next") == {"n": 1}
 
 
 def test_a_record_is_synced_before_put_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal, seen = Journal(Storage(tmp_path), "jobs"), []
+    journal, seen = Journal(LocalStorage(tmp_path), "jobs"), []
     real = os.fsync
     monkeypatch.setattr(
         "os.fsync", lambda fd: (seen.append((tmp_path / FILE).read_bytes()), real(fd))
@@ -70,7 +70,7 @@ def test_a_record_is_synced_before_put_returns(
 def test_a_full_disk_is_an_error_and_leaves_the_journal_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     journal = Journal(storage, "jobs")
     journal.put("a", {"n": 1})
     before = (tmp_path / FILE).read_bytes()
@@ -91,13 +91,13 @@ def test_a_full_disk_is_an_error_and_leaves_the_journal_as_it_was(
     assert storage.flush_appends()
     assert (tmp_path / FILE).read_bytes() == before
     journal.put("b", {"n": 3})
-    assert Journal(Storage(tmp_path), "jobs").get("b") == {"n": 3}
+    assert Journal(LocalStorage(tmp_path), "jobs").get("b") == {"n": 3}
 
 
 def test_a_sync_that_fails_is_an_error_and_leaves_the_journal_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal(Storage(tmp_path), "jobs")
+    journal = Journal(LocalStorage(tmp_path), "jobs")
 
     def broken(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
@@ -109,20 +109,20 @@ def test_a_sync_that_fails_is_an_error_and_leaves_the_journal_as_it_was(
 
 
 def test_no_resume_cuts_a_journal_back(tmp_path: Path) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     storage.append("metrics.jsonl").write(b"one\n")
     Journal(storage, "jobs").put("a", {"n": 1})
     offsets = storage.offsets()
     assert set(offsets) == {"metrics.jsonl"}
     Journal(storage, "jobs").put("b", {"n": 2})
     storage.close()
-    again = Storage(tmp_path)
+    again = LocalStorage(tmp_path)
     again.cut_back(offsets, keep=())
     assert Journal(again, "jobs").keys() == ["a", "b"]
 
 
 def test_what_get_returns_is_a_copy(tmp_path: Path) -> None:
-    journal = Journal(Storage(tmp_path), "jobs")
+    journal = Journal(LocalStorage(tmp_path), "jobs")
     record = {"list": [1]}
     journal.put("a", record)
     record["list"].append(2)
@@ -144,27 +144,27 @@ def test_what_get_returns_is_a_copy(tmp_path: Path) -> None:
     ],
 )
 def test_what_would_not_come_back_is_refused(record: Any, words: str, tmp_path: Path) -> None:
-    journal = Journal(Storage(tmp_path), "jobs")
+    journal = Journal(LocalStorage(tmp_path), "jobs")
     with pytest.raises(StorageError, match=words):
         journal.put("a", record)
     assert journal.keys() == []
 
 
 def test_a_damaged_line_is_told_not_left_out(tmp_path: Path) -> None:
-    Journal(Storage(tmp_path), "jobs").put("a", {"n": 1})
+    Journal(LocalStorage(tmp_path), "jobs").put("a", {"n": 1})
     (tmp_path / FILE).write_bytes(b"{}\n" + (tmp_path / FILE).read_bytes())
     with pytest.raises(StorageError, match=r"line 1 of journals/jobs\.jsonl is damaged"):
-        Journal(Storage(tmp_path), "jobs")
+        Journal(LocalStorage(tmp_path), "jobs")
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".x"])
 def test_a_name_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot name a journal"):
-        Journal(Storage(tmp_path), name)
+        Journal(LocalStorage(tmp_path), name)
 
 
 def test_a_process_that_lost_its_run_writes_no_record(tmp_path: Path) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     journal = Journal(storage, "jobs")
 
     def taken() -> None:

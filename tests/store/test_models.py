@@ -11,18 +11,18 @@ import torch
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.nn.model import Model
 from ludus.store import checkpoint, models
+from ludus.store.local import LocalStorage
 from ludus.store.models import mend, publish, read_model, write_model
-from ludus.store.storage import Storage
 
 WEIGHTS = {"a.weight": torch.arange(6.0).reshape(2, 3), "a.bias": torch.zeros(2)}
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage(tmp_path)
+def storage(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(tmp_path)
 
 
-def test_weights_and_note_come_back(storage: Storage) -> None:
+def test_weights_and_note_come_back(storage: LocalStorage) -> None:
     write_model(storage, "models/best-1", WEIGHTS, {"score": 0.5, "counters": {"epoch": 3}})
     weights, note = read_model(storage, "models/best-1")
     assert weights.keys() == WEIGHTS.keys()
@@ -31,7 +31,7 @@ def test_weights_and_note_come_back(storage: Storage) -> None:
     assert note["counters"] == {"epoch": 3}
 
 
-def test_the_same_weights_make_the_same_bytes(storage: Storage, tmp_path: Path) -> None:
+def test_the_same_weights_make_the_same_bytes(storage: LocalStorage, tmp_path: Path) -> None:
     backwards = dict(reversed(WEIGHTS.items()))
     write_model(storage, "models/one", WEIGHTS, {})
     write_model(storage, "models/two", backwards, {})
@@ -39,7 +39,7 @@ def test_the_same_weights_make_the_same_bytes(storage: Storage, tmp_path: Path) 
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_writing_a_name_again_replaces_it(storage: Storage) -> None:
+def test_writing_a_name_again_replaces_it(storage: LocalStorage) -> None:
     write_model(storage, "models/m", WEIGHTS, {"n": 1})
     write_model(storage, "models/m", {"b": torch.ones(1)}, {"n": 2})
     weights, note = read_model(storage, "models/m")
@@ -48,13 +48,13 @@ def test_writing_a_name_again_replaces_it(storage: Storage) -> None:
     assert storage.names("models") == ["m"]
 
 
-def test_tied_weights_are_written(storage: Storage) -> None:
+def test_tied_weights_are_written(storage: LocalStorage) -> None:
     tied = torch.ones(3)
     write_model(storage, "models/m", {"in": tied, "out": tied, "part": tied[:2]}, {})
     assert torch.equal(read_model(storage, "models/m")[0]["part"], torch.ones(2))
 
 
-def test_weights_that_changed_are_refused(storage: Storage, tmp_path: Path) -> None:
+def test_weights_that_changed_are_refused(storage: LocalStorage, tmp_path: Path) -> None:
     write_model(storage, "models/m", WEIGHTS, {})
     path = tmp_path / "models/m/weights.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
@@ -63,7 +63,7 @@ def test_weights_that_changed_are_refused(storage: Storage, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("note", [b"[]", b"{}", b'{"sha256": 5}', b"\x80\x04pickle", b"[" * 999])
-def test_a_note_that_is_none_is_refused(note: bytes, storage: Storage, tmp_path: Path) -> None:
+def test_a_note_that_is_none_is_refused(note: bytes, storage: LocalStorage, tmp_path: Path) -> None:
     write_model(storage, "models/m", WEIGHTS, {})
     (tmp_path / "models/m/model.json").write_bytes(note)
     with pytest.raises(CheckpointError):
@@ -71,12 +71,12 @@ def test_a_note_that_is_none_is_refused(note: bytes, storage: Storage, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["models/../../x", "/etc", "models/nothing"])
-def test_a_model_elsewhere_or_nowhere_is_refused(name: str, storage: Storage) -> None:
+def test_a_model_elsewhere_or_nowhere_is_refused(name: str, storage: LocalStorage) -> None:
     with pytest.raises(StorageError):
         read_model(storage, name)
 
 
-def test_a_published_model_is_the_same_model_in_another_place(storage: Storage) -> None:
+def test_a_published_model_is_the_same_model_in_another_place(storage: LocalStorage) -> None:
     write_model(storage, "models/best-1", WEIGHTS, {"n": 1})
     write_model(storage, "models/best-2", WEIGHTS, {"n": 2})
     publish(storage, "models/best-1", "models/best")
@@ -86,7 +86,7 @@ def test_a_published_model_is_the_same_model_in_another_place(storage: Storage) 
 
 
 def test_what_happens_to_a_published_copy_does_not_happen_to_the_model(
-    storage: Storage, tmp_path: Path
+    storage: LocalStorage, tmp_path: Path
 ) -> None:
     write_model(storage, "models/best-1", WEIGHTS, {})
     publish(storage, "models/best-1", "models/best")
@@ -99,7 +99,7 @@ def test_what_happens_to_a_published_copy_does_not_happen_to_the_model(
 
 
 def test_a_model_whose_directory_is_gone_comes_back_from_its_published_copy(
-    storage: Storage,
+    storage: LocalStorage,
 ) -> None:
     write_model(storage, "models/best-1", WEIGHTS, {"model": "models/best-1"})
     publish(storage, "models/best-1", "models/best")
@@ -112,7 +112,7 @@ def test_a_model_whose_directory_is_gone_comes_back_from_its_published_copy(
 
 
 def test_publishing_the_same_again_writes_nothing(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_model(storage, "models/best-1", WEIGHTS, {})
     publish(storage, "models/best-1", "models/best")
@@ -122,7 +122,7 @@ def test_publishing_the_same_again_writes_nothing(
     assert points == []
 
 
-def test_a_published_model_survives_the_one_it_came_from(storage: Storage) -> None:
+def test_a_published_model_survives_the_one_it_came_from(storage: LocalStorage) -> None:
     write_model(storage, "models/best-1", WEIGHTS, {})
     publish(storage, "models/best-1", "models/best")
     storage.remove("models/best-1")
@@ -141,7 +141,7 @@ def test_a_model_can_be_saved_anywhere_and_leaves_nothing_beside_it(tmp_path: Pa
     )
 
 
-def test_a_note_is_json_that_people_can_read(storage: Storage, tmp_path: Path) -> None:
+def test_a_note_is_json_that_people_can_read(storage: LocalStorage, tmp_path: Path) -> None:
     write_model(storage, "models/m", WEIGHTS, {"architecture": "mlp", "score": 0.25})
     note = json.loads((tmp_path / "models/m/model.json").read_text())
     assert {"architecture": "mlp", "score": 0.25}.items() <= note.items()

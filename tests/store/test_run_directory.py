@@ -11,7 +11,7 @@ import pytest
 import ludus
 from ludus.core.errors import LudusError, RunError
 from ludus.store import directory
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 from tests.faults.small_run import ending, small_config, train
 
 
@@ -51,10 +51,10 @@ def test_a_finished_run_that_is_resumed_stays_as_it_was(tmp_path: Path) -> None:
     assert ending(tmp_path / "run") == before
 
 
-def told(root: Path, *lines: object) -> Storage:
+def told(root: Path, *lines: object) -> LocalStorage:
     text = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
     (root / "events.jsonl").write_text(text)
-    return Storage(root)
+    return LocalStorage(root)
 
 
 def test_the_last_ending_counts_unless_the_run_was_taken_up_since(tmp_path: Path) -> None:
@@ -94,4 +94,4 @@ def test_an_ending_of_the_wrong_types_is_an_error_not_a_surprise(
 def test_a_note_that_cannot_be_one_is_refused(note: bytes, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(note)
     with pytest.raises(LudusError, match=r"run\.json"):
-        directory.read_note(Storage(tmp_path))
+        directory.read_note(LocalStorage(tmp_path))

@@ -12,8 +12,8 @@ from ludus.core.errors import CheckpointError
 from ludus.store import checkpoint
 from ludus.store.checkpoint import digest_of
 from ludus.store.codec import Segment, encode
+from ludus.store.local import LocalStorage
 from ludus.store.segments import mend
-from ludus.store.storage import Storage
 
 ABOUT = {
     "offsets": {},
@@ -27,7 +27,7 @@ ABOUT = {
 
 def write(segment: Segment, root: Path, number: int = 1) -> None:
     root.mkdir(exist_ok=True)
-    checkpoint.write(Storage(root), number, encode({"part": {"segment": segment}}), ABOUT)
+    checkpoint.write(LocalStorage(root), number, encode({"part": {"segment": segment}}), ABOUT)
 
 
 def test_a_written_segment_holds_no_tensors_and_still_has_its_content(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_segment_can_be_written_to_another_directory_from_the_first(tmp_path: 
     segment = Segment.of({"x": torch.arange(5.0)})
     write(segment, tmp_path / "one")
     write(segment, tmp_path / "two")
-    found = checkpoint.read(Storage(tmp_path / "two"), 1).state["part"]["segment"]
+    found = checkpoint.read(LocalStorage(tmp_path / "two"), 1).state["part"]["segment"]
     assert found.tensors["x"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
@@ -63,7 +63,7 @@ def test_a_segment_can_be_read_while_another_thread_writes_it(tmp_path: Path) ->
     segments = [Segment.of({"x": torch.full((3,), float(n))}) for n in range(30)]
     taken = encode({"part": {"segments": segments}})
     writer = threading.Thread(
-        target=checkpoint.write, args=(Storage(tmp_path), 1, taken, ABOUT), daemon=True
+        target=checkpoint.write, args=(LocalStorage(tmp_path), 1, taken, ABOUT), daemon=True
     )
     writer.start()
     while writer.is_alive():
@@ -85,7 +85,7 @@ DAMAGES = {
 def test_one_damaged_file_of_a_segment_costs_nothing_and_is_mended(
     folder: str, damage: str, tmp_path: Path
 ) -> None:
-    storage, segment = Storage(tmp_path), Segment.of({"x": torch.arange(5.0)})
+    storage, segment = LocalStorage(tmp_path), Segment.of({"x": torch.arange(5.0)})
     write(segment, tmp_path)
     path = tmp_path / folder / str(segment.name)
     whole = path.read_bytes()
@@ -100,7 +100,7 @@ def test_one_damaged_file_of_a_segment_costs_nothing_and_is_mended(
 
 
 def test_a_damaged_segment_costs_only_the_checkpoints_that_need_it(tmp_path: Path) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     first, second = (Segment.of({"x": torch.full((3,), float(n))}) for n in range(2))
     write(first, tmp_path, number=1)
     write(second, tmp_path, number=2)
@@ -114,7 +114,7 @@ def test_a_damaged_segment_costs_only_the_checkpoints_that_need_it(tmp_path: Pat
 
 
 def test_the_collector_leaves_files_that_ludus_did_not_make(tmp_path: Path) -> None:
-    storage = Storage(tmp_path)
+    storage = LocalStorage(tmp_path)
     write(Segment.of({"x": torch.ones(1)}), tmp_path, number=1)
     for name in ("segments/mine.safetensors", "segments-copy/notes.txt", "models/best-of-all/a"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -12,12 +12,12 @@ import pytest
 
 from ludus.core.errors import StorageError
 from ludus.store.files import Append
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage(tmp_path)
+def storage(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(tmp_path)
 
 
 @pytest.mark.covers("000-D14")
@@ -39,7 +39,9 @@ def storage(tmp_path: Path) -> Storage:
         "x" * 300,
     ],
 )
-def test_a_name_that_could_lead_out_of_the_root_is_refused(name: str, storage: Storage) -> None:
+def test_a_name_that_could_lead_out_of_the_root_is_refused(
+    name: str, storage: LocalStorage
+) -> None:
     for use in (storage.read, storage.make, storage.exists, storage.remove, storage.append):
         with pytest.raises(StorageError, match="is not a safe file name"):
             use(name)
@@ -48,7 +50,7 @@ def test_a_name_that_could_lead_out_of_the_root_is_refused(name: str, storage: S
     assert os.listdir(storage.root) == []
 
 
-def test_a_link_is_not_followed_wherever_it_stands(storage: Storage, tmp_path: Path) -> None:
+def test_a_link_is_not_followed_wherever_it_stands(storage: LocalStorage, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").write_bytes(b"mine")
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -61,7 +63,7 @@ def test_a_link_is_not_followed_wherever_it_stands(storage: Storage, tmp_path: P
     assert (tmp_path / "real" / "file").read_bytes() == b"mine"
 
 
-def test_a_pipe_is_refused_and_not_waited_for(storage: Storage, tmp_path: Path) -> None:
+def test_a_pipe_is_refused_and_not_waited_for(storage: LocalStorage, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     for use in (storage.read, storage.sha256):
         with pytest.raises(StorageError, match="is not a plain file"):
@@ -70,7 +72,7 @@ def test_a_pipe_is_refused_and_not_waited_for(storage: Storage, tmp_path: Path) 
         storage.append("pipe.jsonl")
 
 
-def test_what_is_missing_or_a_directory_is_a_typed_error(storage: Storage) -> None:
+def test_what_is_missing_or_a_directory_is_a_typed_error(storage: LocalStorage) -> None:
     storage.make("folder")
     for use in (storage.read, storage.sha256):
         for name in ("nothing", "folder"):
@@ -84,14 +86,16 @@ def test_what_is_missing_or_a_directory_is_a_typed_error(storage: Storage) -> No
     assert storage.names("nothing") == []
 
 
-def test_a_file_larger_than_its_limit_is_not_read(storage: Storage) -> None:
+def test_a_file_larger_than_its_limit_is_not_read(storage: LocalStorage) -> None:
     storage.write("file", b"12345")
     assert storage.read("file", limit=5) == b"12345"
     with pytest.raises(StorageError, match="larger than the 4 bytes"):
         storage.read("file", limit=4)
 
 
-def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(storage: Storage) -> None:
+def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(
+    storage: LocalStorage,
+) -> None:
     storage.write("file", b"a long first text")
     storage.write("file", b"short")
     assert storage.read("file") == b"short"
@@ -99,7 +103,7 @@ def test_a_write_replaces_the_whole_file_and_leaves_nothing_beside_it(storage: S
 
 
 @pytest.mark.covers("002-D5")
-def test_a_write_that_fails_keeps_the_old_file(storage: Storage, tmp_path: Path) -> None:
+def test_a_write_that_fails_keeps_the_old_file(storage: LocalStorage, tmp_path: Path) -> None:
     storage.write("file", b"old")
     # A directory in the place of the temporary file makes the write fail half way.
     (tmp_path / f"file.tmp-{os.getpid()}" / "x").mkdir(parents=True)
@@ -109,7 +113,7 @@ def test_a_write_that_fails_keeps_the_old_file(storage: Storage, tmp_path: Path)
 
 
 @pytest.mark.covers("000-S14")
-def test_a_directory_appears_whole_or_not_at_all(storage: Storage) -> None:
+def test_a_directory_appears_whole_or_not_at_all(storage: LocalStorage) -> None:
     seen: list[list[str]] = []
 
     def fill(folder: Path) -> None:
@@ -124,7 +128,7 @@ def test_a_directory_appears_whole_or_not_at_all(storage: Storage) -> None:
 
 
 @pytest.mark.covers("000-D14")
-def test_what_stood_in_the_place_of_a_new_directory_is_kept_aside(storage: Storage) -> None:
+def test_what_stood_in_the_place_of_a_new_directory_is_kept_aside(storage: LocalStorage) -> None:
     for text in (b"one", b"two", b"three"):
 
         def fill(folder: Path, text: bytes = text) -> None:
@@ -136,7 +140,7 @@ def test_what_stood_in_the_place_of_a_new_directory_is_kept_aside(storage: Stora
     assert storage.read("thing.aside-0/part") == b"one"
 
 
-def test_the_directories_above_one_are_made_with_it(storage: Storage) -> None:
+def test_the_directories_above_one_are_made_with_it(storage: LocalStorage) -> None:
     assert storage.make("one/two/three").is_dir()
     storage.commit("four/five/six", fill_nothing, step=str)
     assert storage.names("four/five") == ["six"]
@@ -162,7 +166,7 @@ def test_a_root_that_goes_in_the_moment_of_a_write_is_not_made_again(
     write: Any, tmp_path: Path
 ) -> None:
     root = tmp_path / "run"
-    storage = Storage(root)
+    storage = LocalStorage(root)
     root.mkdir()
     removals = iter([lambda: shutil.rmtree(root)])
     # The first check finds everything well, and then the directory is removed.
@@ -174,7 +178,7 @@ def test_a_root_that_goes_in_the_moment_of_a_write_is_not_made_again(
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("ours")])
 def test_a_directory_that_cannot_be_filled_leaves_no_trace(
-    error: Exception, storage: Storage
+    error: Exception, storage: LocalStorage
 ) -> None:
     def fill(folder: Path) -> None:
         (folder / "part").write_bytes(b"half")
@@ -186,7 +190,7 @@ def test_a_directory_that_cannot_be_filled_leaves_no_trace(
 
 
 def test_sweeping_removes_what_crashed_writers_left_and_nothing_else(
-    storage: Storage, tmp_path: Path
+    storage: LocalStorage, tmp_path: Path
 ) -> None:
     (tmp_path / "checkpoints" / "0000000001.tmp-77").mkdir(parents=True)
     (tmp_path / "checkpoints" / "0000000002.trash-77" / "deep").mkdir(parents=True)
@@ -203,11 +207,11 @@ def test_sweeping_does_not_follow_a_link_out_of_the_root(tmp_path: Path) -> None
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "run" / "run.json.tmp-1").symlink_to(tmp_path / "elsewhere")
-    Storage(tmp_path / "run").sweep()
+    LocalStorage(tmp_path / "run").sweep()
     assert (tmp_path / "elsewhere" / "0000000001.tmp-1").exists()
 
 
-def test_a_growing_file_can_be_cut_back_to_where_it_was(storage: Storage) -> None:
+def test_a_growing_file_can_be_cut_back_to_where_it_was(storage: LocalStorage) -> None:
     storage.append("metrics.jsonl").write(b"one\n")
     storage.append("events/x").write(b"\x01")
     offsets = storage.offsets()
@@ -226,7 +230,7 @@ def test_a_growing_file_can_be_cut_back_to_where_it_was(storage: Storage) -> Non
 
 
 def test_a_growing_file_that_the_checkpoint_did_not_know_is_put_aside_once_it_is_written(
-    storage: Storage,
+    storage: LocalStorage,
 ) -> None:
     storage.write("late.csv", b"rows\n")
     storage.write("empty.jsonl", b"")
@@ -237,20 +241,20 @@ def test_a_growing_file_that_the_checkpoint_did_not_know_is_put_aside_once_it_is
     assert storage.read("late.csv.aside-0") == b"rows\n"
 
 
-def test_a_growing_file_knows_the_hash_of_what_it_holds(storage: Storage) -> None:
+def test_a_growing_file_knows_the_hash_of_what_it_holds(storage: LocalStorage) -> None:
     storage.append("a.jsonl").write(b"one\n")
     storage.append("a.jsonl").write(b"two\n")
     whole = hashlib.sha256(b"one\ntwo\n").hexdigest()
     assert storage.log_hashes() == {"a.jsonl": whole}
     storage.close()
-    again = Storage(storage.root)
+    again = LocalStorage(storage.root)
     again.append("a.jsonl")
     assert again.log_hashes() == {"a.jsonl": whole}
     assert again.sha256("a.jsonl", length=4) == hashlib.sha256(b"one\n").hexdigest()
 
 
 def test_a_file_shorter_than_the_checkpoint_saw_it_is_an_error_before_anything_is_cut(
-    storage: Storage,
+    storage: LocalStorage,
 ) -> None:
     storage.write("a.jsonl", b"long enough\n")
     storage.write("b.jsonl", b"short\n")
@@ -262,7 +266,7 @@ def test_a_file_shorter_than_the_checkpoint_saw_it_is_an_error_before_anything_i
 @pytest.mark.parametrize(
     "name", ["config.yaml", "checkpoints/x.jsonl", "models/x.csv", "notes.txt"]
 )
-def test_only_a_log_may_grow_and_be_cut(name: str, storage: Storage) -> None:
+def test_only_a_log_may_grow_and_be_cut(name: str, storage: LocalStorage) -> None:
     with pytest.raises(StorageError, match="cannot be a growing file"):
         storage.append(name)
     assert storage.names("") == []
@@ -270,7 +274,7 @@ def test_only_a_log_may_grow_and_be_cut(name: str, storage: Storage) -> None:
 
 @pytest.mark.parametrize("torn", [b"", b"tor", b"x" * 3_000_000])
 def test_half_a_line_at_the_end_is_dropped_before_the_next_is_added(
-    torn: bytes, storage: Storage
+    torn: bytes, storage: LocalStorage
 ) -> None:
     storage.write("events.jsonl", b"one\ntwo\n" + torn)
     storage.append("events.jsonl").write(b"three\n")
@@ -278,7 +282,7 @@ def test_half_a_line_at_the_end_is_dropped_before_the_next_is_added(
     assert storage.read("events.jsonl") == b"one\ntwo\nthree\n"
 
 
-def test_a_file_of_half_a_line_only_begins_anew(storage: Storage) -> None:
+def test_a_file_of_half_a_line_only_begins_anew(storage: LocalStorage) -> None:
     storage.write("events.jsonl", b"half")
     storage.append("events.jsonl").write(b"one\n")
     assert storage.read("events.jsonl") == b"one\n"

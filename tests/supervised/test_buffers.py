@@ -12,8 +12,8 @@ from torch import nn
 
 from ludus import Model, Trainer
 from ludus.core.errors import LudusError
+from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.store.storage import Storage
 from ludus.testing import trainers
 from tests.nn.test_gate import between, supervised
 from tests.rl.odd_networks import RunningMean, SavedCounter
@@ -44,7 +44,7 @@ def test_the_kept_best_comes_to_the_same_score_again(tmp_path: Path) -> None:
     trainer = make()
     trainer.fit(root=str(tmp_path), name="run")
     best: Any = trainer.best()
-    weights, _ = read_model(Storage(tmp_path / "run"), best["model"])
+    weights, _ = read_model(LocalStorage(tmp_path / "run"), best["model"])
     other = make()
     other.prepare(max_steps=None)
     other.model.load_state_dict(weights)

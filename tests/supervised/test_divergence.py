@@ -15,8 +15,8 @@ from torch.utils.data import TensorDataset
 from ludus import Model, Trainer
 from ludus.core.errors import Diverged
 from ludus.store import checkpoint
+from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.store.storage import Storage
 from tests.supervised.conftest import Tiny, history, lines, models, wines
 
 BEST = {"metric": "train/epoch_loss", "mode": None}
@@ -58,7 +58,7 @@ def all_tensors(tree: Any) -> list[Tensor]:
 def assert_nothing_is_spoilt(trainer: Trainer, run_dir: Path) -> None:
     """Every weight, moment, mean and buffer is finite: in memory, in the newest checkpoint, as best."""
     told: list[str] = []
-    saved = checkpoint.read_newest(Storage(run_dir), damaged=told.append)
+    saved = checkpoint.read_newest(LocalStorage(run_dir), damaged=told.append)
     assert saved is not None
     assert not told
     parts = trainer.state_dict()
@@ -69,7 +69,7 @@ def assert_nothing_is_spoilt(trainer: Trainer, run_dir: Path) -> None:
             assert all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
         assert all(bool(torch.isfinite(t).all()) for t in all_tensors(dict(state["update"])["ema"]))
     for name in models(run_dir):
-        weights, note = read_model(Storage(run_dir), f"models/{name}")
+        weights, note = read_model(LocalStorage(run_dir), f"models/{name}")
         assert math.isfinite(note["score"])
         assert all(bool(torch.isfinite(tensor).all()) for tensor in weights.values())
     assert lines(run_dir, "events.jsonl")[-1]["event"] == "failed"

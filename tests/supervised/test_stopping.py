@@ -13,8 +13,8 @@ import torch
 from ludus import Logger, Model, Run, Trainer
 from ludus.core.errors import ConfigError
 from ludus.judge.observers import BestModel, EarlyStopping, Mode, is_better, mode_of
+from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.store.storage import Storage
 from tests.supervised.conftest import Tiny, history, lines, models
 
 NAN, INF = math.nan, math.inf
@@ -210,7 +210,7 @@ def test_the_best_model_is_strictly_better_and_never_non_finite(tiny: Tiny, tmp_
     assert result.best["score"] == 2.0
     assert result.best["counters"]["epoch"] == 3
     for name in (result.best["model"], "models/best"):
-        weights, note = read_model(Storage(str(result.run_dir)), name)
+        weights, note = read_model(LocalStorage(str(result.run_dir)), name)
         assert all(tensor.equal(kept[3][key]) for key, tensor in weights.items())
         assert note["score"] == 2.0
         assert (note["architecture"], note["dataset"]) == ("mlp", "wine")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ludus.config.registry import find
 from ludus.session.logger import Backend
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 
 IS_FILE = True
 
 
-def make(storage: Storage) -> Backend:
+def make(storage: LocalStorage) -> Backend:
     backend = find("logger", "tensorboard")
     return backend(backend.Config(kind="tensorboard"), storage)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.store.storage import Storage
+from ludus.store.local import LocalStorage
 
 
-def make(path: Path) -> Storage:
+def make(path: Path) -> LocalStorage:
     path.mkdir(exist_ok=True)
-    return Storage(path)
+    return LocalStorage(path)

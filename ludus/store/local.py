@@ -1,0 +1,275 @@
+"""A storage on the local disk: every file of a run there is opened through here and nowhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ludus.core.errors import RunError, StorageError
+from ludus.store.files import (
+    Append,
+    hash_file,
+    open_plain,
+    sync_directory,
+    sync_file,
+    write_durably,
+)
+from ludus.store.leftovers import remove_leftovers
+from ludus.store.lock import RunLock, is_locked
+from ludus.store.logs import GrowingLogs
+from ludus.store.storage import check_name
+
+_MAX_LINE = 1 << 20
+
+
+class LocalStorage(GrowingLogs):
+    """A directory on the local disk, seen through safe relative names."""
+
+    def __init__(self, root: str | Path) -> None:
+        super().__init__()
+        self.root = Path(root)
+
+    @property
+    def place(self) -> str:
+        return str(self.root)
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+    def check_place(self) -> None:
+        if self.root.is_symlink():
+            raise RunError(f"{self.root} is a link; a run is kept in a directory of its own")
+        try:
+            is_other = not stat.S_ISDIR(self.root.stat().st_mode)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise RunError(f"{self.root} cannot be written: {error.strerror}") from None
+        if is_other:
+            raise RunError(f"{self.root} is a file; choose another name for the run")
+
+    def lock(self) -> RunLock:
+        """Make the root where there is none, and return its lock, to be entered."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{self.root} cannot be written: {error.strerror}") from None
+        return RunLock(self.root)
+
+    def is_locked(self) -> bool:
+        return is_locked(self.root)
+
+    def path(self, name: str) -> Path:
+        """Return where this name lies; refuse a name that could lead out of the root."""
+        check_name(name)
+        path = self.root
+        for part in name.split("/"):
+            path = path / part
+            with _told(path, "read"):
+                if path.is_symlink():
+                    raise StorageError(f"{path} is a link; a run directory holds none")
+        return path
+
+    def make_root(self) -> None:
+        """Make the root itself, and the directories above it; nothing else here does."""
+        with _told(self.root, "made"):
+            self.root.mkdir(parents=True, exist_ok=True)
+
+    def make(self, name: str) -> Path:
+        """Make a directory, and those above it but for the root, and return its path."""
+        path = self.path(name)
+        self.check_owned()
+        if not path.is_dir():
+            # A root that was taken away since the check is not made again: then this fails.
+            above = self.make(name.rpartition("/")[0]) if "/" in name else self.root
+            with _told(path, "made"):
+                path.mkdir(exist_ok=True)
+                sync_directory(above)
+        return path
+
+    def exists(self, name: str) -> bool:
+        path = self.path(name)
+        with _told(path, "read"):
+            return path.exists()
+
+    def names(self, directory: str) -> list[str]:
+        """Return the sorted names in a directory ('' is the root); none if it does not exist."""
+        path = self.path(directory) if directory else self.root
+        with _told(path, "read"), contextlib.suppress(FileNotFoundError):
+            return sorted(os.listdir(path))
+        return []
+
+    def size(self, name: str) -> int:
+        """Return the bytes of one file."""
+        path = self.path(name)
+        with _told(path, "read"):
+            return path.stat().st_size
+
+    def read(self, name: str, *, limit: int = 1 << 28) -> bytes:
+        """Return a whole file of at most `limit` bytes."""
+        path = self.path(name)
+        with open_plain(path) as file, _told(path, "read"):
+            if os.fstat(file.fileno()).st_size > limit:
+                raise StorageError(f"{path} is larger than the {limit} bytes it may have")
+            return file.read(limit)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a whole file so that a crash leaves the old one or the new one, never a part."""
+        path = self.path(name)
+        self.check_owned()
+        temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+        try:
+            with _told(path, "written"):
+                write_durably(temporary, [data])
+                temporary.replace(path)
+                sync_directory(path.parent)
+        except StorageError:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+    def commit(
+        self, name: str, fill: Callable[[Path], None], *, step: Callable[[str], None]
+    ) -> None:
+        """Make a directory appear whole: `fill` writes into a temporary one, which is then renamed.
+
+        `step` is told each point passed, so that tests can kill the process there.
+        """
+        path = self.path(name)
+        if "/" in name:
+            self.make(name.rpartition("/")[0])
+        self.check_owned()
+        temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+        self.discard(temporary)
+        try:
+            with _told(path, "written"):
+                temporary.mkdir()
+                step("made")
+                fill(temporary)
+                sync_directory(temporary)
+                step("filled")
+                self.check_owned()
+                if path.exists():
+                    self.set_aside(name)
+                temporary.rename(path)
+                step("renamed")
+                sync_directory(path.parent)
+        except Exception:
+            self.discard(temporary)
+            raise
+
+    def add(self, folder: str, suffix: str, fill: Callable[[Path], None]) -> str:
+        """Keep the file that `fill` writes under the hash of its content, and return its name."""
+        above = self.make(folder)
+        temporary = above / f"new.tmp-{os.getpid()}"
+        try:
+            with _told(above, "written"):
+                fill(temporary)
+                sync_file(temporary)
+                name = f"{hash_file(temporary)}{suffix}"
+                # One of the same content is replaced, in case its bytes on disk have changed since.
+                temporary.replace(above / name)
+                sync_directory(above)
+        except StorageError:
+            temporary.unlink(missing_ok=True)
+            raise
+        return name
+
+    def copy(self, source: str, name: str) -> None:
+        """Make one file the same as another; a crash leaves the old one or the new one."""
+        folder = self.make(name.rpartition("/")[0]) if "/" in name else self.root
+        temporary = folder / f"new.tmp-{os.getpid()}"
+        path = self.path(name)
+        try:
+            with _told(path, "written"):
+                shutil.copyfile(self.path(source), temporary)
+                sync_file(temporary)
+                temporary.replace(path)
+                sync_directory(folder)
+        except StorageError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    @contextlib.contextmanager
+    def local(self, name: str) -> Iterator[Path]:
+        """Give a path at which a library can read the file, for as long as the block lasts."""
+        yield self.path(name)
+
+    def set_aside(self, name: str) -> str:
+        """Rename something damaged or outdated out of the way, and return its new name."""
+        path = self.path(name)
+        self.check_owned()
+        number = 0
+        while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
+            number += 1
+        with _told(path, "renamed"):
+            path.rename(aside)
+        return aside.name
+
+    def remove(self, name: str) -> None:
+        """Delete a file or directory; a crash half way leaves only a name that nobody reads."""
+        path = self.path(name)
+        self.check_owned()
+        with _told(path, "removed"):
+            if path.is_dir():
+                trash = path.with_name(f"{path.name}.trash-{os.getpid()}")
+                self.discard(trash)
+                path.rename(trash)
+                self.discard(trash)
+            else:
+                path.unlink(missing_ok=True)
+
+    def discard(self, path: Path) -> None:
+        """Delete a directory that no reader knows."""
+        shutil.rmtree(path, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Delete what crashed writers left behind; only the holder of the lock may do this."""
+        remove_leftovers(self.root)
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        """Yield the whole lines of a file however large, but for those too long to be a record."""
+        with open_plain(self.path(name)) as file:
+            is_whole = True
+            while line := file.readline(_MAX_LINE):
+                if is_whole and line.endswith(b"\n"):
+                    yield line[:-1]
+                is_whole = line.endswith(b"\n")
+
+    def _open_log(self, name: str) -> Append:
+        if "/" in name:
+            self.make(name.rpartition("/")[0])
+        path = self.path(name)
+        with _told(path, "opened"):
+            return Append(path)
+
+    def _shorten(self, name: str, length: int) -> None:
+        path = self.path(name)
+        with _told(path, "cut back"):
+            if length:
+                os.truncate(path, length)
+            else:
+                path.unlink(missing_ok=True)
+
+    def sha256(self, name: str, *, length: int | None = None) -> str:
+        """Return the hash of one file, or of its first bytes, read in pieces."""
+        path = self.path(name)
+        with _told(path, "read"):
+            return hash_file(path, length=length)
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.root).free
+
+
+@contextlib.contextmanager
+def _told(path: Path, deed: str) -> Iterator[None]:
+    """Turn an error of the system into one that says what could not be done."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path} cannot be {deed}: {error.strerror}") from error

@@ -1,0 +1,122 @@
+"""The logs of a storage: files that only grow, and that a resume cuts back to where a checkpoint saw them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+
+from ludus.core.errors import StorageError
+from ludus.store.storage import Growing, check_name, is_log_name
+
+
+class GrowingLogs(ABC):
+    """What every kind of storage does alike with its logs; a kind says how one is opened and cut."""
+
+    def __init__(self) -> None:
+        self._appends: dict[str, Growing] = {}
+        self._guard = threading.Lock()
+        self._continued: set[str] | None = None
+        self.check_owned: Callable[[], None] = lambda: None
+        """Called before anything is made, replaced or removed; a run raises here once it is not its own."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str: ...
+
+    @abstractmethod
+    def exists(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def size(self, name: str) -> int: ...
+
+    @abstractmethod
+    def remove(self, name: str) -> None: ...
+
+    @abstractmethod
+    def set_aside(self, name: str) -> str: ...
+
+    @abstractmethod
+    def _open_log(self, name: str) -> Growing: ...
+
+    @abstractmethod
+    def _shorten(self, name: str, length: int) -> None: ...
+
+    def append(self, name: str) -> Growing:
+        """Return the growing file of this name, opening it at the first call."""
+        with self._guard:
+            if name not in self._appends:
+                check_name(name)
+                self.check_owned()
+                if not is_log_name(name):
+                    raise StorageError(
+                        f"'{name}' cannot be a growing file; name it *.jsonl or *.csv, or put it in"
+                        " events/"
+                    )
+                self._clear_way(name)
+                self._appends[name] = self._open_log(name)
+            return self._appends[name]
+
+    def _clear_way(self, name: str) -> None:
+        """Put aside what stands where a log begins that the checkpoint did not know of.
+
+        A lost part of the run wrote it, or a user did. What is in nobody's way is not touched.
+        """
+        if self._continued is None or name in self._continued or name.startswith("journals/"):
+            return
+        if not self.exists(name):
+            return
+        if name.startswith("events/"):
+            # TensorBoard would go on reading a file that is only renamed.
+            self.remove(name)
+        else:
+            self.set_aside(name)
+
+    def offsets(self) -> dict[str, int]:
+        """Return how far each growing file has been written, but for journals.
+
+        What a stage writes below journals/ was done, whatever becomes of the run: no resume cuts it.
+        """
+        appends = sorted(self._appends.items())
+        return {name: file.offset for name, file in appends if not name.startswith("journals/")}
+
+    def log_hashes(self) -> dict[str, str]:
+        """Return the hash of each growing file up to its offset, but for journals."""
+        return {name: self._appends[name].sha256 for name in self.offsets()}
+
+    def flush_appends(self) -> bool:
+        """Try to write what a full disk made us hold back; return whether nothing is left."""
+        flushed = [file.flush() for file in self._appends.values()]
+        return all(flushed)
+
+    def sync_appends(self) -> None:
+        """Make every growing file durable."""
+        for file in list(self._appends.values()):
+            file.sync()
+
+    def cut_back(self, offsets: Mapping[str, int], *, keep: tuple[str, ...]) -> None:
+        """Shorten growing files to where a checkpoint saw them.
+
+        One that it did not know is put aside when the run begins to write it, and not before. The
+        files in `keep` (journals of what happened to the run) are left as they are.
+        """
+        for name, offset in sorted(offsets.items()):
+            size = self.size(name) if self.exists(name) else 0
+            if name not in keep and size < offset:
+                raise StorageError(
+                    f"{self.place}/{name} has {size} bytes, but the checkpoint saw {offset}; the file"
+                    " was shortened or lost: restore it, or start a new run"
+                )
+        self._continued = {*offsets, *keep}
+        for name in sorted({*offsets} - {*keep}):
+            self._shorten(name, offsets[name])
+
+    def close(self) -> None:
+        """Make the growing files durable and close them."""
+        for file in self._appends.values():
+            file.flush()
+            with contextlib.suppress(OSError):
+                file.sync()
+            file.close()
+        self._appends.clear()

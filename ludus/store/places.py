@@ -1,0 +1,43 @@
+"""Places that a user names: a directory, or a URL such as s3://bucket/runs; each opened as its kind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ludus.store.local import LocalStorage
+from ludus.store.storage import Storage
+
+_MARK = "://"
+
+
+def is_url(place: str | Path) -> bool:
+    """Return whether a place is named by its scheme, and so is not a directory of this machine."""
+    return _MARK in str(place)
+
+
+def below(root: str | Path, name: str) -> str:
+    """Return the place of this name in another one."""
+    return f"{str(root).rstrip('/')}/{name}" if is_url(root) else str(Path(root) / name)
+
+
+def parted(place: str | Path) -> tuple[str, str]:
+    """Return the place that this one lies in, and its name there."""
+    if is_url(place):
+        root, _, name = str(place).rstrip("/").rpartition("/")
+        return root, name
+    # A directory given as `.` has a name all the same.
+    path = Path(place) if Path(place).name not in ("", "..") else Path(os.path.abspath(place))
+    return str(path.parent), path.name
+
+
+def open_storage(place: str | Path) -> Storage:
+    """Return the storage at a place; nothing is made there yet."""
+    return LocalStorage(place)
+
+
+def runs_in(root: str | Path) -> list[str]:
+    """Return the place of every run in this one, sorted by name."""
+    path = Path(root)
+    found = sorted(path.iterdir()) if path.is_dir() else []
+    return [str(one) for one in found if os.path.isfile(one / "run.json")]
