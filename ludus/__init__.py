@@ -10,8 +10,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ludus.core import LudusError, Repeat, Result, Run, Stage
-from ludus.core import surroundings as _around
-from ludus.core import trainer as _core
 from ludus.version import VERSION as __version__  # noqa: N811
 
 if sys.platform == "win32":
@@ -91,21 +89,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_WHERE})
-
-
-def _session(trainer: _core.Trainer, request: _around.Request) -> _around.Surroundings:
-    from ludus.session.session import Session
-
-    return Session(trainer, request)
-
-
-def _read(config: Any) -> Any:
-    """Return the typed config of a dict or of a file, and anything else as it is."""
-    from ludus.config.base import given
-
-    return given(config)
-
-
-# The core knows no directory and no log; here, where everything meets, trainers get theirs.
-_core.Trainer.surroundings = staticmethod(_session)
-_core.Trainer.read = staticmethod(_read)

@@ -10,9 +10,10 @@ import torch
 
 from ludus.config.base import TrainerConfig, example, validate
 from ludus.config.migrations import VERSION
-from ludus.core import Every, Observer, Run, Stage, Stateful, Trainer
+from ludus.core import Every, Observer, Run, Stage, Stateful
 from ludus.seeds import generator
 from ludus.session.logger import WriteLog
+from ludus.session.trainer import Trainer
 
 COUNTED = {
     "train_step": "opt_steps",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, from_data, read_data
-from ludus.core.errors import CheckpointError, ConfigError, RunError, StorageError
+from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Plays
+from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError, StorageError
 from ludus.core.plan import render
 from ludus.core.surroundings import Result
+from ludus.core.trainer import Trainer
 from ludus.seeds import derive, seed_everything
 from ludus.session.build import build_trainer, rebuild_trainer
 from ludus.session.device import Compute
@@ -29,6 +31,7 @@ from ludus.store.storage import Storage, is_safe_name
 from ludus.store.strict_json import one_line
 
 _FILM_MARK = b"a film that ludus made"
+A = TypeVar("A", bound=KeepsWeights)
 
 
 def result_json(result: Result) -> str:
@@ -61,7 +64,7 @@ def print_result(result: Result, *, is_silent: bool) -> None:
         say(f"to go on: {directory.way_to_resume(str(result.run_dir))}")
 
 
-def prepared(config: TrainerConfig) -> Any:
+def prepared(config: TrainerConfig) -> Trainer:
     """Return the trainer of a config, built but not begun."""
     trainer = build_trainer(config)
     trainer.set_logger(Logger(Logger.Config(backends=[])))
@@ -77,13 +80,16 @@ def render_plan(config: TrainerConfig) -> str:
 
 @contextlib.contextmanager
 def _with_weights(
-    path: str, model: str
-) -> Iterator[tuple[Any, Any, Storage, dict[str, Any] | None, str]]:
+    path: str, model: str, able: Callable[[Trainer], A]
+) -> Iterator[tuple[A, Mapping[str, Any], Storage, dict[str, Any] | None, str]]:
     """Give the trainer of a run, prepared, with some weights of it, its best, and where they are from.
+
+    `able` refuses a trainer that cannot do what is asked, before anything is built.
 
     `model` is best, last, or the directory of a model; a run that kept no best gives its last.
     """
     trainer, storage = rebuild_trainer(path, [])
+    able(trainer)
     saved = checkpoint.read_newest(storage, damaged=tell)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
@@ -96,13 +102,33 @@ def _with_weights(
             elif model == "best" and best is not None:
                 source, weights = _best_weights(storage, best["model"])
             else:
-                source, weights = f"checkpoint {saved.number}", ready.weights_of(saved.state)
-            yield ready, weights, storage, best, source
+                source, weights = f"checkpoint {saved.number}", able(ready).weights_of(saved.state)
+            yield able(ready), weights, storage, best, source
         finally:
             ready.close()
 
 
-def _best_weights(storage: Storage, name: str) -> tuple[str, Any]:
+def _that_evaluates(trainer: Trainer) -> Evaluates:
+    if not isinstance(trainer, Evaluates):
+        raise LudusError(f"a run of {type(trainer).__name__} cannot be evaluated from its weights")
+    return trainer
+
+
+def _that_plays(trainer: Trainer) -> Plays:
+    if not isinstance(trainer, Plays):
+        raise LudusError(f"a run of {type(trainer).__name__} has nothing to film; try ludus report")
+    return trainer
+
+
+def _that_exports(trainer: Trainer) -> Exports:
+    if not isinstance(trainer, Exports):
+        raise LudusError(
+            f"a run of {type(trainer).__name__} cannot be exported; its weights are in models/"
+        )
+    return trainer
+
+
+def _best_weights(storage: Storage, name: str) -> tuple[str, Mapping[str, Any]]:
     """Return the best model and where it is from: its own directory, or the copy for people."""
     try:
         return name, read_model(storage, name)[0]
@@ -111,7 +137,7 @@ def _best_weights(storage: Storage, name: str) -> tuple[str, Any]:
         return "models/best", read_model(storage, "models/best")[0]
 
 
-def _model_at(storage: Storage, path: str) -> Any:
+def _model_at(storage: Storage, path: str) -> Mapping[str, Any]:
     """Return the weights in a model directory, given as it is or as it stands in the run."""
     if (folder := Path(path).resolve()).joinpath("model.json").is_file():
         return read_model(LocalStorage(folder.parent), folder.name)[0]
@@ -139,7 +165,7 @@ def play_run(path: str, out: Path | None, *, episode: int, fps: float, model: st
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
     out = _place_in_run(path, "play.gif") if out is None else out
     check_file(out, _is_film, what="a film")
-    with _with_weights(path, model) as (trainer, weights, *_):
+    with _with_weights(path, model, _that_plays) as (trainer, weights, *_):
         frames = trainer.film(weights, episode, fps)
         write_gif(out, frames, fps=fps)
     return out
@@ -151,7 +177,7 @@ def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:
 
     out = _place_in_run(path, "policy") if out is None else out
     check_policy_place(out)
-    with _with_weights(path, model) as (trainer, weights, *_):
+    with _with_weights(path, model, _that_exports) as (trainer, weights, *_):
         trainer.export(weights, out)
     return out
 
@@ -189,7 +215,7 @@ def evaluate_run(
     seed: int | None = None,
 ) -> None:
     """Evaluate a model of a run on what neither trained nor chose it, and print the metrics."""
-    with _with_weights(path, model) as (ready, kept, storage, best, source):
+    with _with_weights(path, model, _that_evaluates) as (ready, kept, storage, best, source):
         metrics = dict(ready.evaluate_weights(kept, episodes=episodes, seed=seed))
     if as_json:
         about = {"run_dir": storage.place, "model": source, "metrics": metrics, "best": best}

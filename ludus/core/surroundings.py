@@ -1,8 +1,8 @@
-"""What a walk needs around it, and what it leaves: the core only says so, `run` provides it."""
+"""What a walk needs around it, and what it leaves: the core only says so, `session` provides it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -62,6 +62,10 @@ class Surroundings(Protocol):
     def checkpoint(self, run: Run, /) -> None: ...
     def close(self, run: Run, error: BaseException | None) -> None: ...
     def result(self, run: Run) -> Result: ...
+
+
+Surround = Callable[["Trainer", Request], Surroundings]
+"""Makes what stands around one walk of this trainer."""
 
 
 class Bare:

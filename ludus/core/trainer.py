@@ -12,7 +12,7 @@ from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.states import check_same_parts, fitting
-from ludus.core.surroundings import Bare, Request, Result, Resume, Surroundings
+from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings
 from ludus.core.unsaved import UnsavedStates, companions
 
 
@@ -24,14 +24,10 @@ class Trainer:
     """
 
     Config: ClassVar[type[Any]] = object
-    surroundings: ClassVar[Callable[[Trainer, Request], Surroundings]] = Bare
-    read: ClassVar[Callable[[Any], Any]] = staticmethod(lambda config: config)
-    """Turns what a script may give as a config, such as a dict or a path, into a typed one."""
     derived: ClassVar[tuple[str, ...]] = ()
     """Attributes that change during a run but can be computed anew, so belong to no part."""
 
     def __init__(self, config: Any) -> None:
-        config = type(self).read(config)
         if self.Config is not object and not isinstance(config, self.Config):
             raise ConfigError(
                 f"{type(self).__name__} takes a {self.Config.__qualname__}, not a {type(config).__name__};"
@@ -72,6 +68,13 @@ class Trainer:
         """Return what watches this trainer at every boundary, in order."""
         return ()
 
+    def surround(self, request: Request) -> Surroundings:
+        """Return what stands around a walk where `fit` is not given it."""
+        raise LudusError(
+            f"{type(self).__name__} derives from ludus.core.Trainer, which knows no directory; derive it"
+            " from ludus.session.trainer.Trainer, or call fit(around=ludus.core.surroundings.Bare)"
+        )
+
     def prepare(self, *, max_steps: int | None) -> None:
         """Build what the plan and the parts need; called first by `fit`, once per process."""
         if max_steps is not None:
@@ -80,26 +83,6 @@ class Trainer:
     def best(self) -> Mapping[str, Any] | None:
         """Return the record of the best model so far: metric, score, where it is kept."""
         return None
-
-    def evaluate_weights(
-        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
-    ) -> Mapping[str, float]:
-        """Return the metrics of saved weights on what was kept for that; called after `prepare`."""
-        raise LudusError(f"a run of {type(self).__name__} cannot be evaluated from its weights")
-
-    def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
-        """Return pictures, uint8 of (height, width, 3), of what saved weights do; after `prepare`."""
-        raise LudusError(f"a run of {type(self).__name__} has nothing to film; try ludus report")
-
-    def export(self, weights: Mapping[str, Any], path: Any) -> None:
-        """Write saved weights as something that runs without torch; called after `prepare`."""
-        raise LudusError(
-            f"a run of {type(self).__name__} cannot be exported; its weights are in models/"
-        )
-
-    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights that a saved state would be evaluated with; called after `prepare`."""
-        return dict(state.get("model", {}))
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons why a resumed run may end with other bytes; none means exact."""
@@ -199,11 +182,13 @@ class Trainer:
         root: str | None = None,
         name: str | None = None,
         show_on: Literal["stdout", "stderr"] = "stdout",
+        around: Surround | None = None,
     ) -> Result:
         """Walk the plan to its end, or to where it is interrupted, and say how it ended.
 
         `max_steps`, also called `num_train_steps`, counts optimisation steps, whatever the trainer.
         What changes with it (an interval that is never reached is 0) is shown and in events.jsonl.
+        `around` makes what stands around the walk; without it that is what `surround` makes.
         """
         if max_steps is not None and num_train_steps not in (None, max_steps):
             raise ConfigError(
@@ -213,29 +198,30 @@ class Trainer:
         self.run, self._saved_cursor, is_prepared = Run(), [], False
         root = self.root if root is None else root
         request = Request(root, name, resume, show_on, is_transplant=trainer_state is not None)
-        around = type(self).surroundings(self, request)
+        surroundings = around(self, request) if around else self.surround(request)
         error: BaseException | None = None
         try:
             self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
             is_prepared = True
             plan = self.plan()
             check_plan(plan)
-            hooks = self._bind_hooks(plan, around, trainer_state)
-            saved = around.open(self.run, self.all_parts()) or trainer_state
+            hooks = self._bind_hooks(plan, surroundings, trainer_state)
+            saved = surroundings.open(self.run, self.all_parts()) or trainer_state
             self._take_up(saved, is_from_elsewhere=saved is trainer_state)
-            around.ready(self.run)
+            surroundings.ready(self.run)
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
                 self.open()
                 if self.run.cursor:
-                    around.show()
+                    surroundings.show()
                 try:
-                    walk(plan, self.run, hooks, around.observers(), around.checkpoint)
+                    observers = surroundings.observers()
+                    walk(plan, self.run, hooks, observers, surroundings.checkpoint)
                 except Interrupted:
                     # A stage that gives up has changed nothing, so the state is still that of the
                     # boundary before it; unless a hook came between, which a resume calls again.
                     if not hooks.get(f"before_{self.run.cursor[-1].name}"):
-                        around.checkpoint(self.run)
+                        surroundings.checkpoint(self.run)
         except BaseException as caught:
             error = caught
             raise
@@ -244,8 +230,8 @@ class Trainer:
                 if is_prepared:
                     self.close()
             finally:
-                around.close(self.run, error)
-        return around.result(self.run)
+                surroundings.close(self.run, error)
+        return surroundings.result(self.run)
 
     def _bind_hooks(self, plan: Repeat, around: Surroundings, state: Any) -> Hooks:
         """Return all hooks, with the display opened after the root's first and closed before its last."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ludus.rl.evaluations import Evaluations, evaluator_of, job_of
@@ -35,7 +36,7 @@ class KeptPolicies:
         self.agent.load_weights(weights)
         return self.evaluations.own.film(self.agent, index, fps)
 
-    def export(self, weights: Mapping[str, Any], path: Any) -> None:
+    def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write a kept policy so that NumPy alone can act by it."""
         self.agent.load_weights(weights)
         export_policy(self.agent, path)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ludus.core import Repeat, Run, Stateful, Trainer
+from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import LudusError
 from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
@@ -30,6 +30,7 @@ from ludus.rl.updating import choose_update
 from ludus.session.begun import as_begun
 from ludus.session.device import resolve_device
 from ludus.session.notes import tell_notes
+from ludus.session.trainer import Trainer
 from ludus.store.directory import tell_event
 
 

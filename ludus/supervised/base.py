@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful, Trainer
+from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError
 from ludus.core.plan import counted
 from ludus.nn.engines.unsaved import PlainState, unsaved
@@ -20,6 +20,7 @@ from ludus.session.begun import as_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.notes import tell_notes
+from ludus.session.trainer import Trainer
 from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluated import Evaluated

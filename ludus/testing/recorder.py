@@ -7,6 +7,7 @@ from typing import Any
 
 from ludus.core.plan import Repeat, hook_names, walk_nodes
 from ludus.core.run import Run
+from ludus.core.trainer import Trainer
 
 
 class Recorder:
@@ -30,3 +31,14 @@ class Recorder:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.heard = list(state["heard"])
+
+
+def listen(trainer: Trainer) -> None:
+    """Add a Recorder once the trainer's plan can be drawn, which is after it was prepared."""
+    prepare = trainer.prepare
+
+    def prepare_and_listen(*, max_steps: int | None) -> None:
+        prepare(max_steps=max_steps)
+        trainer.add(Recorder(trainer.plan()))
+
+    trainer.prepare = prepare_and_listen  # type: ignore[method-assign]

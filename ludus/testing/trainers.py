@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from ludus.session.session import Session
 from ludus.store import checkpoint
 from ludus.store.files import hash_file
 from ludus.store.local import LocalStorage
-from ludus.testing.recorder import Recorder
+from ludus.testing.recorder import listen
 from ludus.testing.undeclared import UndeclaredState
 
 Make = Callable[[], Trainer]
@@ -103,7 +104,7 @@ def run_trainer(
     if trainer.config.settings.checkpoint.every_stages == 0:
         # Without checkpoints a kill would only prove that a run can be begun anew.
         trainer.config = trainer.config.replace(**{"settings.checkpoint.every_stages": 3})
-    heard = _RecorderLater(trainer)
+    listen(trainer)
     watchers: list[Observer] = [watch(trainer)] if watch is not None else []
 
     def kill(run: Run) -> None:
@@ -111,39 +112,11 @@ def run_trainer(
             raise Killed
 
     watchers.append(kill)
-    patched = type(
-        type(trainer).__name__,
-        (type(trainer),),
-        {
-            "surroundings": staticmethod(
-                lambda t, request: Watched(
-                    t, request, watch=watchers, leave_out=leave_out, lost=lost
-                )
-            )
-        },
-    )
-    trainer.__class__ = patched
-    heard.add()
+    around = functools.partial(Watched, watch=watchers, leave_out=leave_out, lost=lost)
     try:
-        return trainer.fit(root=str(root), name=name, resume=True)
+        return trainer.fit(root=str(root), name=name, resume=True, around=around)
     except Killed:
         return None
-
-
-class _RecorderLater:
-    """Adds a Recorder once the trainer's plan can be drawn, which is after it was prepared."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-
-    def add(self) -> None:
-        prepare = self._trainer.prepare
-
-        def prepare_and_listen(*, max_steps: int | None) -> None:
-            prepare(max_steps=max_steps)
-            self._trainer.add(Recorder(self._trainer.plan()))
-
-        self._trainer.prepare = prepare_and_listen  # type: ignore[method-assign]
 
 
 def count_boundaries(path: Path) -> int:

@@ -6,6 +6,7 @@ python -m ludus.testing.victim CONFIG ROOT [--at-boundary N] [--at-point NAME] [
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -13,7 +14,6 @@ from collections.abc import Callable, Sequence
 from ludus.config.base import read_config
 from ludus.config.registry import load_plugin
 from ludus.core.run import Observer, Run
-from ludus.core.surroundings import Request
 from ludus.core.trainer import Trainer
 from ludus.session.build import build_trainer
 from ludus.store import checkpoint
@@ -48,14 +48,8 @@ def run_watched(
     trainer: Trainer, root: str, watch: Sequence[Observer], *, leave_out: str | None
 ) -> None:
     """Go on with the run of this trainer, watched."""
-
-    def surround(self: Trainer, request: Request) -> Watched:
-        return Watched(self, request, watch=watch, leave_out=leave_out)
-
-    trainer.__class__ = type(
-        type(trainer).__name__, (type(trainer),), {"surroundings": staticmethod(surround)}
-    )
-    trainer.fit(root=root, name=RUN, resume=True, show_on="stderr")
+    around = functools.partial(Watched, watch=watch, leave_out=leave_out)
+    trainer.fit(root=root, name=RUN, resume=True, show_on="stderr", around=around)
 
 
 def _kill_at(boundary: int) -> Observer:

@@ -21,8 +21,9 @@ PLUGIN = '''
 """A trainer in one file: it adds up whole numbers."""
 
 from ludus.config.base import Positive, TrainerConfig
-from ludus.core import Repeat, Stage, Trainer
+from ludus.core import Repeat, Stage
 from ludus.config.registry import register_trainer
+from ludus.session.trainer import Trainer
 
 
 class SumConfig(TrainerConfig):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ludus.core import HookError, LudusError, Repeat, Run, Trainer
-from ludus.core.surroundings import Bare
 from tests.core.test_loop import Tiny, simple
 
 
@@ -118,8 +117,6 @@ def test_callbacks_are_called_after_the_trainer_in_the_order_they_were_added() -
 
 def test_open_and_close_come_once_around_the_walk_even_if_it_fails() -> None:
     class Failing(Tiny):
-        surroundings = Bare
-
         def open(self) -> None:
             self.events.append("open")
 

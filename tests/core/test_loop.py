@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from ludus.core import Interrupted, PlanError, Repeat, Run, Stage, Trainer
+from ludus.core import Interrupted, LudusError, PlanError, Repeat, Run, Stage, Trainer
 from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.run import Stateful
 from ludus.core.surroundings import Bare, Request
 from ludus.seeds import GlobalRandom, seed_everything
 from ludus.session.logger import Logger
 from ludus.store import codec
-from ludus.testing.recorder import Recorder
+from ludus.testing.recorder import listen
 from tests.conftest import modules_in
 
 TOYS = {name: case for name, case in modules_in("contracts/trainers").items() if "toy" in name}
@@ -71,16 +71,9 @@ def walk_toy(toy, *, cut_after: int | None = None, start: Any = None) -> tuple[T
         made.append(around)
         return around
 
-    class Listening(type(trainer)):
-        surroundings = staticmethod(surround)
-
-        def prepare(self, *, max_steps: int | None) -> None:
-            super().prepare(max_steps=max_steps)
-            self.add(Recorder(self.plan()))
-
-    trainer.__class__ = Listening
+    listen(trainer)
     with contextlib.suppress(Cut):
-        trainer.fit()
+        trainer.fit(around=surround)
     return trainer, made[0]
 
 
@@ -140,7 +133,8 @@ def simple(*stages: Stage | Repeat, times: int = 1) -> Repeat:
 class Tiny(Trainer):
     """A plan given from outside, walked in memory."""
 
-    surroundings = Bare
+    def surround(self, request: Request) -> Bare:
+        return Bare(self, request)
 
     def __init__(self, plan: Any) -> None:
         super().__init__(None)
@@ -287,13 +281,33 @@ def test_observers_run_in_order_and_the_checkpoint_sees_what_they_did() -> None:
             order.append("checkpoint")
 
     class Watched(Tiny):
-        surroundings = Around
-
         def observers(self) -> list[Any]:
             return [lambda run: order.append("first"), lambda run: order.append("second")]
 
         def after_round(self) -> None:
             order.append("hook")
 
-    Watched(lambda self: simple(self.say("one"))).fit()
+    Watched(lambda self: simple(self.say("one"))).fit(around=Around)
     assert order == ["hook", *["first", "second", "checkpoint"] * 2]
+
+
+def test_a_trainer_of_the_bare_core_says_what_it_lacks_and_walks_in_memory_when_told_to() -> None:
+    class Own(Trainer):
+        def plan(self) -> Repeat:
+            return simple(Stage(name="one", work=lambda run: None))
+
+        def parts(self) -> dict[str, Any]:
+            return {}
+
+    with pytest.raises(LudusError, match=r"derive it from ludus\.session\.trainer\.Trainer"):
+        Own(None).fit()
+    result = Own(None).fit(around=Bare)
+    assert (result.status, result.run_dir) == ("finished", None)
+
+
+def test_what_is_around_a_walk_is_that_of_one_call_and_leaves_the_class_alone(tmp_path) -> None:
+    trainer = TOYS["toy_fused"].make()
+    trainer.set_logger(Logger(Logger.Config(backends=[])))
+    assert trainer.fit(around=Bare).run_dir is None
+    assert trainer.fit(root=str(tmp_path)).run_dir == str(tmp_path / trainer.config.name)
+    assert type(trainer) is type(TOYS["toy_fused"].make())

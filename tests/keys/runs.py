@@ -75,8 +75,6 @@ class Outcome:
         torch.set_num_threads(1)
         seed_everything(derive(config.seed, "global"))
         trainer: Any = ludus.build_trainer(config)
-        kind = type(trainer)
-        trainer.__class__ = type(kind.__name__, (kind,), {"surroundings": InMemory})
         self.trainer, self.config = trainer, config
         self.records: list[Any] = []
         self.kept: dict[str, Mapping[str, Tensor]] = {}
@@ -91,7 +89,7 @@ class Outcome:
             trainer.set_evaluator(evaluator)
         trainer.add(self, name="outcome")
         self._learn()
-        self.result = trainer.fit()
+        self.result = trainer.fit(around=InMemory)
 
     def _learn(self) -> None:
         train_step = self.trainer.train_step

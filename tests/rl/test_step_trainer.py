@@ -215,10 +215,9 @@ def test_a_run_without_a_directory_keeps_no_model_and_does_not_mind(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     trainer: Any = ludus.build_trainer(small("dqn"))
-    monkeypatch.setattr(StepRLTrainer, "surroundings", Bare)
     logger = Logger({"backends": []})
     trainer.set_logger(logger)
-    result = trainer.fit()
+    result = trainer.fit(around=Bare)
     assert result.counters["opt_steps"] == 24
     assert trainer.best()["score"] > 0
     assert not list(tmp_path.iterdir())

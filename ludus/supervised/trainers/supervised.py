@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ludus.config.base import TrainerConfig
+from ludus.config.base import TrainerConfig, given
 from ludus.config.registry import find, register_trainer
 from ludus.core import Run
 from ludus.core.errors import ConfigError
@@ -33,12 +33,12 @@ class Trainer(BaseTrainer):
         Where the kind has a `build` of its own, as agents with a replay buffer do, that says what each
         of them may be; other kinds take a config alone.
         """
-        typed: Any = cls.read(config)
+        typed: Any = given(config)
         found: Any = find("trainer", str(getattr(typed, "kind", None)))
         if hasattr(found, "build") and not issubclass(found, Trainer):
             return found.build(typed, env, step_processor, replay_buffer)
-        given = {"env": env, "step_processor": step_processor, "replay_buffer": replay_buffer}
-        if named := [name for name, one in given.items() if one is not None]:
+        parts = {"env": env, "step_processor": step_processor, "replay_buffer": replay_buffer}
+        if named := [name for name, one in parts.items() if one is not None]:
             raise ConfigError(
                 f"a trainer of kind '{typed.kind}' is not built of {', '.join(named)}; change its config,"
                 " or give the config of an agent with a replay buffer"

@@ -1,0 +1,44 @@
+"""What a trainer may be able to do with weights that its run has kept; the commands look for it.
+
+Each is called after `prepare`. A trainer has an ability if it has the methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class KeepsWeights(Protocol):
+    """Knows its weights in a saved state."""
+
+    def weights_of(self, state: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return the weights that a saved state would be evaluated with."""
+
+
+@runtime_checkable
+class Evaluates(KeepsWeights, Protocol):
+    """Can be evaluated from weights alone: `ludus eval`."""
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of saved weights on what was kept for that."""
+
+
+@runtime_checkable
+class Plays(KeepsWeights, Protocol):
+    """Can be watched: `ludus play`."""
+
+    def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
+        """Return pictures, uint8 of (height, width, 3), of what saved weights do."""
+
+
+@runtime_checkable
+class Exports(KeepsWeights, Protocol):
+    """Can be used without torch: `ludus export`."""
+
+    def export(self, weights: Mapping[str, Any], path: Path) -> None:
+        """Write saved weights as something that runs without torch."""

@@ -1,0 +1,25 @@
+"""The Trainer to derive from: the one of the core, which walks in a directory with a log, a display, signals.
+
+The core says what a walk needs around it and provides none of it. Here, above both, they meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.config.base import given
+from ludus.core import trainer as core
+from ludus.core.surroundings import Request, Surroundings
+from ludus.session.session import Session
+
+
+class Trainer(core.Trainer):
+    """A trainer that keeps its runs: give it a `plan` and `parts`."""
+
+    def __init__(self, config: Any) -> None:
+        """Take a typed config, or a dict or the path of a file with one."""
+        super().__init__(given(config))
+
+    def surround(self, request: Request) -> Surroundings:
+        """Return a session: the directory and its lock, the log, the display, signals, saving."""
+        return Session(self, request)

@@ -1,0 +1,54 @@
+"""What a trainer can do with kept weights is what it says it can; the commands refuse the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ludus
+from ludus.cli.tasks import evaluate_run, export_run, play_run
+from ludus.config.registry import find
+from ludus.core.abilities import Evaluates, Exports, Plays
+from ludus.core.errors import LudusError
+from ludus.core.trainer import Trainer
+from tests.command_line import small_config
+from tests.conftest import modules_in
+
+ABILITIES = (Evaluates, Plays, Exports)
+
+
+def test_the_base_of_all_trainers_can_do_none_of_it() -> None:
+    trainer = Trainer(None)
+    assert not [ability for ability in ABILITIES if isinstance(trainer, ability)]
+
+
+@pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
+def test_an_agent_can_be_evaluated_watched_and_exported(kind: str) -> None:
+    assert all(issubclass(find("trainer", kind), ability) for ability in ABILITIES)
+
+
+def test_a_supervised_model_can_be_evaluated_only(tmp_path: Path) -> None:
+    trainer: Any = ludus.build_trainer(small_config(max_epochs=1))
+    assert [ability for ability in ABILITIES if isinstance(trainer, ability)] == [Evaluates]
+    run = str(trainer.fit(root=str(tmp_path)).run_dir)
+    with pytest.raises(
+        LudusError, match=r"^a run of Trainer has nothing to film; try ludus report"
+    ):
+        play_run(run, None, episode=0, fps=10.0)
+    with pytest.raises(
+        LudusError, match=r"^a run of Trainer cannot be exported; its weights are in"
+    ):
+        export_run(run, None)
+
+
+def test_what_keeps_no_weights_is_refused_by_every_command(tmp_path: Path) -> None:
+    toy: Any = modules_in("contracts/trainers")["toy_game"]
+    run = str(toy.make().fit(root=str(tmp_path)).run_dir)
+    with pytest.raises(
+        LudusError, match=r"^a run of ToyGame cannot be evaluated from its weights$"
+    ):
+        evaluate_run(run, as_json=False)
+    with pytest.raises(LudusError, match=r"^a run of ToyGame has nothing to film"):
+        play_run(run, None, episode=0, fps=10.0)
