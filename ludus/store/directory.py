@@ -234,7 +234,8 @@ def _log_problem(storage: Storage, name: str, manifest: Mapping[str, Any]) -> st
     size = storage.size(name) if storage.exists(name) else 0
     if size < offset:
         return f"has {size} bytes, but the checkpoint saw {offset}; it was shortened or lost"
-    digest = manifest["log_hashes"].get(name)
+    # A log of which nothing was seen may be gone: a resume that was killed had begun it anew.
+    digest = manifest["log_hashes"].get(name) if offset else None
     if digest is not None and storage.sha256(name, length=offset) != digest:
         return f"has changed within the {offset} bytes that the checkpoint saw"
     return None

@@ -306,6 +306,20 @@ def test_a_shortened_log_is_an_error_that_says_which_file(run: Path) -> None:
     assert type(e.value).__name__ == "StorageError"
 
 
+def test_a_log_that_a_killed_resume_had_emptied_is_no_loss(
+    tmp_path: Path, right_ending: dict[str, Any]
+) -> None:
+    run = tmp_path / "run"
+    assert train(tmp_path, "run", each_step=interrupt_now).status == "interrupted"
+    seen = json.loads((checkpoints(run)[0] / "manifest.json").read_text())
+    assert seen["offsets"]["metrics.jsonl"] == 0
+    # A resume cuts the logs back before it opens them; killed in between it leaves none.
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        (run / name).unlink()
+    assert train(tmp_path, "run").status == "finished"
+    assert ending(run) == right_ending
+
+
 def test_a_lost_log_that_promises_nothing_is_told_and_begins_anew(
     run: Path, right_ending: dict[str, Any]
 ) -> None:
