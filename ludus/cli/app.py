@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ludus.cli import family_commands
+from ludus.config.registry import load_installed, load_plugin
 from ludus.core.errors import LudusError
 from ludus.show.terminal import say, warn
 
@@ -25,8 +27,27 @@ class Commands(TyperGroup):
     """Runs a command so that a user's mistake is one sentence and exit code 1, never a traceback."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the commands in the order in which people come to need them."""
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
+        """Return the commands in the order in which people come to need them, then those of families."""
+        own = sorted(super().list_commands(ctx), key=_ORDER.index)
+        try:
+            load_installed()
+            return [*own, *family_commands.names(own)]
+        except LudusError as error:
+            # Help is most needed when something is broken.
+            warn(f"ludus: {error}")
+            return own
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command of ludus, or the one that a family has in its folder."""
+        own = super().get_command(ctx, cmd_name)
+        return own or family_commands.find(cmd_name, super().list_commands(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; one of a plugin is known once its --plugin, wherever it stands, is loaded."""
+        if args and super().get_command(ctx, args[0]) is None:
+            plugins, args = family_commands.parted(args)
+            load(plugins)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -108,6 +129,16 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+def _load_first(plugins: list[str] | None) -> list[str] | None:
+    """Load plugins before help is printed; what goes wrong is told here, for no command runs yet."""
+    try:
+        load(plugins)
+    except LudusError as error:
+        warn(f"ludus: {error}")
+        raise typer.Exit(1) from None
+    return plugins
+
+
 @app.callback()
 def common(
     version: Annotated[
@@ -116,15 +147,22 @@ def common(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin", callback=_load_first, is_eager=True, help="A module that adds commands."
+        ),
+    ] = None,
 ) -> None:
     """Train anything that learns, and never lose a run."""
 
 
 def load(plugins: list[str] | None) -> None:
-    from ludus.config.registry import load_plugin
-
-    if plugins:
-        # A user's module lies where the user stands.
-        sys.path.insert(0, str(Path.cwd()))
-    for plugin in plugins or []:
+    """Import the modules given with --plugin, and refuse a command that is declared twice."""
+    if not plugins:
+        return
+    # A user's module lies where the user stands.
+    sys.path.insert(0, str(Path.cwd()))
+    for plugin in plugins:
         load_plugin(plugin)
+    family_commands.names(_ORDER)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ludus.core.counters import SHARED
 from ludus.core.errors import LudusError, RunError
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store import directory
@@ -106,5 +107,6 @@ def _score(score: float) -> str:
 
 
 def _progress(counters: Mapping[str, int]) -> str:
-    shown = ("epoch", "iteration", "opt_steps", "env_steps")
+    shared = ("epoch", "iteration", "opt_steps", "env_steps")
+    shown = [*shared, *(name for name in counters if name not in SHARED)]
     return ", ".join(f"{name} {counters[name]:,}" for name in shown if name in counters)

@@ -14,7 +14,7 @@ from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, from_data, read_data
 from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Plays
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError, StorageError
-from ludus.core.plan import render
+from ludus.core.plan import check_plan, render
 from ludus.core.surroundings import Result
 from ludus.core.trainer import Trainer
 from ludus.seeds import derive, seed_everything
@@ -75,7 +75,10 @@ def prepared(config: TrainerConfig) -> Trainer:
 
 def render_plan(config: TrainerConfig) -> str:
     """Return the tree of what a config would do."""
-    return render(prepared(config).plan())
+    trainer = prepared(config)
+    plan = trainer.plan()
+    check_plan(plan, trainer.run.counters)
+    return render(plan)
 
 
 @contextlib.contextmanager

@@ -8,60 +8,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ludus.config import strict_yaml
+from ludus.config import rooms, strict_yaml
 from ludus.core.errors import ConfigError, nearest
 
 _LENGTH = re.compile(
     r"max_(epochs|steps|env_steps|opts|iterations|rounds)|num_\w*(steps|iterations|rounds)"
 )
 
-# What people know these keys as from elsewhere, and what they may be here.
-_ELSEWHERE = {
-    # The keys of the schedule that a file does not follow, and those of the one it does.
-    "max_env_steps": ("steps.max_opts",),
-    "max_opts": ("epochs.max_opts",),
-    "record_freq": ("steps.record_interval",),
-    "eval_freq": ("steps.eval_interval",),
-    "save_freq": ("steps.save_interval",),
-    "updates_per_env_step": ("steps.opt_interval",),
-    "steps_per_epoch": ("steps.opt_interval",),
-    "record_interval": ("epochs.record_freq",),
-    "eval_interval": ("epochs.eval_freq",),
-    "save_interval": ("epochs.save_freq",),
-    "opt_interval": ("epochs.updates_per_env_step",),
-    "max_steps": ("steps.max_opts", "epochs.max_opts"),
-    "num_train_steps": ("max_steps", "steps.max_opts", "epochs.max_opts"),
-    "total_timesteps": ("max_env_steps", "max_opts"),
-    "num_timesteps": ("max_env_steps", "max_opts"),
-    "timesteps": ("max_env_steps", "max_opts"),
-    "n_envs": ("num_envs",),
-    "n_steps": ("rollout_steps", "n_step"),
-    "n_epochs": ("passes", "max_epochs"),
-    "epochs": ("max_epochs",),
-    "batch_size": ("minibatches",),
-    "num_minibatches": ("minibatches",),
-    "lr": ("optimizer.learning_rate",),
-    "clip_range": ("clip.initial",),
-    "clip_coef": ("clip.initial",),
-    "clip_range_vf": ("value_clip",),
-    "ent_coef": ("entropy_coef", "temperature.initial"),
-    "vf_coef": ("value_coef",),
-    "buffer_size": ("replay.capacity",),
-    "tau": ("target.share",),
-    "target_update_interval": ("target.every_opt_steps",),
-    "train_freq": ("opt_interval",),
-    "net_arch": ("network.widths",),
-    "hidden_sizes": ("network.widths",),
-}
-
-
-# Those of them that count env steps.
-_OF_ENV_STEPS = ("max_env_steps", "total_timesteps", "num_timesteps", "timesteps")
-
 
 def is_length(path: str) -> bool:
     """Return whether a key says how long a run is."""
-    return _LENGTH.fullmatch(path.split(".")[-1]) is not None
+    key = path.split(".")[-1]
+    return _LENGTH.fullmatch(key) is not None or rooms.counter_of(key) is not None
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -132,24 +90,12 @@ def override(data: dict[str, Any], key: str, value: Any) -> str:
 def _known_elsewhere(key: str, data: Mapping[str, Any], value: object) -> str:
     """Return the key that is meant by a name of another library or schedule; nothing if there is none."""
     paths, given = key_paths(data), key.split(".")[-1]
-    for name in _ELSEWHERE.get(given, ()):
+    for name, hint in rooms.other_names(given):
         for path in paths:
             if path == name or path.endswith(f".{name}"):
-                is_converted = given in _OF_ENV_STEPS and path == "steps.max_opts"
-                in_updates = _in_updates(data, value) if is_converted else ""
-                return f" Did you mean '{path}'?{in_updates}"
+                more = hint(given, path, data, value) if hint is not None else ""
+                return f" Did you mean '{path}'?{more}"
     return ""
-
-
-def _in_updates(data: Mapping[str, Any], env_steps: object) -> str:
-    """Return how many optimisation steps a number of env steps is, for a schedule in steps."""
-    first, interval = data.get("learning_starts"), data["steps"].get("opt_interval")
-    if not (isinstance(first, int) and isinstance(interval, int) and interval > 0):
-        return ""
-    told = f" It counts optimisation steps, one for {interval} env steps after the first {first}"
-    if isinstance(env_steps, int) and env_steps >= first + interval:
-        told += f": write steps.max_opts={(env_steps - first) // interval}"
-    return f"{told}."
 
 
 def key_paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -1,8 +1,9 @@
 """A name in a config finds a class here; nothing a config says is ever imported.
 
-Built-in kinds are found by listing folders: `ludus/supervised/trainers/supervised.py` holds the
-trainer kind `supervised`. Other packages offer kinds through the entry-point group `ludus.plugins`,
-a user's own module through `--plugin my_module`; importing either runs its `register_*` decorators.
+Kinds are found by listing the folders that rooms declare (`ludus/config/rooms.py`):
+`ludus/supervised/trainers/supervised.py` holds the trainer kind `supervised`. Other packages offer kinds
+through the entry-point group `ludus.plugins`, a user's own module through `--plugin my_module`; importing
+either runs its `register_*` decorators.
 """
 
 from __future__ import annotations
@@ -11,40 +12,35 @@ import importlib
 import importlib.metadata
 import inspect
 import traceback
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ludus.config import rooms
 from ludus.core.errors import ConfigError, LudusError, nearest
 
 C = TypeVar("C", bound=type[Any])
 
 _HERE = Path(__file__).parents[1]
-_FOLDERS = {
-    "trainer": "*/trainers",
-    "model": "nn/models",
-    "dataset": "data/sources",
-    "logger": "session/loggers",
-    "env": "envs/kinds",
-    "wrapper": "envs/wrappers",
-    "network": "rl/networks",
-}
-_REGISTERED: dict[str, dict[str, type[Any]]] = {category: {} for category in _FOLDERS}
+_REGISTERED: defaultdict[str, dict[str, type[Any]]] = defaultdict(dict)
 _EXAMPLES: dict[str, Path] = {}
+_SECTIONS: dict[str, str] = {}
 _loaded_entry_points = False
 loaded_plugins: list[str] = []
 """The modules that `load_plugin` has imported, so that child processes can be given the same."""
 
 
 def register(category: str, kind: str) -> Callable[[C], C]:
-    """Return a decorator that makes the class known under this kind."""
+    """Return a decorator that makes the class known under this kind of a declared category."""
+    rooms.check_category(category)
 
     def remember(cls: C) -> C:
         known = _REGISTERED[category].get(kind)
         owner = f"{known.__module__}.{known.__qualname__}" if known else None
         # A built-in kind keeps its name even while its module is not yet imported.
-        if known is None and _built_in(category).get(kind, cls.__module__) != cls.__module__:
-            owner = _built_in(category)[kind]
+        if known is None and rooms.listed(category).get(kind, cls.__module__) != cls.__module__:
+            owner = rooms.listed(category)[kind]
         if owner is not None and owner != f"{cls.__module__}.{cls.__qualname__}":
             raise LudusError(
                 f"the {category} kind '{kind}' is taken by {owner}; register yours under another name"
@@ -63,6 +59,7 @@ def register_trainer(kind: str, *, example: str | Path | None = None) -> Callabl
     """
 
     def remember(cls: C) -> C:
+        _note_sections(cls)
         register("trainer", kind)(cls)
         if example is not None:
             path = Path(example)
@@ -73,13 +70,31 @@ def register_trainer(kind: str, *, example: str | Path | None = None) -> Callabl
     return remember
 
 
+def _note_sections(trainer: type[Any]) -> None:
+    """Raise LudusError where a key of this trainer's settings is another family's, or ludus's own."""
+    fields = getattr(getattr(trainer, "Config", None), "model_fields", {})
+    settings = getattr(fields.get("settings"), "annotation", None)
+    if not isinstance(settings, type):
+        return
+    for base in reversed(settings.__mro__):
+        words = base.__module__.split(".")
+        family = ".".join(words[:2]) if words[0] == "ludus" else words[0]
+        for name in vars(base).get("__annotations__", {}):
+            owner = _SECTIONS.setdefault(name, family)
+            if owner != family and name in getattr(settings, "model_fields", ()):
+                raise LudusError(
+                    f"the settings section '{name}' is declared by {owner} and by {family}; rename the"
+                    " one that is yours"
+                )
+
+
 def find(category: str, kind: str) -> type[Any]:
     """Return the class of this kind, importing its module if it is not yet loaded."""
     registered = _REGISTERED[category]
-    if kind not in registered and kind in _built_in(category):
-        importlib.import_module(_built_in(category)[kind])
+    if kind not in registered and kind in rooms.listed(category):
+        importlib.import_module(rooms.listed(category)[kind])
     if kind not in registered:
-        _load_entry_points()
+        load_installed()
     if kind not in registered:
         hint = nearest(kind, kinds(category))
         if "Did you mean" not in hint:
@@ -95,15 +110,17 @@ def classes_of(kind: str) -> list[type[Any]]:
 
 def kinds(category: str) -> list[str]:
     """Return every known kind of this category, without importing the built-in ones."""
-    _load_entry_points()
-    return sorted({*_built_in(category), *_REGISTERED[category]})
+    load_installed()
+    return sorted({*rooms.listed(category), *_REGISTERED[category]})
 
 
 def example_path(name: str) -> Path:
     """Return a complete file: the example of a trainer kind, or another that ludus ships."""
     shipped = _shipped()
     if name not in {*shipped, *_EXAMPLES}:
-        _load_entry_points()
+        load_installed()
+        if name in rooms.listed("trainer"):
+            find("trainer", name)
     path = _EXAMPLES.get(name)
     if path is not None and path.is_file():
         return path
@@ -136,16 +153,16 @@ def load_plugin(module: str) -> None:
             raise ConfigError(
                 f"--plugin {module}: no such module; give a dotted name that Python can import from here"
             ) from None
-        raise _not_importable(f"--plugin {module}", error) from error
+        raise not_importable(f"--plugin {module}", error) from error
     except LudusError:
         raise
     except Exception as error:
-        raise _not_importable(f"--plugin {module}", error) from error
+        raise not_importable(f"--plugin {module}", error) from error
     if module not in loaded_plugins:
         loaded_plugins.append(module)
 
 
-def _not_importable(what: str, error: Exception) -> LudusError:
+def not_importable(what: str, error: Exception) -> LudusError:
     """Return an error that says in one sentence why a module could not be imported, and where."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
@@ -167,16 +184,8 @@ class TrainerType(str):
         return kinds("trainer")
 
 
-def _built_in(category: str) -> dict[str, str]:
-    files = sorted(_HERE.glob(f"{_FOLDERS[category]}/*.py"))
-    return {
-        file.stem: "ludus." + ".".join(file.relative_to(_HERE).with_suffix("").parts)
-        for file in files
-        if not file.stem.startswith("_")
-    }
-
-
-def _load_entry_points() -> None:
+def load_installed() -> None:
+    """Import what other installed packages offer through the entry-point group `ludus.plugins`."""
     global _loaded_entry_points
     if _loaded_entry_points:
         return
@@ -189,4 +198,4 @@ def _load_entry_points() -> None:
             _loaded_entry_points = False
             if isinstance(error, LudusError):
                 raise
-            raise _not_importable(f"the installed plugin {entry.value}", error) from error
+            raise not_importable(f"the installed plugin {entry.value}", error) from error

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ludus.core import counters
 from ludus.core.errors import PlanError
 
 if TYPE_CHECKING:
@@ -76,14 +77,17 @@ def hook_names(node: Node) -> tuple[str, str]:
     return node.before or f"before_{node.name}", node.after or f"after_{node.name}"
 
 
-def check_plan(plan: Repeat) -> None:
-    """Raise PlanError where a cursor could not name every place of this plan."""
+def check_plan(plan: Repeat, counter_names: Iterable[str] = counters.SHARED) -> None:
+    """Raise PlanError where a cursor could not name every place of this plan, or a counter is unknown."""
     if plan.times != 1:
         raise PlanError(f"the root '{plan.name}' of a plan runs once; give it times=1")
     owners: dict[str, str] = {}
     for node in walk_nodes(plan):
         if not isinstance(node, Repeat):
             continue
+        for name in (node.counter, node.goal[0] if node.goal else None):
+            if name is not None:
+                counters.check(name, counter_names)
         if node.counter is not None:
             other = owners.setdefault(node.counter, node.name)
             if other != node.name:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from ludus.core import states
+from ludus.core import counters, states
+from ludus.core.counters import Counters
 from ludus.core.cursor import Cursor, read_frame, to_json
 from ludus.core.errors import PlanError, nearest
 
 T = TypeVar("T")
-
-COUNTERS = ("env_steps", "opt_steps", "epoch", "iteration", "examples", "tokens")
 
 
 @runtime_checkable
@@ -31,8 +30,8 @@ class Run:
     A Run is itself a part: its counters, its place in the plan and how it ended are all saved.
     """
 
-    def __init__(self) -> None:
-        self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+    def __init__(self, counter_names: Iterable[str] = counters.SHARED) -> None:
+        self.counters = Counters(dict.fromkeys(counter_names, 0))
         self.cursor: Cursor = []
         self.boundaries = 0
         self.stop_reason: str | None = None
@@ -48,6 +47,14 @@ class Run:
         """Takes the metrics of every stage; the logger puts itself here."""
         self.decide: Callable[[Any], Any] = _as_decided_here
         """Every decision that shapes the walk passes here; many processes make it one answer."""
+
+    def round(self, loop: str) -> int:
+        """Return which round this open loop is in, counted from 0 each time it is entered."""
+        for frame in self.cursor:
+            if frame.name == loop:
+                return frame.index
+        names = [frame.name for frame in self.cursor]
+        raise PlanError(f"'{loop}' is not open, so it is in no round.{nearest(loop, names)}")
 
     @property
     def is_ending(self) -> bool:
@@ -86,9 +93,9 @@ class Run:
         """Take up a saved state. The cursor is not walked here: the loop is given it to start from."""
         names = ("cursor", "boundaries", "stop_reason", "leaving", "is_finished", "exhausted")
         states.check_keys(state, "counters", *names)
-        counters = states.counts(state, "counters")
+        counts = states.counts(state, "counters")
         with states.within("counters"):
-            states.check_keys(counters, *COUNTERS, optional=list(counters))
+            states.check_keys(counts, *self.counters, optional=list(counts))
         boundaries, is_finished = (
             states.whole(state, "boundaries"),
             states.flag(state, "is_finished"),
@@ -98,7 +105,8 @@ class Run:
         leaving = state["leaving"]
         if leaving is not None and leaving not in [frame.name for frame in opened]:
             raise states.StateError("leaving", f"is {leaving!r}, a loop that the cursor is not in")
-        self.counters, self.boundaries, self.stop_reason = counters, boundaries, reason
+        self.counters = Counters(counts)
+        self.boundaries, self.stop_reason = boundaries, reason
         self.leaving, self.is_finished, self.exhausted = leaving, is_finished, to_json(exhausted)
 
 
@@ -134,8 +142,7 @@ class Every:
     __slots__ = ("counter", "interval", "seen")
 
     def __init__(self, interval: int, counter: str) -> None:
-        if counter not in COUNTERS:
-            raise PlanError(f"no counter is named '{counter}'.{nearest(counter, COUNTERS)}")
+        counters.check(counter)
         self.interval = interval
         self.counter = counter
         self.seen = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from ludus.core import counters
 from ludus.core.cursor import from_json, last_loop
 from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.core.hooks import Hooks, bind_hooks, empty_hook
@@ -34,7 +35,7 @@ class Trainer:
                 " ludus.build_trainer(config) makes the trainer that a config is for"
             )
         self.config = config
-        self.run = Run()
+        self.run = Run(counters.of(type(self)))
         self.root = "runs"
         """The directory that holds all runs, unless `fit` is given another."""
         self.model: Any = None
@@ -195,7 +196,7 @@ class Trainer:
                 f"fit was given max_steps={max_steps} and num_train_steps={num_train_steps};"
                 " they mean the same, give one"
             )
-        self.run, self._saved_cursor, is_prepared = Run(), [], False
+        self.run, self._saved_cursor, is_prepared = Run(counters.of(type(self))), [], False
         root = self.root if root is None else root
         request = Request(root, name, resume, show_on, is_transplant=trainer_state is not None)
         surroundings = around(self, request) if around else self.surround(request)
@@ -204,7 +205,7 @@ class Trainer:
             self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
             is_prepared = True
             plan = self.plan()
-            check_plan(plan)
+            check_plan(plan, self.run.counters)
             hooks = self._bind_hooks(plan, surroundings, trainer_state)
             saved = surroundings.open(self.run, self.all_parts()) or trainer_state
             self._take_up(saved, is_from_elsewhere=saved is trainer_state)

@@ -10,7 +10,7 @@ from ludus.envs.config import AnyEnv as Env
 from ludus.rl.own_agent import OwnAgent as Agent
 from ludus.rl.sampler import Processor as StepProcessorBase
 from ludus.rl.step_processor import SteppedEnv as Step
-from ludus.session.logger import Record
+from ludus.session.record import Record
 
 
 class ReplayBufferBase(Protocol):

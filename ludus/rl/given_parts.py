@@ -10,7 +10,8 @@ from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.judge.beside import AsyncEvaluator
 from ludus.rl.off_policy_config import OffPolicyConfig
-from ludus.session.logger import Logger, Record
+from ludus.session.logger import Logger
+from ludus.session.record import Record
 
 # What is still read of a config whose agent a script gives.
 _READ = {

@@ -196,7 +196,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         raise NotImplementedError
 
     def _train_step(self, run: Run) -> None:
-        self.train_step(self.replay_buffer.sample(self.config.batch_size), run.cursor[-2].index)
+        self.train_step(self.replay_buffer.sample(self.config.batch_size), run.round("step"))
         run.counters["opt_steps"] += 1
 
     def train_step(self, batch: Any, batch_idx: int) -> None:

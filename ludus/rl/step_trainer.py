@@ -110,6 +110,11 @@ class StepRLTrainer(RLTrainer):
         extras = Extras(agent_info=self._record_agent_info, compute_cost=self._record_costs)
         return in_steps(self.config.steps, works, extras, num_due=self._num_due)
 
+    @property
+    def _loop(self) -> str:
+        """The loop of the plan whose rounds are updates."""
+        return "step" if self.config.schedule == "epochs" else "update"
+
     def _record_agent_info(self, run: Run) -> Mapping[str, float]:
         """Return what the agent is like, beyond its metrics."""
         described: dict[str, float] = self.agent.describe()
@@ -167,7 +172,7 @@ class StepRLTrainer(RLTrainer):
             batch = buffer.sample(size, beta=self.beta(run.counters["opt_steps"]))
         else:
             batch = buffer.sample(size)
-        self.train_step(batch, run.cursor[-2].index)
+        self.train_step(batch, run.round(self._loop))
         run.counters["opt_steps"] += 1
 
     def _opt(self, run: Run) -> None:
@@ -175,7 +180,7 @@ class StepRLTrainer(RLTrainer):
         if self.agent.opt(self.replay_buffer):
             run.counters["opt_steps"] += 1
         else:
-            run.leave(run.cursor[-2].name, "the agent skipped")
+            run.leave(self._loop, "the agent skipped")
 
     def train_step(self, batch: Any, batch_idx: int) -> None:
         """Learn from one batch, and let its errors decide how soon it is drawn again."""

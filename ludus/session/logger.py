@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,50 +13,11 @@ from torch import Tensor
 
 from ludus.config.base import LoggerSection, StrictConfig, validate
 from ludus.config.registry import find
-from ludus.core import states
+from ludus.core import counters, states
 from ludus.core.errors import LudusError
-from ludus.core.run import COUNTERS, Every, Run
+from ludus.core.run import Every, Run
+from ludus.session.record import Record
 from ludus.store.storage import Storage
-
-
-@dataclass(frozen=True)
-class Record:
-    """What one write holds; every back end gets the same one."""
-
-    counters: Mapping[str, int]
-    scalars: Mapping[str, float]
-    timing: Mapping[str, float] = field(default_factory=dict)
-    """Rates and durations: they depend on the clock, so they promise nothing."""
-    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    histograms: Mapping[str, Tensor] = field(default_factory=dict)
-    images: Mapping[str, Tensor] = field(default_factory=dict)
-    """Images as uint8 tensors of shape (channels, height, width)."""
-
-    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """What each scalar is the mean of, in the order it came."""
-
-    def aggregate(self, name: str) -> dict[str, float]:
-        """Return min, max, mean and median of what a scalar was given since the write before."""
-        values = self.values.get(name) or (self.scalars[name],)
-        return {
-            "min": min(values),
-            "max": max(values),
-            "mean": self.scalars[name],
-            "median": statistics.median(values),
-        }
-
-    def flat(self) -> dict[str, float]:
-        """Return all numbers by name: counters, scalars, and rates such as fps."""
-        return {**self.counters, **self.scalars, **self.timing}
-
-    def __getitem__(self, name: str) -> float:
-        """Return the number of this name."""
-        return self.flat()[name]
-
-    @property
-    def step(self) -> int:
-        """The counter that people plot against: env_steps where an env is stepped, else opt_steps."""
-        return self.counters.get("env_steps") or self.counters.get("opt_steps") or 0
 
 
 class Backend(Protocol):
@@ -158,15 +117,16 @@ class Logger:
         """Send everything gathered since the last write to every back end."""
         values = {name: _floats(name, given) for name, given in self._scalars.items()}
         scalars = {name: _mean(numbers) for name, numbers in values.items()}
-        counters = {name: value for name, value in run.counters.items() if value}
+        moved = {name: value for name, value in run.counters.items() if value}
         record = Record(
-            counters,
+            moved,
             scalars,
-            self._timing(counters),
+            self._timing(moved),
             self._texts,
             self._histograms,
             self._images,
             values,
+            tuple(run.counters),
         )
         self._scalars, self._texts, self._histograms, self._images = {}, {}, {}, {}
         self.written, self.written_at = scalars, run.boundaries
@@ -178,7 +138,8 @@ class Logger:
     ) -> None:
         """Send what is known only now of an earlier moment; what is gathered is left as it is."""
         told = {name: value for name, value in counters.items() if value}
-        record = Record(told, {name: float(value) for name, value in scalars.items()})
+        numbers = {name: float(value) for name, value in scalars.items()}
+        record = Record(told, numbers, counter_names=tuple(run.counters))
         self.written, self.written_at = dict(record.scalars), run.boundaries
         for backend in self._backends:
             backend.write(record)
@@ -296,5 +257,5 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def _check_name(name: str) -> None:
-    if not name or name in COUNTERS or name in ("text", "histogram", "image"):
+    if not name or name in counters.known() or name in ("text", "histogram", "image"):
         raise LudusError(f"a metric cannot be named '{name}'; choose one such as 'train/loss'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ludus.config import strict_yaml
+from ludus.config import rooms, strict_yaml
 from ludus.config.base import TrainerConfig, from_data
 from ludus.core.errors import CheckpointError, RunError
 from ludus.session.fingerprint import differences
@@ -15,9 +15,6 @@ from ludus.store.storage import Storage
 from ludus.store.strict_json import one_line
 
 Tell = Callable[..., None]
-_COUNTERS = {"max_opts": "opt_steps", "max_steps": "opt_steps", "max_env_steps": "env_steps"}
-_COUNTERS |= {"max_epochs": "epoch", "max_iterations": "iteration"}
-"""What each length counts."""
 GIVEN = "given "
 """How a fact begins that is the class of an object which a script gave."""
 
@@ -85,7 +82,7 @@ def _refuse_passed(storage: Storage, saved: Saved, lengths: Mapping[str, Any]) -
     """Raise RunError where a run is past the length it is to have: it would do nothing."""
     counters = saved.state.get("run", {}).get("counters", {})
     for path, length in lengths.items():
-        counter = _COUNTERS.get(path.split(".")[-1])
+        counter = rooms.counter_of(path.split(".")[-1])
         if counter is not None and type(length) is int and length <= counters.get(counter, 0):
             raise RunError(
                 f"'{path}' is to be {length}, but {storage.place} has {counters[counter]} {counter}"

@@ -11,6 +11,7 @@ from rich.console import Console
 from ludus.config import registry
 from ludus.config.base import TrainerConfig
 from ludus.config.registry import find
+from ludus.core import counters
 from ludus.core.errors import ConfigError, RunTaken
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.states import check_same_parts, fitting, of_format
@@ -84,7 +85,7 @@ class Session:
         if self._is_resumed:
             self._note_resume(saved)
         else:
-            self._write_first_files()
+            self._write_first_files(run)
         self._run_id = directory.run_id(storage)
         self._saver = Saver(
             storage,
@@ -162,7 +163,8 @@ class Session:
         number, cursor = (saved.number, saved.state["run"].get("cursor")) if saved else (0, [])
         self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._inexact)
 
-    def _write_first_files(self) -> None:
+    def _write_first_files(self, run: Run) -> None:
+        own = [name for name in run.counters if name not in counters.SHARED]
         about = {
             "origin": "config" if self._is_rebuildable() else "script",
             "script": directory.script_name(),
@@ -171,6 +173,8 @@ class Session:
             "machine": machine(self._device),
             "git": git_state(),
             "plugins": list(registry.loaded_plugins),
+            # A report is made without the plugin, and must tell a counter from a metric.
+            **({"counters": own} if own else {}),
         }
         directory.write_first_files(self._storage, self._trainer.config, about)
         self.tell("started")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from ludus.session.logger import Backend, Record
+from ludus.session.logger import Backend
+from ludus.session.record import Record
 from ludus.store.local import LocalStorage
 from ludus.store.storage import Storage
 

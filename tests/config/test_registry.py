@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ludus
-from ludus.config import registry, strict_yaml
+from ludus.config import registry, rooms, strict_yaml
 from ludus.config.base import StrictConfig, from_data
 from ludus.config.migrations import VERSION
+from ludus.core import counters
 from ludus.core.errors import ConfigError, LudusError
 from tests.command_line import Ludus, in_process, in_subprocess, small_config
 
@@ -73,11 +76,13 @@ class Adding(Trainer):
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever a test registers is forgotten after it, but not what a module registers once."""
-    for category in registry._FOLDERS:
-        for kind in registry._built_in(category):
+    for category in rooms.categories():
+        for kind in rooms.listed(category):
             registry.find(category, kind)
     kinds = {category: dict(known) for category, known in registry._REGISTERED.items()}
-    monkeypatch.setattr(registry, "_REGISTERED", kinds)
+    monkeypatch.setattr(registry, "_REGISTERED", defaultdict(dict, kinds))
+    monkeypatch.setattr(rooms, "_ROOMS", dict(rooms._ROOMS))
+    monkeypatch.setattr(counters, "_OWNERS", dict(counters._OWNERS))
     monkeypatch.setattr(registry, "_EXAMPLES", dict(registry._EXAMPLES))
     monkeypatch.setattr(registry, "_loaded_entry_points", False)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -108,7 +113,11 @@ def write_plugin(folder: Path, module: str = "adding_plugin") -> dict[str, Any]:
 
 def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folder = Path(ludus.__file__).parent
-    for category, pattern in registry._FOLDERS.items():
+    folders = {"trainer": "*/trainers", "model": "nn/models", "dataset": "data/sources"}
+    folders |= {"logger": "session/loggers", "env": "envs/kinds", "wrapper": "envs/wrappers"}
+    folders |= {"network": "rl/networks"}
+    assert sorted(folders) == sorted(rooms.categories())
+    for category, pattern in folders.items():
         files = {path.stem for path in folder.glob(f"{pattern}/*.py") if path.stem[0] != "_"}
         assert files
         assert files <= set(registry.kinds(category))
@@ -117,16 +126,18 @@ def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
 def test_a_file_put_into_a_folder_is_a_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "nn" / "models").mkdir(parents=True)
-    (tmp_path / "nn" / "models" / "resnet.py").touch()
-    (tmp_path / "nn" / "models" / "_blocks.py").touch()
-    monkeypatch.setattr(registry, "_HERE", tmp_path)
-    assert registry._built_in("model") == {"resnet": "ludus.nn.models.resnet"}
+    (tmp_path / "models").mkdir(parents=True)
+    (tmp_path / "models" / "resnet.py").touch()
+    (tmp_path / "models" / "_blocks.py").touch()
+    monkeypatch.setitem(
+        rooms._ROOMS, "ludus.nn", replace(rooms._ROOMS["ludus.nn"], folder=tmp_path)
+    )
+    assert rooms.listed("model") == {"resnet": "ludus.nn.models.resnet"}
 
 
-@pytest.mark.parametrize("category", sorted(registry._FOLDERS))
+@pytest.mark.parametrize("category", sorted(rooms.categories()))
 def test_every_listed_kind_is_a_class_that_knows_its_kind_and_has_a_config(category: str) -> None:
-    for kind in registry._built_in(category):
+    for kind in rooms.listed(category):
         found = registry.find(category, kind)
         assert found.kind == kind
         assert issubclass(found.Config, StrictConfig)

@@ -12,7 +12,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
-from ludus.config.registry import _built_in
+from ludus.config.rooms import listed
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from ludus.envs.config import make_env
@@ -38,7 +38,7 @@ def wrapped(kind: str, **keys: Any) -> gymnasium.Env:
 
 
 def test_every_wrapper_is_tried_here() -> None:
-    assert set(_built_in("wrapper")) == set(WRAPPERS) | NEED_OTHER_ENVS
+    assert set(listed("wrapper")) == set(WRAPPERS) | NEED_OTHER_ENVS
 
 
 @pytest.mark.parametrize(("kind", "keys"), WRAPPERS.items())
@@ -174,7 +174,7 @@ class Images(gymnasium.Env):
 def around(env: gymnasium.Env, kind: str, **keys: Any) -> gymnasium.Env:
     """Put a wrapper around an env as a config would."""
     section = walk_config(wrappers=[{"kind": kind, **keys}]).wrappers[0]
-    module = importlib.import_module(_built_in("wrapper")[kind])
+    module = importlib.import_module(listed("wrapper")[kind])
     return next(
         thing for thing in vars(module).values() if getattr(thing, "kind", None) == kind
     ).make(env, section)

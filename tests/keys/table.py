@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import pytest
 
-from ludus.config import registry
+from ludus.config import registry, rooms
 from ludus.config.sections import StrictConfig, annotation_of
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection
@@ -63,7 +63,7 @@ def every_key() -> Iterator[tuple[str, str]]:
 
 
 def _built_in(category: str) -> list[str]:
-    return list(registry._built_in(category))
+    return list(rooms.listed(category))
 
 
 def keys_of(config: type[StrictConfig], prefix: str = "") -> Iterator[str]:

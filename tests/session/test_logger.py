@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ludus.core.errors import LudusError
 from ludus.core.run import Every, Run
-from ludus.session.logger import Logger, Record, WriteLog
+from ludus.session.logger import Logger, WriteLog
+from ludus.session.record import Record
 from ludus.store import checkpoint
 from ludus.store.local import LocalStorage
 from tests.faults.small_run import interrupt_after, train

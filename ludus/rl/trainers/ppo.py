@@ -120,5 +120,5 @@ class PpoTrainer(RLTrainer):
         return int(self.agent.watch.num_passes)
 
     def _train_step(self, run: Run) -> None:
-        self.train_step(self.replay_buffer.sample(), run.cursor[-2].index)
+        self.train_step(self.replay_buffer.sample(), run.round("step"))
         run.counters["opt_steps"] += 1

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
-from ludus.session.logger import Record
+from ludus.session.record import Record
 from ludus.show.terminal import warn
 from ludus.store.storage import Storage
 

@@ -8,14 +8,13 @@ from typing import Literal
 
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
-from ludus.core.run import COUNTERS
-from ludus.session.logger import Record
+from ludus.session.record import Record
 from ludus.store.storage import Storage
 
 
 @register("logger", "csv")
 class Csv:
-    """Columns: the six counters, then name and value. Pivot on `name` for one column a metric."""
+    """Columns: the counters of the run, then name and value. Pivot on `name` for one column a metric."""
 
     class Config(StrictConfig):
         """It has nothing to choose."""
@@ -31,8 +30,8 @@ class Csv:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         if self._file.offset == 0 and not self._file.backlog:
-            rows.writerow([*COUNTERS, "name", "value"])
-        counters = [record.counters.get(name, 0) for name in COUNTERS]
+            rows.writerow([*record.counter_names, "name", "value"])
+        counters = [record.counters.get(name, 0) for name in record.counter_names]
         for name, value in record.scalars.items():
             rows.writerow([*counters, _safe_cell(name), repr(value)])
         self._file.write(text.getvalue().encode(errors="replace"))

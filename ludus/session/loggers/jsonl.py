@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
-from ludus.session.logger import Record
+from ludus.session.record import Record
 from ludus.store.storage import Storage
 
 

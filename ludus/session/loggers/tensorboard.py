@@ -9,7 +9,7 @@ import torch
 
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
-from ludus.session.logger import Record
+from ludus.session.record import Record
 from ludus.store.storage import Storage
 
 _FILE = "events/events.out.tfevents.0.ludus"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ludus.core.run import COUNTERS
 from ludus.show.report.charts import (
     NARROW,
     NUM_COLOURS,
@@ -74,7 +73,7 @@ def _charts(
     num_bands = _between(_FEWEST_BANDS_EACH, _MOST_BANDS // num_lines, _MOST_BANDS_EACH)
     charts = []
     for title, group in groups.items():
-        axis = _axis(group)
+        axis = _axis(runs, group)
         charts.append(
             line_chart(
                 title,
@@ -88,9 +87,9 @@ def _charts(
     return "\n".join(charts)
 
 
-def _axis(group: _Named) -> str:
+def _axis(runs: Sequence[RunRecord], group: _Named) -> str:
     """Return the counter to draw against: the first that every series of the chart moves."""
-    for counter in COUNTERS:
+    for counter in dict.fromkeys(name for run in runs for name in run.counter_names):
         if all(any(at.get(counter) for at in series.counters) for _, _, series in group):
             return counter
     return "opt_steps"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ludus.core.run import COUNTERS
+from ludus.core.counters import SHARED
 from ludus.store.directory import ENDINGS, found_run, read_note
 from ludus.store.storage import Storage
 
@@ -75,10 +75,19 @@ class RunRecord:
         return None
 
     @property
+    def counter_names(self) -> Sequence[str]:
+        """Every counter of the run; all other numbers of its log are metrics."""
+        own = self.about.get("counters")
+        named = own if isinstance(own, list) else []
+        return [*SHARED, *(name for name in named if isinstance(name, str))]
+
+    @property
     def counters(self) -> Mapping[str, Any]:
         """How far the run came: as its end says, or else as its last metrics say."""
         told = mapping(mapping(self.ending).get("counters"))
-        return {name: told[name] for name in COUNTERS if name in told} or self.last_counters
+        return {
+            name: told[name] for name in self.counter_names if name in told
+        } or self.last_counters
 
     @property
     def wall_seconds(self) -> float:
@@ -114,7 +123,7 @@ def read_run(directory: Path) -> RunRecord:
         record.notes.append("config.yaml is missing or empty.")
     record.events.extend(_read_lines(storage, "events.jsonl", record.notes))
     for line in _read_lines(storage, "metrics.jsonl", record.notes):
-        counters = _counters(line)
+        counters = _counters(line, record.counter_names)
         record.last_counters.update(counters)
         _add_scalars(record.metrics, line, counters)
         for name, told in mapping(line.get("text")).items():
@@ -123,7 +132,7 @@ def read_run(directory: Path) -> RunRecord:
             _add_histogram(record, name, mapping(told))
     for line in _read_lines(storage, "timing.jsonl", record.notes):
         rates = {k: v for k, v in line.items() if k.endswith("_per_second")}
-        _add_scalars(record.rates, rates, _counters(line))
+        _add_scalars(record.rates, rates, _counters(line, record.counter_names))
     return record
 
 
@@ -172,8 +181,8 @@ def _read_lines(storage: Storage, name: str, notes: list[str]) -> Iterator[dict[
         notes.append(f"{name} has {num_bad} damaged line{'s' * (num_bad > 1)}, left out here.")
 
 
-def _counters(line: Mapping[str, Any]) -> dict[str, int]:
-    told = {name: line.get(name) for name in COUNTERS}
+def _counters(line: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
+    told = {name: line.get(name) for name in names}
     return {k: v for k, v in told.items() if type(v) is int and 0 <= v < 1 << 63}
 
 
@@ -182,7 +191,7 @@ def _add_scalars(
 ) -> None:
     for name, told in line.items():
         value = number(told)
-        if value is None or name in COUNTERS or name in _NOT_SCALARS:
+        if value is None or name in counters or name in _NOT_SCALARS:
             continue
         series = into.setdefault(name, Series())
         series.counters.append(counters)

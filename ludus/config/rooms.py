@@ -1,0 +1,178 @@
+"""What a family adds to the words of the library: categories of kinds, counters, lengths, commands.
+
+A room of ludus declares them in its `declared.py`, which is found by listing; a plugin calls the same
+`declare` when it is imported. No file outside its folder has to learn a family's name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ludus.core import counters as core_counters
+from ludus.core.errors import LudusError, nearest
+
+Hint = Callable[[str, str, Mapping[str, Any], object], str]
+"""Takes the name that is unknown, the path of the key that is meant, the config's data and the value it
+was to have; returns a sentence that begins with a space, or nothing."""
+
+_HERE = Path(__file__).parents[1]
+_WORD = re.compile(r"[a-z][a-z0-9_]*")
+# Every room may hold trainers, so no room owns this category.
+_EVERYWHERE = {"trainer": "trainers"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What one package or module has declared."""
+
+    name: str
+    folder: Path | None
+    """Where its files are; None for a plugin of one file, which has no folders to list."""
+    categories: Mapping[str, str]
+    """By category of kinds: the folder below this one in which each file is a kind."""
+    lengths: Mapping[str, str]
+    """By config key that says how long a run is: the counter it limits."""
+    other_names: Mapping[str, Sequence[str]]
+    """By name that a key has in other libraries: what it may be here."""
+    hint: Hint | None
+
+    def modules(self, folder: str) -> dict[str, str]:
+        """Return the module of each file in a folder of this room, by the file's name."""
+        files = sorted((self.folder / folder).glob("*.py")) if self.folder else []
+        parts = ".".join([self.name, *Path(folder).parts])
+        return {
+            file.stem: f"{parts}.{file.stem}" for file in files if not file.stem.startswith("_")
+        }
+
+
+_ROOMS: dict[str, Room] = {}
+_is_listed = False
+
+
+def declare(
+    room: str,
+    *,
+    categories: Mapping[str, str] | None = None,
+    counters: Sequence[str] = (),
+    lengths: Mapping[str, str] | None = None,
+    other_names: Mapping[str, Sequence[str]] | None = None,
+    hint: Hint | None = None,
+) -> None:
+    """Declare what a package or module adds; `room` is its own `__name__`.
+
+    `categories` maps a category of kinds to a folder of the package: each file in it is a kind, beside
+    those that `register(category, kind)` names. `counters` are had by trainers that are defined in the
+    package. `lengths` maps a config key to the counter it limits, so that a resume may raise it. Files
+    in the package's folders `trainers` and `commands` are trainer kinds and commands of `ludus`.
+    """
+    module = sys.modules.get(room)
+    if module is None:
+        raise LudusError(f"declare('{room}'): no such module is imported; give it __name__")
+    paths = list(getattr(module, "__path__", ()))
+    found = Room(
+        name=room,
+        folder=Path(paths[0]) if paths else None,
+        categories=dict(categories or {}),
+        lengths=dict(lengths or {}),
+        other_names=dict(other_names or {}),
+        hint=hint,
+    )
+    if not room.startswith("ludus."):
+        rooms()
+    for what, names in (("category", found.categories), ("counter", counters)):
+        for name in names:
+            _refuse(what, name, room)
+    for key, counter in found.lengths.items():
+        core_counters.check(counter, [*core_counters.SHARED, *counters])
+        _check_word("config key", key, room)
+    core_counters.declare(counters, room)
+    _ROOMS[room] = found
+
+
+def _refuse(what: str, name: str, room: str) -> None:
+    """Raise LudusError if another room has declared this name, or if it is none."""
+    _check_word(what, name, room)
+    owner = core_counters.owner(name) if what == "counter" else _category_owner(name)
+    if owner not in (None, room):
+        raise LudusError(
+            f"the {what} '{name}' is declared by {owner} and by {room}; rename the one that is yours"
+        )
+
+
+def _check_word(what: str, name: str, room: str) -> None:
+    if not _WORD.fullmatch(name):
+        raise LudusError(f"{room} declares the {what} {name!r}; use lower-case words joined by '_'")
+
+
+def _category_owner(category: str) -> str | None:
+    if category in _EVERYWHERE:
+        return "ludus"
+    return next((room.name for room in _ROOMS.values() if category in room.categories), None)
+
+
+def rooms() -> list[Room]:
+    """Return every declared room, those of ludus first."""
+    global _is_listed
+    if not _is_listed:
+        _is_listed = True
+        for file in sorted(_HERE.glob("*/declared.py")):
+            importlib.import_module(f"ludus.{file.parent.name}.declared")
+    return list(_ROOMS.values())
+
+
+def categories() -> list[str]:
+    """Return every declared category of kinds."""
+    return [*_EVERYWHERE, *(category for room in rooms() for category in room.categories)]
+
+
+def check_category(category: str) -> None:
+    """Raise LudusError, with the nearest name, unless this category was declared."""
+    known = categories()
+    if category not in known:
+        raise LudusError(
+            f"no category of kinds is named '{category}'.{nearest(category, known)} One of your own is"
+            f" declared with ludus.declare(__name__, categories={{'{category}': 'a_folder'}})"
+        )
+
+
+def listed(category: str) -> dict[str, str]:
+    """Return the module of each kind of a category that is a file in a declared folder."""
+    check_category(category)
+    found: dict[str, str] = {}
+    for room in rooms():
+        folder = _EVERYWHERE.get(category) or room.categories.get(category)
+        found |= room.modules(folder) if folder else {}
+    return found
+
+
+def commands() -> dict[str, tuple[str, str]]:
+    """Return the room and the module of every command that is a file in a room's `commands`."""
+    found: dict[str, tuple[str, str]] = {}
+    for room in rooms():
+        for name, module in room.modules("commands").items():
+            name = name.replace("_", "-")
+            if name in found:
+                raise LudusError(
+                    f"the command '{name}' is declared by {found[name][0]} and by {room.name}; rename"
+                    " the file of the one that is yours"
+                )
+            found[name] = room.name, module
+    return found
+
+
+def counter_of(key: str) -> str | None:
+    """Return the counter that a length in a config limits, if one was declared for the key."""
+    return next((room.lengths[key] for room in rooms() if key in room.lengths), None)
+
+
+def other_names(key: str) -> Iterable[tuple[str, Hint | None]]:
+    """Yield what a key of another library may be here, each with the hint of the room that knows."""
+    for room in rooms():
+        for name in room.other_names.get(key, ()):
+            yield name, room.hint

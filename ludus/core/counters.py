@@ -1,0 +1,62 @@
+"""The counters of a run: six that all families share, and those that a family declares for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ludus.core.errors import PlanError, nearest
+
+SHARED = ("env_steps", "opt_steps", "epoch", "iteration", "examples", "tokens")
+_OWNERS: dict[str, str] = {}
+
+
+class Counters(dict[str, int]):
+    """The counters of one run, by name; a name that was not declared is a PlanError."""
+
+    def __missing__(self, name: str) -> int:
+        check(name, self)
+        raise AssertionError  # pragma: no cover - a missing name is unknown
+
+
+def declare(names: Iterable[str], room: str) -> None:
+    """Make counters known that only the trainers defined in this package or module have."""
+    for name in [name for name, owner in _OWNERS.items() if owner == room]:
+        del _OWNERS[name]
+    _OWNERS.update(dict.fromkeys(names, room))
+
+
+def owner(name: str) -> str | None:
+    """Return which package or module declared a counter, or ludus; None if nobody did."""
+    return "ludus" if name in SHARED else _OWNERS.get(name)
+
+
+def known() -> tuple[str, ...]:
+    """Return every counter that anyone has declared."""
+    return *SHARED, *_OWNERS
+
+
+def of(trainer: type) -> tuple[str, ...]:
+    """Return the counters of this class's runs: the shared ones, and those declared where it is defined."""
+    modules = [f"{cls.__module__}." for cls in trainer.__mro__]
+    own = [
+        name
+        for name, room in _OWNERS.items()
+        if any(module.startswith(f"{room}.") for module in modules)
+    ]
+    return *SHARED, *own
+
+
+def check(name: str, among: Iterable[str] | None = None) -> None:
+    """Raise PlanError, with the nearest name, unless this counter was declared."""
+    names = known() if among is None else tuple(among)
+    if name in names:
+        return
+    if (room := owner(name)) is not None:
+        raise PlanError(
+            f"the counter '{name}' is that of {room}'s trainers; declare one of your own under another"
+            " name: ludus.declare(__name__, counters=[...])"
+        )
+    raise PlanError(
+        f"no counter is named '{name}'.{nearest(name, names)} One of your own is declared with"
+        " ludus.declare(__name__, counters=[...])"
+    )

@@ -1,0 +1,204 @@
+"""A family declares its words in its own folder; a word that nobody or that two declare is refused."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import Field, create_model
+
+import ludus
+from ludus.config import registry, rooms
+from ludus.config.base import Settings, TrainerConfig
+from ludus.core import Every, PlanError, Repeat, Run, Stage, Trainer, counters
+from ludus.core.errors import LudusError
+from ludus.core.plan import check_plan
+from tests.command_line import Ludus, in_process
+
+Make = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test declares is forgotten after it."""
+    rooms.rooms()
+    monkeypatch.setattr(rooms, "_ROOMS", dict(rooms._ROOMS))
+    monkeypatch.setattr(counters, "_OWNERS", dict(counters._OWNERS))
+    monkeypatch.setattr(registry, "_SECTIONS", dict(registry._SECTIONS))
+    kinds = {category: dict(known) for category, known in registry._REGISTERED.items()}
+    monkeypatch.setattr(registry, "_REGISTERED", defaultdict(dict, kinds))
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Make:
+    """Return a function that makes a package with these files and returns its name."""
+
+    def make(name: str, *files: str) -> str:
+        module = types.ModuleType(name)
+        module.__path__ = [str(tmp_path / name)]
+        for file in files:
+            (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / file).touch()
+        monkeypatch.setitem(sys.modules, name, module)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ludus:
+    return in_process(monkeypatch, capsys)
+
+
+def plan(**loop: object) -> Repeat:
+    stage = Stage(name="play", work=lambda run: None)
+    inner = Repeat(name="bout", times=1, body=(stage,), **loop)  # type: ignore[arg-type]
+    return Repeat(name="train", times=1, body=(inner,))
+
+
+def trainer_of(module: str) -> type[Trainer]:
+    class Mine(Trainer):
+        def prepare(self, *, max_steps: int | None) -> None: ...
+        def parts(self) -> dict[str, counters.Counters]:  # type: ignore[override]
+            return {}
+
+        def plan(self) -> Repeat:
+            return plan(counter="bout")
+
+    Mine.__module__ = module
+    return Mine
+
+
+def test_every_room_with_a_folder_of_kinds_has_declared_it() -> None:
+    assert {room.name for room in rooms.rooms()} >= {"ludus.rl", "ludus.supervised", "ludus.nn"}
+    assert rooms.counter_of("max_env_steps") == "env_steps"
+
+
+def test_a_kind_of_a_category_that_nobody_declared_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(LudusError, match=r"named 'wraper'\. Did you mean 'wrapper'\?.*declare"):
+        registry.register("wraper", "mine")
+    with pytest.raises(LudusError, match="no category of kinds is named 'game'"):
+        registry.find("game", "chess")
+    with pytest.raises(LudusError, match="no category of kinds is named 'game'"):
+        registry.kinds("game")
+
+
+def test_a_file_in_a_declared_folder_is_a_kind(make: Make) -> None:
+    ludus.declare(make("mine", "games/go.py", "games/_board.py"), categories={"game": "games"})
+    assert registry.kinds("game") == ["go"]
+
+
+def test_a_counter_that_nobody_declared_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(PlanError, match=r"named 'bout'.*ludus\.declare"):
+        check_plan(plan(counter="bout"))
+    with pytest.raises(PlanError, match=r"'opt_step'\. Did you mean 'opt_steps'\?"):
+        check_plan(plan(goal=("opt_step", 3)))
+    with pytest.raises(PlanError, match=r"'epochs'\. Did you mean 'epoch'\?"):
+        Every(3, "epochs")
+    with pytest.raises(PlanError, match=r"'epochs'\. Did you mean 'epoch'\?"):
+        Run().counters["epochs"]
+
+
+def test_a_counter_is_had_by_the_trainers_of_its_family_and_by_no_others(make: Make) -> None:
+    ludus.declare(make("mine"), counters=["bout"])
+    assert Every(2, "bout").counter == "bout"
+    mine = trainer_of("mine.trainers")
+    assert list(mine(None).run.counters) == [*counters.SHARED, "bout"]
+    assert "bout" not in trainer_of("mineral")(None).run.counters
+    # What is built on a trainer of the family has it too.
+    child = type("Child", (mine,), {"__module__": "__main__"})
+    assert "bout" in child(None).run.counters
+    with pytest.raises(PlanError, match="the counter 'bout' is that of mine's trainers"):
+        check_plan(plan(counter="bout"))
+
+
+def test_what_two_families_declare_is_refused_and_what_one_declares_again_is_not(
+    make: Make,
+) -> None:
+    one, two = make("mine"), make("yours")
+    for _ in range(2):
+        ludus.declare(one, categories={"game": "games"}, counters=["bout"])
+    with pytest.raises(LudusError, match="'game' is declared by mine and by yours; rename the one"):
+        ludus.declare(two, categories={"game": "games"})
+    with pytest.raises(LudusError, match="the counter 'bout' is declared by mine and by yours"):
+        ludus.declare(two, counters=["round", "bout"])
+    with pytest.raises(LudusError, match="the counter 'epoch' is declared by ludus and by yours"):
+        ludus.declare(two, counters=["epoch"])
+    with pytest.raises(LudusError, match="the category 'trainer' is declared by ludus and by"):
+        ludus.declare(two, categories={"trainer": "mine"})
+    # A declaration that is refused leaves nothing behind.
+    assert "round" not in counters.known()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"counters": ["Bout"]}, "declares the counter 'Bout'; use lower-case words"),
+        ({"categories": {"a game": "x"}}, "declares the category 'a game'; use lower-case words"),
+        ({"lengths": {"max_bouts": "bouts"}}, "no counter is named 'bouts'"),
+        ({"lengths": {"max bouts": "epoch"}}, "declares the config key 'max bouts'"),
+    ],
+)
+def test_a_declaration_that_cannot_work_is_refused(
+    make: Make, words: dict[str, object], told: str
+) -> None:
+    with pytest.raises(LudusError, match=told):
+        ludus.declare(make("mine"), **words)  # type: ignore[arg-type]
+
+
+def test_a_family_is_declared_from_inside() -> None:
+    with pytest.raises(LudusError, match="no such module is imported; give it __name__"):
+        ludus.declare("nowhere_at_all")
+
+
+def test_a_settings_section_that_two_families_have_is_refused() -> None:
+    def settings(module: str, key: str) -> type[Settings]:
+        field = (str, Field(description="Where the machine stands."))
+        return create_model("Own", __base__=Settings, __module__=module, **{key: field})  # type: ignore[call-overload, no-any-return]
+
+    def trainer(name: str, settings: type[Settings]) -> type[Trainer]:
+        config = create_model(
+            name, __base__=TrainerConfig, settings=(settings, Field(description="x"))
+        )
+        return type(name, (Trainer,), {"Config": config})
+
+    for _ in range(2):
+        registry.register_trainer("mine")(trainer("Mine", settings("mine.trainers", "table")))
+    with pytest.raises(LudusError, match="section 'table' is declared by mine and by yours"):
+        registry.register_trainer("yours")(trainer("Yours", settings("yours", "table")))
+    with pytest.raises(LudusError, match=r"'device' is declared by ludus\.config and by yours"):
+        registry.register_trainer("yours")(trainer("Yours", settings("yours", "device")))
+    assert "yours" not in registry.kinds("trainer")
+
+
+def test_a_command_that_two_families_have_is_refused(make: Make) -> None:
+    ludus.declare(make("mine", "commands/play_all.py"))
+    assert rooms.commands()["play-all"] == ("mine", "mine.commands.play_all")
+    ludus.declare(make("yours", "commands/play_all.py"))
+    with pytest.raises(LudusError, match="the command 'play-all' is declared by mine and by yours"):
+        rooms.commands()
+
+
+def test_a_command_of_ludus_is_not_taken_over(make: Make, call: Ludus) -> None:
+    ludus.declare(make("mine", "commands/train.py", "commands/odd.py"))
+    told = call("train", "x.yaml", "--plugin", "mine").refusal()
+    assert told == "the command 'train' of mine is one of ludus's own; rename its file"
+
+
+def test_a_command_without_its_function_is_told_in_a_sentence(make: Make, call: Ludus) -> None:
+    ludus.declare(make("mine", "commands/odd.py"))
+    assert "mine.commands.odd has no function 'odd'" in call("odd").refusal()
+
+
+def test_a_command_that_cannot_be_imported_is_told_in_a_sentence(
+    make: Make, call: Ludus, tmp_path: Path
+) -> None:
+    ludus.declare(make("mine", "commands/broken.py"))
+    (tmp_path / "mine/commands/broken.py").write_text("\n1 / 0")
+    told = call("broken").refusal()
+    assert "the command 'broken' of mine: cannot be imported: ZeroDivisionError" in told
+    assert "broken.py, line 2" in told

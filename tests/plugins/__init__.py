@@ -1,0 +1,1 @@
+"""Packages that tests load with --plugin, as a user would."""

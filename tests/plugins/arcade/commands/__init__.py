@@ -1,0 +1,1 @@
+"""Each file here is a kind, or a command, of its own."""

@@ -1,0 +1,121 @@
+"""A family of one's own, in one folder outside ludus, is as much at home as those that come with it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.command_line import Ludus, Outcome, in_subprocess
+
+ARCADE = Path(__file__).parent / "plugins" / "arcade"
+PLUGIN = ("--plugin", "arcade")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with the family, and one run of it."""
+    place = tmp_path_factory.mktemp("place")
+    shutil.copytree(ARCADE, place / "arcade", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ARCADE / "duel.yaml", place)
+    trained = in_subprocess("train", "duel.yaml", *PLUGIN, "--json", cwd=place)
+    assert trained.json["counters"]["bout"] == 12
+    return place
+
+
+@pytest.fixture
+def call(place: Path) -> Ludus:
+    def call(*words: str) -> Outcome:
+        return in_subprocess(*words, cwd=place)
+
+    return call
+
+
+def test_its_counter_is_in_every_log_and_in_the_list_of_runs(place: Path, call: Ludus) -> None:
+    heading, first = (place / "runs/duel/metrics.csv").read_text().splitlines()[:2]
+    assert heading == "env_steps,opt_steps,epoch,iteration,examples,tokens,bout,name,value"
+    assert first == "0,0,0,0,0,0,2,play/score,1.0"
+    # A list and a report are made without the plugin.
+    assert "bout 12" in call("runs").out
+
+
+def test_a_plan_that_moves_no_usual_counter_is_drawn_along_its_own(place: Path) -> None:
+    (events,) = (place / "runs/duel").rglob("events.out.tfevents*")
+    drawn = EventAccumulator(str(events)).Reload()
+    assert [point.step for point in drawn.Scalars("play/score")] == [2, 4, 6, 8, 10, 12]
+
+
+def test_a_report_draws_its_metrics_along_its_counter_and_not_the_counter(
+    place: Path, call: Ludus
+) -> None:
+    call("report", "runs/duel", "--out", "page.html")
+    page = (place / "page.html").read_text()
+    # Two charts, one for each metric, both along the counter, which has none itself.
+    assert len(re.findall(r'class="mid name"[^>]*>bout<', page)) == 2
+    assert len(re.findall(r'class="mid name"', page)) == 2
+
+
+def test_its_example_is_complete_and_its_keys_are_explained(call: Ludus) -> None:
+    assert call("new", "duel", *PLUGIN).out == (ARCADE / "duel.yaml").read_text()
+    told = call("explain", "duel.yaml", "settings.arcade", "game", *PLUGIN).out
+    assert "settings.arcade.volume = 3" in told
+    assert "How loud it is" in told
+    assert "game.sticks = 21" in told
+
+
+def test_its_settings_section_is_as_strict_as_all_else_and_for_its_kinds_alone(
+    place: Path, call: Ludus
+) -> None:
+    wrong = ("settings.arcade.volume=0", "settings.arcade.loud=1", "num_games=3")
+    told = call("train", "duel.yaml", *wrong, *PLUGIN, "--run", "other").refusal()
+    assert "'settings.arcade.volume' must be greater than or equal to 1" in told
+    assert "'settings.arcade.loud' is not a key of settings.arcade" in told
+    assert "'num_games' is not a key of this config. Did you mean 'max_bouts'?" in told
+    (place / "other.yaml").write_text(
+        call("new", "supervised").out.replace("settings:", "settings:\n  arcade: {volume: 3}", 1)
+    )
+    told = call("plan", "other.yaml", *PLUGIN).refusal()
+    assert "'settings.arcade' is not a key here" in told
+
+
+def test_a_counter_of_its_plan_that_it_did_not_declare_is_refused_before_anything_is_written(
+    place: Path, call: Ludus
+) -> None:
+    shutil.copytree(place / "arcade", place / "wrong")
+    (place / "wrong/__init__.py").write_text(
+        (ARCADE / "__init__.py").read_text().replace('"bout"', '"bouts"')
+    )
+    told = call("train", "duel.yaml", "--plugin", "wrong", "--run", "wrong").refusal()
+    assert told.startswith("no counter is named 'bout'. Did you mean 'bouts'?")
+    assert not (place / "runs/wrong").exists()
+
+
+def test_its_command_is_found_with_the_plugin_on_either_side_and_has_its_place_in_the_help(
+    call: Ludus,
+) -> None:
+    assert call("scoreboard", "runs/duel", *PLUGIN).out == "3 3 2\n"
+    assert call(*PLUGIN, "scoreboard", "runs/duel", "--best").out == "1\n"
+    assert call("scoreboard", "runs/duel", "--plugin=arcade", "--best").out == "1\n"
+    told = call(*PLUGIN, "--help").out
+    assert told.index("doctor") < told.index("Commands of arcade") < told.index("scoreboard")
+    without = call("scoreboard", "runs/duel")
+    assert without.code == 2
+    assert "No such command 'scoreboard'" in without.err
+
+
+def test_its_length_is_raised_on_resume_and_not_lowered(place: Path, call: Ludus) -> None:
+    shutil.copytree(place / "runs/duel", place / "runs/longer")
+    words = ("max_bouts=15", "settings.arcade.volume=9", *PLUGIN)
+    longer = call("resume", "runs/longer", *words, "--json")
+    assert longer.json["counters"]["bout"] == 15
+    told = call("resume", "runs/longer", "max_bouts=5", *PLUGIN).refusal()
+    assert "'max_bouts' of a run may be raised, not lowered" in told
+
+
+def test_a_run_of_it_that_is_killed_ends_with_the_same_bytes(call: Ludus) -> None:
+    told = call("verify", "duel.yaml", "max_bouts=6", "--kills", "1", *PLUGIN)
+    assert told.code == 0, told.err
+    assert "exact: killed 1 times, the same bytes at the end" in told.out
