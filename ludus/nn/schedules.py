@@ -182,6 +182,13 @@ class Schedule:
         share = 1 - done if config.kind == "linear" else 0.5 * (1 + math.cos(math.pi * done))
         return float(config.final + (initial - config.final) * share)
 
+    @property
+    def highest(self) -> float:
+        """The highest value it comes to."""
+        points = getattr(self._config, "points", ())
+        ends = [value for _, value in points] + [getattr(self._config, "final", 0.0)]
+        return float(max(self._initial, *ends))
+
 
 class Scheduler(Schedule):
     """A schedule that keeps what you put into `data`: it is saved and comes back with the run.

@@ -19,7 +19,8 @@ from ludus.envs.spaces import EnvSpec
 from ludus.nn.engines.compiled import compile_method
 from ludus.nn.engines.tape import Recorded, is_recordable
 from ludus.nn.engines.unsaved import PlainState, unsaved
-from ludus.nn.learner import Learner, Target
+from ludus.nn.learner import Learner
+from ludus.nn.target import Target
 from ludus.rl.config import RLConfig
 from ludus.rl.normalise import Normaliser
 from ludus.rl.off_policy_config import TargetConfig

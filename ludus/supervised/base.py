@@ -12,16 +12,13 @@ from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError
 from ludus.core.plan import counted
 from ludus.nn.engines.unsaved import PlainState, unsaved
-from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
-from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Schedule
 from ludus.session.begun import as_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.notes import tell_notes
 from ludus.session.trainer import Trainer
-from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluated import Evaluated
 from ludus.supervised.roles import make_roles
@@ -100,13 +97,11 @@ class BaseTrainer(Evaluated, Trainer):
         self.num_train_steps = run_steps
         learning_rate = config.optimizer.learning_rate
         self.schedule = Schedule(config.schedule, initial=learning_rate, run_steps=run_steps)
-        self.flat = FlatParameters(self.model.module)
-        self.optimizer = Optimizer(config.optimizer, self.flat)
-        self.update, self._not_compiled = make_update(
-            config, self.model, self.train_data, flat=self.flat, optimizer=self.optimizer,
-            run_steps=run_steps,
-        )  # fmt: skip
-        self.config = config.replace(compile=isinstance(self.update, CompiledUpdate))
+        self.update, is_compiled, self._not_compiled = make_update(
+            config, self.model, self.train_data, schedule=self.schedule, run_steps=run_steps
+        )
+        self.flat, self.optimizer = self.update.flat, self.update.optimizer
+        self.config = config.replace(compile=is_compiled)
         self._plain_state = PlainState(self.model, self.model.module)
         self._prepare_observers()
         self._prepare_beside()

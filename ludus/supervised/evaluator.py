@@ -7,9 +7,10 @@ import torch
 from ludus.core.errors import LudusError
 from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import MemoryBatches
+from ludus.nn.learner import Precision
 from ludus.nn.model import Model
 from ludus.seeds import derive, forked
-from ludus.supervised.update import Precision, count_examples, exact_type
+from ludus.supervised.update import count_examples, exact_type
 
 
 class SupervisedEvaluator:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import nn
 
 from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import MemoryBatches
-from ludus.nn.engines.compiled import why_not_traced
+from ludus.nn.engines.compiled import compile_method, why_not_traced
 from ludus.nn.engines.gate import decide, is_plain, why_not_repeatable
-from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
-from ludus.nn.optimizer import Optimizer
-from ludus.supervised.compiled import CompiledUpdate
+from ludus.nn.schedules import Schedule
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.trial import first_batch
 from ludus.supervised.update import Update
@@ -25,33 +25,32 @@ def make_update(
     model: Model,
     data: MemoryBatches | LoaderBatches,
     *,
-    flat: FlatParameters,
-    optimizer: Optimizer,
+    schedule: Schedule,
     run_steps: int,
-) -> tuple[Update, list[str]]:
-    """Return the update, and what to tell of it; raise ConfigError if it cannot be compiled as asked."""
+) -> tuple[Update, bool, list[str]]:
+    """Return the update, whether it is compiled, and what to tell of it.
 
-    def made(cls: type[Update]) -> Update:
-        return cls(
-            model,
-            flat,
-            optimizer,
-            accumulate=config.accumulate,
-            max_grad_norm=config.max_grad_norm,
-            precision=config.precision,
-            ema_decay=config.ema_decay,
-        )
+    Raise ConfigError if it cannot be compiled as asked.
+    """
+    update = Update(
+        model,
+        config.optimizer,
+        accumulate=config.accumulate,
+        max_grad_norm=config.max_grad_norm,
+        precision=config.precision,
+        ema_decay=config.ema_decay,
+        highest_rate=schedule.highest,
+    )
 
     def why_not() -> str | None:
         modules: list[nn.Module] = [model.module]
         if (reason := why_not_repeatable(model, modules)) is not None or is_plain(modules):
             return reason
-        batch, update = first_batch(data), made(CompiledUpdate)
-        if batch is None:
-            return None
-        assert isinstance(update, CompiledUpdate)
-        return why_not_traced(update._learn, (batch, update._numbers))
+        batch = first_batch(data)
+        return None if batch is None else why_not_traced(update.learn, (batch, *update.numbers))
 
     is_long = run_steps >= _WORTH_COMPILING
     is_compiled, notes = decide(config.compile, is_long=is_long, why_not=why_not)
-    return made(CompiledUpdate if is_compiled else Update), notes
+    if is_compiled:
+        update.execute(partial(compile_method, device=update.flat.vector.device))
+    return update, is_compiled, notes

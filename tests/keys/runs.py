@@ -14,7 +14,7 @@ import ludus
 from ludus import Logger
 from ludus.core.run import Run, Stateful
 from ludus.core.surroundings import Bare
-from ludus.nn.learner import Target
+from ludus.nn.target import Target
 from ludus.seeds import derive, seed_everything
 from tests.rl.small import small
 from tests.supervised.conftest import MLP, QUIET, WINE

@@ -10,7 +10,6 @@ import torch
 import ludus
 from ludus.core.errors import ConfigError
 from ludus.supervised import updating
-from ludus.supervised.compiled import CompiledUpdate
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import changes
 from tests.supervised.conftest import MLP, WINE
@@ -153,7 +152,7 @@ def test_updates_are_compiled_if_asked_or_if_the_run_is_long_enough(
         trainer: Any = ludus.build_trainer(tiny(kind, compile="auto"))
         trainer.set_logger(ludus.Logger({"backends": []}))
         trainer.prepare(max_steps=None)
-        assert isinstance(trainer.update, CompiledUpdate) == is_compiled
+        assert trainer.config.compile is is_compiled
 
 
 @changes(SUPERVISED, "ema_decay")

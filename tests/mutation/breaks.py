@@ -31,8 +31,8 @@ _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
 _REPLAY, _PER, _TREE = (f"ludus/data/replay/{n}.py" for n in ("ring", "prioritised", "sum_tree"))
 _ROLLOUT, _BATCHES = "ludus/data/replay/rollout.py", "ludus/data/batches/memory.py"
-_LEARNER, _OPTIMIZER, _SCHEDULES = (
-    f"ludus/nn/{n}.py" for n in ("learner", "optimizer", "schedules")
+_STEP, _TARGET, _OPTIMIZER, _SCHEDULES = (
+    f"ludus/nn/{n}.py" for n in ("step", "target", "optimizer", "schedules")
 )
 _RECORDING, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("engines/tape", "model", "flat"))
 
@@ -106,12 +106,12 @@ _DATA = [
 ]  # fmt: skip
 
 _NN = [
-    (_LEARNER, "self.vector.lerp_(self._learner.flat.vector, share)",
+    (_TARGET, "self.vector.lerp_(self._learner.flat.vector, share)",
      "self.vector.copy_(self._learner.flat.vector)"),
-    (_LEARNER, "scale = (norm / limit).clamp_min_(1.0)", "scale = norm / limit"),
-    (_LEARNER, "found_inf = torch.ne(norm * 0, 0, out=self._found_inf)",
+    (_STEP, "scale = (norm / limit).clamp_min_(1.0)", "scale = norm / limit"),
+    (_STEP, "found_inf = torch.ne(norm * 0, 0, out=self._found_inf)",
      "found_inf = torch.zeros_like(self._found_inf)"),
-    (_LEARNER, "gradient.zero_()", "pass"),
+    (_STEP, "        gradient.zero_()\n        return norm", "        return norm"),
     (_OPTIMIZER, 'move = torch._fused_adam_ if config.kind == "adam" else torch._fused_adamw_',
      "move = torch._fused_adam_"),
     (_OPTIMIZER, "dampening=0.0, nesterov=config.nesterov", "dampening=0.0, nesterov=False"),

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.states import StateError
-from ludus.nn.learner import Learner, Target
+from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Sgd
+from ludus.nn.target import Target
 from ludus.store.checkpoint import digest_of
 
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
 from ludus.nn.engines.tape import Recorded
-from ludus.nn.learner import Learner, Target
+from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam, Sgd
+from ludus.nn.target import Target
 
 ADAM = Adam(kind="adam", learning_rate=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.0)
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)
@@ -227,3 +228,76 @@ def test_a_traced_step_shortens_the_gradients_that_an_eager_one_does(factor: flo
         ends.append(learner.flat.vector)
     torch.testing.assert_close(*ends)
     assert torch.allclose(ends[0], plain.flat.vector) is (factor > 1)
+
+
+def rising(learner: Learner, *, num_batches: int) -> Tensor:
+    """Take one step from so many batches; return the norm."""
+    for _ in range(num_batches - 1):
+        learner.gather(squares())
+    share = None if num_batches == 1 else torch.tensor(1 / num_batches)
+    return learner.improve(squares(), torch.tensor(0.1), share=share)[1]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_gathered_batches_are_one_step_along_their_mean(precision: Any) -> None:
+    options: dict[str, Any] = {"max_grad_norm": 0.5, "precision": precision, "ema_decay": 0.5}
+    one, three = (Learner(network(), ADAM, **options) for _ in range(2))
+    for learner in (one, three):
+        # Small enough for float16 not to overflow.
+        learner.scaling.scale.fill_(16.0 if learner.scaling.is_on else 1.0)
+    norms = [rising(one, num_batches=1), rising(three, num_batches=3)]
+    torch.testing.assert_close(*norms, rtol=1e-4, atol=0)
+    torch.testing.assert_close(one.flat.vector, three.flat.vector, rtol=1e-4, atol=1e-6)
+    assert three.optimizer.num_steps.item() == 1
+    assert not three.flat.gradient.any()
+
+
+def test_the_mean_weights_and_the_scale_come_back_with_a_learner() -> None:
+    def fresh() -> Learner:
+        options: dict[str, Any] = {"precision": "float16", "ema_decay": 0.5}
+        return Learner(network(), ADAM, max_grad_norm=None, **options)
+
+    one, two = fresh(), fresh()
+    for scale in (1.0, 1e6, 1.0):
+        one.improve(squares(scale), torch.tensor(0.1))
+    two.load_state_dict(state(one))
+    assert two.ema is not None
+    assert one.ema is not None
+    assert torch.equal(two.ema.vector, one.ema.vector)
+    assert not torch.equal(two.ema.vector, two.flat.vector)
+    assert two.scaling.scale.item() == one.scaling.scale.item() < 2.0**16
+    plain = Learner(network(), ADAM, max_grad_norm=None)
+    with pytest.raises(LudusError, match="ema"):
+        plain.load_state_dict(state(one))
+
+
+def test_a_short_gradient_is_left_alone_to_the_bit() -> None:
+    """One within the limit moves the weights as if there were none."""
+    plain, limited = (Learner(network(), SGD, max_grad_norm=limit) for limit in (None, 1e6))
+    for learner in (plain, limited):
+        learner.improve(squares(), torch.tensor(0.1))
+    assert torch.equal(plain.flat.vector, limited.flat.vector)
+
+
+def test_a_schedule_that_rises_is_as_steep_as_its_highest_rate() -> None:
+    """The config's own rate is small, yet no weight becomes infinite."""
+    torch.manual_seed(0)
+    config = SGD.replace(weight_decay=1.0)
+    learner = Learner(nn.Linear(3, 2), config, max_grad_norm=None, highest_rate=1e3)
+    for _ in range(30):
+        norm = learner.improve(lambda net: (net(INPUTS).sum(), ()), torch.tensor(1e3))[1]
+    assert torch.isfinite(learner.flat.vector).all()
+    assert not torch.isfinite(norm)
+
+
+def test_a_loss_that_is_not_finite_leaves_the_buffers_though_its_gradient_is() -> None:
+    normed = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    learner = Learner(normed, SGD, max_grad_norm=None)
+    before = {name: buffer.clone() for name, buffer in normed.named_buffers()}
+
+    def hopeless(forward: Any) -> tuple[Tensor, tuple[()]]:
+        return forward(INPUTS).mean() - torch.inf, ()
+
+    learner.gather(hopeless)
+    learner.improve(hopeless, torch.tensor(0.1), share=torch.tensor(0.5))
+    torch.testing.assert_close(dict(normed.named_buffers()), before, rtol=0, atol=0)

@@ -195,3 +195,16 @@ def test_a_scheduler_is_a_function_of_the_step_that_persists_custom_data() -> No
 def test_a_scheduler_names_a_kind_it_does_not_know() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'constant'"):
         Scheduler({"kind": "constnat", "warmup_steps": 0}, initial=1.0, run_steps=1)
+
+
+@pytest.mark.parametrize(
+    ("config", "highest"),
+    [
+        ({"kind": "constant", "warmup_steps": 3}, 0.5),
+        ({"kind": "linear", "warmup_steps": 0, "final": 0.9, "total_steps": None}, 0.9),
+        ({"kind": "piecewise", "warmup_steps": 0, "points": [[0, 0.5], [2, 7.0], [4, 0.1]]}, 7.0),
+    ],
+)
+def test_a_schedule_knows_the_highest_value_it_comes_to(config: Any, highest: float) -> None:
+    schedule = Scheduler(config, initial=0.5, run_steps=10)
+    assert schedule.highest == highest == max(schedule(step) for step in range(11))

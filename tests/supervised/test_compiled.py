@@ -6,6 +6,7 @@ Compiling takes most of the time here, so one compiled run serves all tests.
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +17,8 @@ from torch import Tensor, nn
 import ludus
 from ludus import Model, Trainer
 from ludus.nn.engines import compiled
-from ludus.nn.flat import FlatParameters
-from ludus.nn.optimizer import Adam, Optimizer, Sgd
+from ludus.nn.optimizer import Adam, Sgd
 from ludus.store.checkpoint import digest_of
-from ludus.supervised.compiled import CompiledUpdate
 from ludus.supervised.update import Update
 from tests.supervised.conftest import QUIET, WINE, history
 
@@ -80,7 +79,7 @@ def test_a_compiled_run_learns_as_an_eager_one(straight: Straight) -> None:
     root, trainer = straight.root, straight.trainer
     eager = make(compiled=False)
     eager.fit(root=str(root), name="eager")
-    assert isinstance(trainer.update, CompiledUpdate)
+    assert trainer.config.compile is True
     for metric in ("train/loss", "train/grad_norm", "train/epoch_loss", "validation/epoch_loss"):
         compiled = history(root / "straight", metric)
         assert len(compiled) == (3 if "epoch" in metric else 12)
@@ -140,8 +139,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def update_of(
-    cls: type[Update],
     *,
+    is_traced: bool,
     optimizer: Any = SGD,
     loss: Any = "mse",
     activation: type[nn.Module] = nn.ReLU,
@@ -155,9 +154,15 @@ def update_of(
         layers[2].weight = layers[0].weight
         layers[0].bias.requires_grad_(False)
     model = Model(layers, loss=loss)
-    flat = FlatParameters(layers)
     options = {"accumulate": 1, "max_grad_norm": None, "precision": "float32", "ema_decay": None}
-    return cls(model, flat, Optimizer(optimizer, flat), **(options | changes))
+    update = Update(model, optimizer, **(options | changes))
+    if is_traced:
+        trace(update)
+    return update
+
+
+def trace(update: Update) -> None:
+    update.execute(partial(compiled.compile_method, device=torch.device("cpu")))
 
 
 def batches(count: int) -> list[tuple[Tensor, Tensor]]:
@@ -169,7 +174,7 @@ def batches(count: int) -> list[tuple[Tensor, Tensor]]:
 @pytest.mark.usefixtures("traced")
 def test_the_traced_update_is_the_eager_one(case: dict[str, Any]) -> None:
     """All cases have tensors of the same shapes: none may be given what was traced for another."""
-    eager, traced = update_of(Update, **case), update_of(CompiledUpdate, **case)
+    eager, traced = (update_of(is_traced=traced, **case) for traced in (False, True))
     data = batches(7)
     for index, batch in enumerate(data):
         is_last = index == len(data) - 1
@@ -189,7 +194,7 @@ def test_the_traced_update_is_the_eager_one(case: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("traced")
 def test_a_traced_update_skips_a_batch_that_is_not_finite(bad: float) -> None:
     """Row 10 of the faults: weights, moments, means and buffers stay as they were."""
-    update = update_of(CompiledUpdate, optimizer=ADAMW, ema_decay=0.9, max_grad_norm=1.0)
+    update = update_of(is_traced=True, optimizer=ADAMW, ema_decay=0.9, max_grad_norm=1.0)
     good, other = batches(2)
     update(good, 0, learning_rate=0.1, is_last=True)
     before = copy.deepcopy((update.flat.vector, update.optimizer.state_dict(), update.ema))
@@ -210,23 +215,21 @@ def test_a_traced_learning_rate_of_1e30_never_makes_a_weight_infinite() -> None:
     """A linear model: its gradient stays finite, and the weight decay alone overflows."""
     torch.manual_seed(0)
     model = Model(nn.Linear(4, 4), loss="cross_entropy")
-    flat = FlatParameters(model.module)
-    optimizer = Optimizer(ADAMW.replace(learning_rate=1e30), flat)
-    update = CompiledUpdate(
+    update = Update(
         model,
-        flat,
-        optimizer,
+        ADAMW.replace(learning_rate=1e30),
         accumulate=1,
         max_grad_norm=1.0,
         precision="float32",
         ema_decay=0.9,
     )
+    trace(update)
     norms = []
     for inputs, _ in batches(5):
         batch = (inputs, torch.arange(8) % 4)
         metrics = update(batch, 0, learning_rate=1e30, is_last=True)
         norms.append(metrics["train/grad_norm"].item())
-        assert torch.isfinite(flat.vector).all()
+        assert torch.isfinite(update.flat.vector).all()
         assert update.ema is not None
         assert torch.isfinite(update.ema).all()
     assert norms[-1] == float("inf")
@@ -235,8 +238,8 @@ def test_a_traced_learning_rate_of_1e30_never_makes_a_weight_infinite() -> None:
 @pytest.mark.usefixtures("traced")
 def test_float16_overflows_are_skipped_in_a_traced_update_too() -> None:
     updates = [
-        update_of(cls, precision="float16", ema_decay=0.5, activation=nn.Tanh)
-        for cls in (Update, CompiledUpdate)
+        update_of(is_traced=is_traced, precision="float16", ema_decay=0.5, activation=nn.Tanh)
+        for is_traced in (False, True)
     ]
     inputs, targets = batches(1)[0]
     for update in updates:
@@ -244,4 +247,5 @@ def test_float16_overflows_are_skipped_in_a_traced_update_too() -> None:
         for _ in range(4):
             update((inputs, 1e3 * targets), 0, learning_rate=0.1, is_last=True)
         assert update.flat.vector.equal(before)
-        assert (update.num_skipped.item(), update.scale.item()) == (4, 2.0**12)
+        scaling = update.learner.scaling
+        assert (scaling.num_skipped.item(), scaling.scale.item()) == (4, 2.0**12)

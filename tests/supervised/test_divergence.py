@@ -186,8 +186,8 @@ def test_float16_overflows_are_normal_until_twenty_come_in_a_row(
 
     normal = trainer(100.0)
     assert normal.fit(root=str(tmp_path), name="normal").status == "finished"
-    assert normal.update.scale.item() < 2.0**16
-    assert normal.update.num_skipped.item() == 0
+    assert normal.update.learner.scaling.scale.item() < 2.0**16
+    assert normal.update.learner.scaling.num_skipped.item() == 0
 
     hopeless = trainer(1e10)
     before = {name: tensor.clone() for name, tensor in hopeless.model.state_dict().items()}
@@ -218,9 +218,9 @@ def test_float16_goes_on_after_a_resume_with_the_scale_it_had(tiny: Tiny, tmp_pa
         trainer.set_model(nn.Linear(13, 1))
         trainer.fit(root=str(tmp_path), name=name, resume=resume)
         made.append(trainer)
-    assert made[1].update.num_skipped.item() == 4
+    assert made[1].update.learner.scaling.num_skipped.item() == 4
     straight, resumed = made[0], made[2]
-    assert straight.update.scale.equal(resumed.update.scale)
+    assert straight.update.learner.scaling.scale.equal(resumed.update.learner.scaling.scale)
     assert straight.flat.vector.equal(resumed.flat.vector)
     assert (tmp_path / "straight" / "metrics.jsonl").read_bytes() == (
         tmp_path / "broken" / "metrics.jsonl"

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import Diverged, LudusError
+from ludus.nn import scaling
 from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
-from ludus.nn.optimizer import Adam, Optimizer, Sgd
-from ludus.supervised import update as module
+from ludus.nn.optimizer import Adam, Sgd
 from ludus.supervised.update import Update, count_examples
 
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)
@@ -34,12 +34,11 @@ def make(
     **changes: Any,
 ) -> Update:
     model = Model(network, loss=loss)
-    flat = FlatParameters(network)
     options = {"accumulate": 1, "max_grad_norm": None, "precision": "float32", "ema_decay": None}
-    update = Update(model, flat, Optimizer(optimizer, flat), **(options | changes))
+    update = Update(model, optimizer, **(options | changes))
     if without_reading:
         # On a GPU nothing may wait for a number, so the same is decided by tensors alone.
-        update._device = torch.device("cuda")
+        update.learner._guarded.may_read = False
     return update
 
 
@@ -256,6 +255,12 @@ def half(**changes: Any) -> Update:
     return make(nn.Linear(4, 1), loss="mse", precision="float16", **changes)
 
 
+def numbers(update: Update) -> tuple[float, float]:
+    """Return how many steps in a row were skipped, and the scale."""
+    scaling = update.learner.scaling
+    return scaling.num_skipped.item(), scaling.scale.item()
+
+
 def test_float16_skips_the_steps_that_overflow_and_halves_its_scale() -> None:
     """The gradient, 200 times the scale, fits into 65,504 once the scale is 256 or less."""
     update = half(max_grad_norm=1.0)
@@ -263,10 +268,16 @@ def test_float16_skips_the_steps_that_overflow_and_halves_its_scale() -> None:
     for number in range(1, 9):
         update(far_away(100.0), 0, learning_rate=0.1, is_last=True)
         assert torch.equal(update.flat.vector, before)
-        assert (update.num_skipped.item(), update.scale.item()) == (number, 2.0 ** (16 - number))
+        assert (update.learner.scaling.num_skipped.item(), update.learner.scaling.scale.item()) == (
+            number,
+            2.0 ** (16 - number),
+        )
     update(far_away(100.0), 0, learning_rate=0.1, is_last=True)
     assert not torch.equal(update.flat.vector, before)
-    assert (update.num_skipped.item(), update.scale.item()) == (0, 256.0)
+    assert (update.learner.scaling.num_skipped.item(), update.learner.scaling.scale.item()) == (
+        0,
+        256.0,
+    )
     update.check()
 
 
@@ -279,13 +290,13 @@ def test_a_skipped_float16_step_moves_no_mean() -> None:
 
 
 def test_float16_doubles_its_scale_after_many_good_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_GROW_AFTER", 3)
+    monkeypatch.setattr(scaling, "_GROW_AFTER", 3)
     update = half()
-    update.scale.fill_(4.0)
+    update.learner.scaling.scale.fill_(4.0)
     scales = []
     for _ in range(7):
         update(far_away(1.0), 0, learning_rate=0.001, is_last=True)
-        scales.append(update.scale.item())
+        scales.append(update.learner.scaling.scale.item())
     assert scales == [4.0, 4.0, 8.0, 8.0, 8.0, 16.0, 16.0]
 
 
@@ -297,9 +308,9 @@ def test_the_state_of_the_float16_scale_survives() -> None:
     two = half()
     two.load_state_dict(copy.deepcopy(one.state_dict()))
     for name in ("scale", "num_good", "num_skipped"):
-        assert torch.equal(getattr(two, name), getattr(one, name))
-    assert two.num_skipped.item() == 1
-    assert two.scale.item() < 2.0**16
+        assert torch.equal(getattr(two.learner.scaling, name), getattr(one.learner.scaling, name))
+    assert two.learner.scaling.num_skipped.item() == 1
+    assert two.learner.scaling.scale.item() < 2.0**16
 
 
 def test_twenty_overflows_in_a_row_are_the_fault_and_nineteen_are_not() -> None:

@@ -65,7 +65,10 @@ def _own_code(method: Any) -> Callable[..., Any]:
     """
     function = method.__func__
     own = FunctionType(
-        function.__code__.replace(), function.__globals__, closure=function.__closure__
+        function.__code__.replace(),
+        function.__globals__,
+        argdefs=function.__defaults__,
+        closure=function.__closure__,
     )
     return MethodType(own, method.__self__)
 

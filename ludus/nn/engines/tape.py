@@ -47,6 +47,14 @@ def is_recordable(owner: object, modules: Sequence[nn.Module], device: torch.dev
     return why_not_repeatable(owner, modules) is None and device.type == "cpu"
 
 
+_num_recording = 0
+
+
+def is_recording() -> bool:
+    """Return whether a tape is being recorded: whoever reads a number now makes it unrepeatable."""
+    return _num_recording > 0
+
+
 class Recorded:
     """A function of tensors that is called once for each set of shapes, and repeated after that.
 
@@ -99,8 +107,13 @@ class Tape:
 
     def record(self, function: Callable[..., Any]) -> Any:
         """Call the function and remember what it did."""
-        with _Listen() as listen, _Watch() as watch:
-            result = function(*self._inputs)
+        global _num_recording
+        _num_recording += 1
+        try:
+            with _Listen() as listen, _Watch() as watch:
+                result = function(*self._inputs)
+        finally:
+            _num_recording -= 1
         self._result = tree_map_only(Tensor, Tensor.detach, result)
         self._calls, self.num_bytes = watch.calls(), watch.num_bytes
         self.is_repeatable = not (watch.has_looked or listen.has_heard)

@@ -18,8 +18,9 @@ from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout
 from ludus.envs.spaces import EnvSpec
 from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
-from ludus.nn.learner import Learner, Target
+from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule, too_long
+from ludus.nn.target import Target
 from ludus.rl.acting import acting_net, best_of, draw_categorical, masked
 from ludus.rl.action_kinds import discrete_actions
 from ludus.rl.agent import Action, Agent, follow_if_due

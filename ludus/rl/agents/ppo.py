@@ -29,8 +29,9 @@ from ludus.losses.ppo import (
     ppo_loss,
     value_loss,
 )
-from ludus.nn.learner import Learner, Target
+from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule
+from ludus.nn.target import Target
 from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, Agent
 from ludus.rl.kl_watch import KlWatch

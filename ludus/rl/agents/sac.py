@@ -26,7 +26,8 @@ from ludus.losses.sac import (
     squashed_sample,
     temperature_loss,
 )
-from ludus.nn.learner import Learner, Target
+from ludus.nn.learner import Learner
+from ludus.nn.target import Target
 from ludus.rl.acting import acting_net
 from ludus.rl.action_kinds import box_actions
 from ludus.rl.agent import Action, Agent, follow_if_due

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
-from ludus.nn.optimizer import Adam, Optimizer
+from ludus.nn.optimizer import Adam
 from ludus.supervised.update import Update
 
 # A gradient may have diverged before the step that skips it.
@@ -16,12 +15,10 @@ HARMLESS = ("ema/* negative", "gradient/*", "totals NaN", "totals negative")
 def make() -> Update:
     torch.manual_seed(0)
     model = Model(torch.nn.Linear(3, 2), loss="cross_entropy")
-    flat = FlatParameters(model.module)
     config = Adam(kind="adam", learning_rate=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.0)
     return Update(
         model,
-        flat,
-        Optimizer(config, flat),
+        config,
         accumulate=3,
         max_grad_norm=None,
         precision="bfloat16",

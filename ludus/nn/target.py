@@ -1,0 +1,57 @@
+"""A copy of a network that follows it slowly: the target of temporal-difference learning."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.nn.held import Held, check_named, load_named
+from ludus.nn.learner import Learner
+
+
+class Target:
+    """A copy of a learner's network that follows it slowly, for values to aim at; in eval mode."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self.vector = learner.flat.vector.clone()
+        self._module = copy.deepcopy(learner.module).requires_grad_(False)
+        views = learner.flat.by_name(self.vector)
+        theirs = dict(learner.module.named_parameters())
+        for name, parameter in self._module.named_parameters():
+            parameter.grad = None
+            # What is not trained is the same here and there.
+            parameter.data = views[name] if name in views else theirs[name].data
+        self.held = Held(self._module, without=set(theirs))
+        self._buffers = dict(self._module.named_buffers())
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """Return what the network says with the weights and buffers of the target."""
+        if torch.compiler.is_compiling():
+            return self._learner.bound(self.vector, self._buffers)(*inputs)
+        with self._learner.autocast():
+            return self._module(*inputs)
+
+    def follow(self, share: float) -> None:
+        """Move this share of the way to the learner's weights; buffers are copied."""
+        if share == 1.0:
+            self.vector.copy_(self._learner.flat.vector)
+        else:
+            self.vector.lerp_(self._learner.flat.vector, share)
+        self.held.follow(self._learner.held)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights and buffers by name."""
+        return {**self._learner.flat.by_name(self.vector), **self.held.tensors()}
+
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Raise StateError unless this is the state of such a target."""
+        check_named(self._learner.flat, self.held, state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy saved weights and buffers in."""
+        load_named(self._learner.flat, self.vector, self.held, state)
