@@ -39,7 +39,10 @@ class RunLock:
             )
         if self._path.is_symlink():
             raise RunError(f"{self._path} is a link; a run directory holds none")
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o644)
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o644)
+        except OSError as error:
+            raise RunError(f"{self._path.parent} cannot be written: {error.strerror}") from None
         try:
             if not _take(descriptor, tries=_TRIES):
                 raise RunError(

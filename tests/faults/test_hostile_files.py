@@ -8,7 +8,6 @@ import os
 import pickle
 import shutil
 import struct
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ from ludus.store.tensors import MAX_HEADER, MAX_TENSORS
 from tests.faults.small_run import contents, events, interrupt_after, train
 from tests.faults.warm import WarmProcess
 
-SECONDS, MEGABYTES = 2.0, 400.0
+# On a quiet machine each takes less than 2; one that were read whole would take minutes.
+SECONDS, MEGABYTES = 20.0, 400.0
 
 Attack = Callable[["Run"], None]
 
@@ -304,9 +304,8 @@ def use(run: Run, warm: WarmProcess) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(output.splitlines()[-1])
     for way, told in found.items():
         assert told["is_typed"], (way, told)
-        # The clock counts what other tests do on this machine too.
+        # The clock would count what others do on this machine too.
         assert told["cpu_seconds"] < SECONDS, (way, told)
-        assert told["seconds"] < 10 * SECONDS, (way, told)
         assert told["megabytes"] < MEGABYTES, (way, told)
     return found
 
@@ -322,10 +321,9 @@ def test_a_hostile_file_is_refused_by_a_resume_and_harms_nobody(
 @pytest.mark.parametrize("attack", FALSE_MANIFESTS)
 def test_a_manifest_with_a_field_that_cannot_be_is_not_believed(attack: str, run: Run) -> None:
     FALSE_MANIFESTS[attack](run)
-    before, start = contents(run.path), time.monotonic()
+    before = contents(run.path)
     with pytest.raises(CheckpointError, match="manifest"):
         checkpoint.read_newest(LocalStorage(run.path), damaged=lambda text: None)
-    assert time.monotonic() - start < SECONDS
     assert contents(run.path) == before
 
 
