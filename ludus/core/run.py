@@ -9,6 +9,18 @@ from ludus.core import counters, states
 from ludus.core.counters import Counters
 from ludus.core.cursor import Cursor, read_frame, to_json
 from ludus.core.errors import PlanError, nearest
+from ludus.core.services import (
+    Display,
+    Files,
+    Keep,
+    Log,
+    NoLog,
+    Recall,
+    Tell,
+    keep_nothing,
+    recall_nothing,
+    tell_nobody,
+)
 
 T = TypeVar("T")
 
@@ -44,7 +56,16 @@ class Run:
         self.exhausted: list[list[Any]] = []
         """Where the last outermost loop ran out of rounds: a longer run goes on from there."""
         self.record: Callable[[Mapping[str, Any] | None], None] = _forget
-        """Takes the metrics of every stage; the logger puts itself here."""
+        """Takes the metrics of every stage; what stands around the run puts the log's here."""
+        self.log: Log = NoLog()
+        self.files: Files | None = None
+        """The files of the run; None where it has no directory."""
+        self.keep_model: Keep = keep_nothing
+        self.recall_model: Recall = recall_nothing
+        self.tell: Tell = tell_nobody
+        self.display: Display | None = None
+        self.device = "cpu"
+        """The device that the session computes on, as torch names it."""
         self.decide: Callable[[Any], Any] = _as_decided_here
         """Every decision that shapes the walk passes here; many processes make it one answer."""
 

@@ -69,10 +69,13 @@ Surround = Callable[["Trainer", Request], Surroundings]
 
 
 class Bare:
-    """Surroundings that keep nothing: for a walk in memory."""
+    """Surroundings that keep nothing: for a walk in memory, logged if a script has set a logger."""
 
     def __init__(self, trainer: Trainer, request: Request) -> None:
         self._trainer = trainer
+        if trainer.given_logger is not None:
+            trainer.run.log = trainer.given_logger
+            trainer.run.record = trainer.given_logger.record
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from ludus.core import counters
@@ -12,6 +12,7 @@ from ludus.core.hooks import Hooks, bind_hooks, empty_hook
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful
+from ludus.core.services import Display, Log
 from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings
 from ludus.core.unsaved import UnsavedStates, companions
@@ -25,7 +26,7 @@ class Trainer:
     """
 
     Config: ClassVar[type[Any]] = object
-    derived: ClassVar[tuple[str, ...]] = ()
+    derived: ClassVar[tuple[str, ...]] = ("_saved_cursor", "_unsaved")
     """Attributes that change during a run but can be computed anew, so belong to no part."""
 
     def __init__(self, config: Any) -> None:
@@ -39,21 +40,14 @@ class Trainer:
         self.root = "runs"
         """The directory that holds all runs, unless `fit` is given another."""
         self.model: Any = None
-        self.logger: Any = None
+        self.given_logger: Log | None = None
+        """What `set_logger` was given."""
         self.evaluator: Any = None
         self.storage: Any = None
-        self.files: Any = None
-        """The storage of the run under way; a stage keeps its journal in files.append("journals/...")."""
-        self.display: Any = None
-        """What shows the run while it walks; a context manager."""
         self.callbacks: dict[str, object] = {}
         self.recorder: Any = None
         self.given_classes: dict[str, str] = {}
         """What decides the run and is in no config: the class of all that a script gave, by role."""
-        self.keep_model: Callable[[str, Mapping[str, Any], Mapping[str, Any]], None] = _keep_nothing
-        """Called with a name, weights and a note; the surroundings write them in the background."""
-        self.recall_model: Callable[[str], Mapping[str, Any]] = _recall_nothing
-        """Returns the weights kept under a name."""
         self._saved_cursor: Any = []
         self._unsaved = UnsavedStates()
 
@@ -107,9 +101,9 @@ class Trainer:
         self.model = model
         self.note_given(model=model)
 
-    def set_logger(self, logger: Any) -> None:
+    def set_logger(self, logger: Log) -> None:
         """Log through this logger rather than the one the settings describe."""
-        self.logger = logger
+        self.given_logger = logger
 
     def set_evaluator(self, evaluator: Any) -> None:
         """Evaluate with this evaluator: an object with evaluate(agent), or an AsyncEvaluator."""
@@ -126,9 +120,19 @@ class Trainer:
         self.storage = storage
 
     @property
-    def terminal_display(self) -> Any:
-        """What shows the run in the terminal: a context manager."""
-        return self.display
+    def logger(self) -> Log:
+        """The log that a script has set, or else that of the run."""
+        return self.run.log if self.given_logger is None else self.given_logger
+
+    @property
+    def display(self) -> Display | None:
+        """What shows the run while it walks; None before."""
+        return self.run.display
+
+    @property
+    def terminal_display(self) -> Display | None:
+        """The same, by the name that scripts know: a context manager."""
+        return self.run.display
 
     def add(self, callback: object, *, name: str | None = None) -> None:
         """Take any object with hook methods; if it has state, the state becomes a part."""
@@ -275,11 +279,3 @@ class Trainer:
     def after_epoch(self) -> None: ...
     @empty_hook
     def after_train(self) -> None: ...
-
-
-def _keep_nothing(name: str, weights: Mapping[str, Any], note: Mapping[str, Any]) -> None:
-    """Drop the weights of a run that has no directory."""
-
-
-def _recall_nothing(name: str) -> Mapping[str, Any]:
-    raise LudusError(f"{name} was not kept: this run has no directory")

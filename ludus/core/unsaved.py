@@ -25,13 +25,11 @@ _MAX_BYTES = 64 << 20
 _MAX_DEPTH = 4
 
 
-SERVICES = (
-    "config", "run", "logger", "storage", "display", "files", "callbacks", "keep_model", "recall_model",
-    "evaluator", "recorder",
-)  # fmt: skip
-"""Attributes of a trainer that stand around a run: who owns them sees to their state."""
-OWN = ("_saved_cursor", "_unsaved")
-"""Attributes by which a trainer does its own work."""
+def served(trainer: Trainer, parts: Iterable[object]) -> list[object]:
+    """Return what is saved or served elsewhere: the parts, the companions, what the run offers."""
+    given = (trainer.config, trainer.given_logger, trainer.storage, trainer.callbacks)
+    companion = companions(trainer, parts).values()
+    return [*parts, *companion, *given, trainer.run, *vars(trainer.run).values()]
 
 
 def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
@@ -53,16 +51,15 @@ class UnsavedStates:
     def watch(self, trainer: Trainer, parts: Collection[object]) -> None:
         """Notice from now on what changes and is in none of the parts."""
         given = companions(trainer, parts)
-        known = [*parts, *given.values()]
-        ignored = (*SERVICES, *OWN)
-        self._watched = {"the trainer": UnsavedState(trainer, ignored=ignored, known=known)}
+        known = served(trainer, parts)
+        self._watched = {"the trainer": UnsavedState(trainer, known=known)}
         known += [trainer, *vars(trainer).values()]
         for name, companion in given.items():
             if not isinstance(companion, Stateful):
                 kind, _, own_name = name.partition(".")
                 title = f"the {own_name} {type(companion).__name__}"
                 title = f"the callback '{own_name}'" if kind == "callback" else title
-                self._watched[title] = UnsavedState(companion, ignored=(), known=known)
+                self._watched[title] = UnsavedState(companion, known=known)
 
     def reasons(self) -> list[str]:
         """Return a sentence for each owner of which something changed unsaved."""
@@ -83,13 +80,12 @@ class UnsavedStates:
 class UnsavedState:
     """Watches one owner from now on; `changed` names the attributes that are not what they were.
 
-    `ignored` are names of attributes, `known` objects that are saved or served elsewhere. What was once
-    seen to change is named for ever.
+    `known` are objects that are saved or served elsewhere. What was once seen to change is named for ever.
     """
 
-    def __init__(self, owner: object, *, ignored: Iterable[str], known: Iterable[object]) -> None:
+    def __init__(self, owner: object, *, known: Iterable[object]) -> None:
         self._owner = owner
-        self._ignored = {*ignored, *derived_names(owner)}
+        self._ignored = derived_names(owner)
         self._known = {id(thing): thing for thing in (owner, *known)}
         self._found: dict[str, None] = {}
         self._first = self._look()

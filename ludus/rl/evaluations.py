@@ -29,7 +29,7 @@ from ludus.rl.evaluator import (
     standard_error,
     summary,
 )
-from ludus.rl.judge import METRIC, Judge, Keep
+from ludus.rl.judge import METRIC, Judge
 
 _NOT_REBUILT = {
     "name", "seed", "settings", "env", "evaluation", "schedule", "steps", "epochs", "compile",
@@ -106,12 +106,12 @@ class Evaluations:
                 record[f"{prefix}/return_se"] = standard_error(played)
         return {**record, "eval/episodes": float(task.num_episodes)}
 
-    def evaluate(self, run: Run, agent: Any, keep: Keep) -> Mapping[str, Any]:
+    def evaluate(self, run: Run, agent: Any) -> Mapping[str, Any]:
         """Judge the agent as it is now; return the record."""
         # A network that moves a buffer whenever it is asked would be another one afterwards.
         with agent.undisturbed() if isinstance(agent, Agent) else evaluating(agent):
             score, record = as_outcome(self.evaluator.evaluate(self._seen(agent)), metric=METRIC)
-        self._hear(run, score, agent.weights, run.counters, keep)
+        self._hear(run, score, agent.weights, run.counters)
         # What decides is logged, whatever else an evaluator of a script's own has to say.
         return {METRIC: score, **record}
 
@@ -120,14 +120,14 @@ class Evaluations:
         plays = isinstance(getattr(self.evaluator, "scorer", self.evaluator), EpisodeEvaluator)
         return agent if plays else getattr(agent, "own", agent)
 
-    def launch(self, run: Run, agent: Any, keep: Keep, logger: Any) -> None:
+    def launch(self, run: Run, agent: Any) -> None:
         """Hear the evaluation under way and begin another."""
         assert self.beside is not None
-        self.settle(run, keep, logger)
+        self.settle(run)
         if run.stop_reason is None:
             self.beside.launch(run.counters, agent.weights())
 
-    def settle(self, run: Run, keep: Keep, logger: Any) -> None:
+    def settle(self, run: Run) -> None:
         """Wait for the evaluation under way, if there is one, and draw the consequences.
 
         Its record is written under the counters of the moment it was launched.
@@ -135,8 +135,8 @@ class Evaluations:
         done = None if self.beside is None else self.beside.collect()
         if done is not None:
             counters, score, record, weights = done
-            self._hear(run, score, lambda: weights, counters, keep)
-            logger.write_past(run, counters, record)
+            self._hear(run, score, lambda: weights, counters)
+            run.log.write_past(run, counters, record)
 
     def _hear(
         self,
@@ -144,13 +144,12 @@ class Evaluations:
         score: float | None,
         weights: Callable[[], Mapping[str, Tensor]],
         counters: Mapping[str, int],
-        keep: Keep,
     ) -> None:
         if score is None or not math.isfinite(score):
             opts = counters["opt_steps"]
             self._tell(f"the evaluation at opt_step {opts} gave {score}: it counts for nothing")
             return
-        self._judge.hear(run, float(score), weights, counters, keep)
+        self._judge.hear(run, float(score), weights, counters, run.keep_model)
 
     def open(self) -> None:
         """Start the process beside, so that the first evaluation need not wait for it."""

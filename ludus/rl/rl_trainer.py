@@ -29,9 +29,7 @@ from ludus.rl.standing import Standing
 from ludus.rl.updating import choose_update
 from ludus.session.begun import as_begun
 from ludus.session.device import resolve_device
-from ludus.session.notes import tell_notes
 from ludus.session.trainer import Trainer
-from ludus.store.directory import tell_event
 
 
 class RLTrainer(Standing, KeptPolicies, Trainer):
@@ -65,7 +63,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self._notes: list[str] = []
         if max_steps is not None:
             self.config, self._notes = with_length(self.config, max_steps)
-        config = self.config = as_begun(self.config, self.files)
+        config = self.config = as_begun(self.config, self.run.files)
         self.device = resolve_device(config.settings.device)
         check_judged_alike(type(self), config, self.evaluator, self.model)
         self._unrepeatable = check_repeats(config.env, config.seed)
@@ -218,20 +216,17 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
     def evaluate(self, async_eval: bool = False) -> Mapping[str, Any]:
         """Judge the agent as it is now; with async_eval begin to, and judge by the one before."""
         if not async_eval:
-            return self.evaluations.evaluate(self.run, self.agent, self.keep_model)
-        self.evaluations.launch(self.run, self.agent, self.keep_model, self.logger)
+            return self.evaluations.evaluate(self.run, self.agent)
+        self.evaluations.launch(self.run, self.agent)
         return {}
 
     def tell(self, text: str) -> None:
         """Show one line to whoever is watching."""
-        if self.display is not None:
-            self.display.message(text)
+        self.run.tell(text)
 
     def _note_failure(self, text: str) -> None:
         """Show that an evaluation process failed, and write it to the journal of events."""
-        self.tell(text)
-        if self.files is not None:
-            tell_event(self.files, "evaluation_failed", reason=text)
+        self.run.tell(text, event="evaluation_failed")
 
     def _record(self, run: Run) -> None:
         """Write what has been gathered, and begin to gather and to time anew."""
@@ -242,11 +237,11 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         metrics["train/n_updates"] = float(self._num_updates(opts))
         run.record(metrics)
         elapsed = time.monotonic() - self._timer
-        self.logger.rate("fps", self.sampler.fps())
-        self.logger.rate("opt_steps_per_sec", (opts - self._timed_opts) / max(elapsed, 1e-9))
+        run.log.rate("fps", self.sampler.fps())
+        run.log.rate("opt_steps_per_sec", (opts - self._timed_opts) / max(elapsed, 1e-9))
         self.sampler.reset()
         self._timer, self._timed_opts = time.monotonic(), opts
-        self.logger.write(run)
+        run.log.write(run)
         refuse_divergence(metrics, opts)
 
     def _num_updates(self, num_opts: int) -> int:
@@ -256,12 +251,12 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
     def _save(self, run: Run) -> None:
         opts = run.counters["opt_steps"]
         counters = {name: value for name, value in run.counters.items() if value}
-        self.keep_model(f"models/{opts}", self.agent.weights(), {"counters": counters})
+        run.keep_model(f"models/{opts}", self.agent.weights(), {"counters": counters})
 
     def _finish(self, run: Run) -> None:
         """Hear the evaluation still under way, and write what was not written."""
-        self.evaluations.settle(run, self.keep_model, self.logger)
-        if self.logger.has_news or self.agent.num_counted:
+        self.evaluations.settle(run)
+        if run.log.has_news or self.agent.num_counted:
             self._record(run)
 
     def parts(self) -> Mapping[str, Stateful]:
@@ -279,12 +274,14 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
 
     def open(self) -> None:
         """Say what fit changed, and what will take a while."""
-        tell_notes(self, self._notes)
+        for note in self._notes:
+            self.run.tell(note, event="changed_by_fit")
         if self.sampler.num_env_steps:
             # Taken up in the middle of an epoch, whose last hook may still ask for it.
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)
         self.evaluations.open()
-        tell_notes(self, self._not_compiled, event="not_compiled")
+        for note in self._not_compiled:
+            self.run.tell(note, event="not_compiled")
         if self.config.compile:
             self.tell("the first update is compiled: some seconds, fewer once it is cached")
 

@@ -19,7 +19,6 @@ class Standing:
     run: Run
     env: Any
     agent: Any
-    files: Any
     sampler: SyncSampler
     evaluations: Evaluations
     judge: Judge
@@ -48,9 +47,10 @@ class Standing:
     @property
     def model_dir(self) -> Path | None:
         """Where this run keeps its models: best, and one for each number of opt_steps; None if nowhere."""
-        if self.files is None or is_url(self.files.place):
+        files = self.run.files
+        if files is None or is_url(files.place):
             return None
-        return Path(self.files.place) / "models"
+        return Path(files.place) / "models"
 
     @property
     def step(self) -> int:

@@ -66,7 +66,8 @@ class StepRLTrainer(RLTrainer):
         super().open()
         if self.own_agent is not None:
             self.agent.train()
-            self.keep_model = KeepOwn(self.own_agent, self.keep_model, self.model_dir, self.tell)
+            keep = self.run.keep_model
+            self.run.keep_model = KeepOwn(self.own_agent, keep, self.model_dir, self.tell)
 
     def _choose_update(self) -> tuple[bool, list[str]]:
         return super()._choose_update() if self.own_agent is None else (False, [])
@@ -122,7 +123,7 @@ class StepRLTrainer(RLTrainer):
 
     def _record_costs(self, run: Run) -> None:
         for name, value in self._costs.take().items():
-            self.logger.rate(name, value)
+            run.log.rate(name, value)
 
     def _collect_steps(self, run: Run) -> None:
         """Take env steps up to the next update, or a stretch of those before learning starts."""

@@ -6,19 +6,19 @@ from typing import Any
 
 from ludus.config import strict_yaml
 from ludus.core.errors import LudusError
-from ludus.store.storage import Storage
+from ludus.core.services import Files
 
 
-def as_begun(config: Any, storage: Storage | None) -> Any:
-    """Return the config with `compile: auto` resolved as the run in this storage resolved it.
+def as_begun(config: Any, files: Files | None) -> Any:
+    """Return the config with `compile: auto` resolved as the run of these files resolved it.
 
     Its length may have grown since, and auto goes by the length. Without such a run the config is
     returned as it is.
     """
-    if config.compile != "auto" or storage is None or not storage.exists("config.yaml"):
+    if config.compile != "auto" or files is None or not files.exists("config.yaml"):
         return config
     try:
-        text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
+        text = files.read("config.yaml", limit=strict_yaml.MAX_BYTES)
         data = strict_yaml.parse(text, source="config.yaml")
     except LudusError:
         return config  # whoever takes the run up tells what is wrong with it

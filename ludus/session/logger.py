@@ -16,6 +16,7 @@ from ludus.config.registry import find
 from ludus.core import counters, states
 from ludus.core.errors import LudusError
 from ludus.core.run import Every, Run
+from ludus.core.services import Log
 from ludus.session.record import Record
 from ludus.store.storage import Storage
 
@@ -203,15 +204,13 @@ class Logger:
 class WriteLog:
     """An observer that writes the log when a cadence is due, and at the end."""
 
-    def __init__(self, logger: Logger, cadences: Sequence[Every]) -> None:
+    def __init__(self, logger: Log, cadences: Sequence[Every]) -> None:
         self._logger = logger
         self._cadences = tuple(cadences)
 
     def __call__(self, run: Run) -> None:
         """Write once, however many cadences are due."""
-        is_due = False
-        for cadence in self._cadences:
-            is_due |= cadence.is_due(run)
+        is_due = sum(cadence.is_due(run) for cadence in self._cadences)
         if (is_due or run.is_finished) and self._logger.has_news:
             self._logger.write(run)
 

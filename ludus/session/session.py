@@ -47,7 +47,6 @@ class Session:
         if trainer.storage is not None and request.name is not None:
             raise ConfigError("a storage was set, which says where the run is kept; give no name")
         self._storage: Storage = trainer.storage or found
-        trainer.files = self._storage
         self._refuse_strangers()
         self._stack = contextlib.ExitStack()
         self._random = GlobalRandom()
@@ -55,12 +54,22 @@ class Session:
         self._screen = Screen()
         self.show, self.hide = self._screen.show, self._screen.hide
         self._inexact = ["it began with the state of another run"] if request.is_transplant else []
-        if trainer.logger is None:
-            trainer.logger = Logger(Logger.Config(backends=config.settings.loggers))
-        self._logger: Logger = trainer.logger
+        self._logger = _logger_of(trainer)
         self._logger.reset()
         self._device = self._stack.enter_context(Compute(config.settings)).device
+        self._serve(trainer.run)
         seed_everything(derive(config.seed, "global"))
+
+    def _serve(self, run: Run) -> None:
+        """Give the run what can be had before its directory is taken."""
+        run.files, run.log, run.record = self._storage, self._logger, self._logger.record
+        run.tell, run.device = self._say, str(self._device)
+
+    def _say(self, text: str, *, event: str | None = None) -> None:
+        if event is not None:
+            directory.tell_event(self._storage, event, reason=text)
+        if self._display is not None:
+            self._display.message(text)
 
     def _refuse_strangers(self) -> None:
         directory.refuse_strangers(self._storage, is_resume=bool(self._request.resume))
@@ -96,8 +105,7 @@ class Session:
         )
         if saved is not None and self._inexact == saved.manifest["inexact_because"]:
             self._saver.saved_number = saved.number
-        trainer.keep_model, trainer.recall_model = self._saver.keep_model, self._saver.recall_model
-        run.record = self._logger.record
+        run.keep_model, run.recall_model = self._saver.keep_model, self._saver.recall_model
         self._has_lost_best = saved is not None and saved.lost_best is not None
         self._saved_state = dict(saved.state) if saved else None
         if saved is not None:
@@ -119,7 +127,7 @@ class Session:
         console = Console(stderr=self._request.show_on == "stderr")
         plan = self._trainer.plan()
         display = make_display(settings.display, self._facts(), plan, console=console)
-        self._display = self._trainer.display = display
+        self._display = run.display = display
         self._screen.set(display)
         self._stack.callback(self._screen.hide)
         self._logger.attach(self._screen)
@@ -280,3 +288,16 @@ class Session:
             exact=not reasons,
             inexact_because=reasons,
         )
+
+
+def _logger_of(trainer: Trainer) -> Logger:
+    """Return the logger that a script has set, or else the one of the settings."""
+    given = trainer.given_logger
+    if given is None:
+        return Logger(Logger.Config(backends=trainer.config.settings.loggers))
+    if not isinstance(given, Logger):
+        raise ConfigError(
+            f"set_logger was given a {type(given).__name__}; give it a ludus.Logger, to which a back end"
+            " of your own is added with attach"
+        )
+    return given

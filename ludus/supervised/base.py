@@ -17,7 +17,6 @@ from ludus.nn.schedules import Schedule
 from ludus.session.begun import as_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
-from ludus.session.notes import tell_notes
 from ludus.session.trainer import Trainer
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluated import Evaluated
@@ -86,10 +85,11 @@ class BaseTrainer(Evaluated, Trainer):
         self._notes: list[str] = []
         if max_steps is not None:
             config, self._notes = config.with_length(max_steps, self.train_data.length())
-        self.config = config = as_begun(config, self.files)
+        self.config = config = as_begun(config, self.run.files)
         given = self.model if self._is_own_model else None
         self.model = make_model(config, given, self.train_data, self.device)
-        if self.files is None or not self.files.exists("run.json"):
+        files = self.run.files
+        if files is None or not files.exists("run.json"):
             # A run that has begun goes on as it began.
             config.refuse_unreached(self.train_data.length())
         self._unrepeatable = try_data(roles)
@@ -108,10 +108,10 @@ class BaseTrainer(Evaluated, Trainer):
 
     def _prepare_observers(self) -> None:
         cadences = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
-        self.write_log = WriteLog(self.logger, cadences)
+        self.write_log = WriteLog(self.run.log, cadences)
         self.watchers = make_watchers(
             self.config,
-            self.logger,
+            self.run.log,
             check=self.update.check,
             save=self.keep_weights,
             name=self.checkpoint_name,
@@ -120,7 +120,7 @@ class BaseTrainer(Evaluated, Trainer):
     def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
         """Hand the weights that are evaluated to the writer, under this name."""
         about = {"architecture": self.model.architecture, "dataset": self.dataset_name, **note}
-        self.keep_model(name, self.weights(), about)
+        self.run.keep_model(name, self.weights(), about)
 
     def weights(self) -> dict[str, Tensor]:
         """Return a copy, on the CPU, of what is evaluated: the running mean if there is one."""
@@ -200,8 +200,10 @@ class BaseTrainer(Evaluated, Trainer):
 
     def open(self) -> None:
         """Say what fit changed, and what is not done as a long run would like it."""
-        tell_notes(self, self._notes)
-        tell_notes(self, self._not_compiled, event="not_compiled")
+        for note in self._notes:
+            self.run.tell(note, event="changed_by_fit")
+        for note in self._not_compiled:
+            self.run.tell(note, event="not_compiled")
 
     def close(self) -> None:
         """Let the processes that load data go."""

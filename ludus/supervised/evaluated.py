@@ -12,7 +12,6 @@ from ludus.core.errors import ConfigError
 from ludus.judge.beside import AsyncEvaluator
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.nn.flat import FlatParameters
-from ludus.store.directory import tell_event
 from ludus.supervised.evaluation_worker import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.trial import try_model
@@ -27,15 +26,11 @@ class Evaluated:
 
     config: Any
     run: Run
-    logger: Any
-    display: Any
-    files: Any
     evaluator: Any
     model: Any
     flat: FlatParameters
     update: Update
     evaluators: Mapping[str, SupervisedEvaluator]
-    recall_model: Callable[[str], Mapping[str, Any]]
     weights: Callable[[], dict[str, Tensor]]
     best: Callable[[], Mapping[str, Any] | None]
     _is_own_model: bool
@@ -77,10 +72,7 @@ class Evaluated:
 
     def _note_failure(self, text: str) -> None:
         """Show that an evaluation process failed, and write it to the journal of events."""
-        if self.display is not None:
-            self.display.message(text)
-        if self.files is not None:
-            tell_event(self.files, "evaluation_failed", reason=text)
+        self.run.tell(text, event="evaluation_failed")
 
     def _validate(self, run: Run) -> Mapping[str, float]:
         if self.beside is None:
@@ -94,7 +86,7 @@ class Evaluated:
         assert self.beside is not None
         if (done := self.beside.collect()) is not None:
             counters, _, record, _ = done
-            self.logger.write_past(run, counters, record)
+            run.log.write_past(run, counters, record)
 
     def evaluate(self, data: SupervisedEvaluator, training_mode: bool = False) -> dict[str, float]:
         """Return the metrics of the weights as they are now, the running mean if there is one.
@@ -112,7 +104,7 @@ class Evaluated:
         if best is None:
             return self.evaluate(self.evaluators["test"])
         own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        self.model.load_state_dict(self.recall_model(best["model"]))
+        self.model.load_state_dict(run.recall_model(best["model"]))
         try:
             return self.evaluators["test"].evaluate(self.model)[1]
         finally:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ludus.core import Every, Run
+from ludus.core.services import Log
 from ludus.judge.observers import BestModel, EarlyStopping, FiniteGuard, Milestones, mode_of
-from ludus.session.logger import Logger
 from ludus.supervised.config import SupervisedConfig
 
 _GUARDED = ("train/loss", "train/grad_norm", "train/epoch_loss")
@@ -15,7 +15,7 @@ _GUARDED = ("train/loss", "train/grad_norm", "train/epoch_loss")
 
 def make_watchers(
     config: SupervisedConfig,
-    logger: Logger,
+    logger: Log,
     *,
     check: Callable[[], None],
     save: Callable[[str, dict[str, Any]], None],

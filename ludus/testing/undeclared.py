@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ludus.core.run import Run
 from ludus.core.trainer import Trainer
-from ludus.core.unsaved import OWN, SERVICES, derived_names
+from ludus.core.unsaved import derived_names, served
 from ludus.store import codec
 from ludus.store.checkpoint import digest_of
 
@@ -39,8 +39,8 @@ class UndeclaredState:
         for part in parts.values():
             _, tensors, _ = codec.encode(dict(part.state_dict()))
             self._saved_storages |= {_storage(tensor) for tensor in tensors.values()}
-        services = [getattr(self._trainer, name) for name in SERVICES]
-        seen = {id(thing) for thing in (self, self._trainer, *services, *parts.values())}
+        known = served(self._trainer, parts.values())
+        seen = {id(thing) for thing in (self, self._trainer, *known)}
         for path, value in self._attributes(seen):
             digest = digest_of({"value": value})
             # What was not there at the first boundary has appeared since.
@@ -62,7 +62,7 @@ class UndeclaredState:
         return paths + [reason for reason in self._trainer.all_reasons() if reason not in own]
 
     def _attributes(self, seen: set[int]) -> Iterator[tuple[str, Any]]:
-        ignored = {*SERVICES, *OWN, *derived_names(self._trainer)}
+        ignored = derived_names(self._trainer)
         for name, value in vars(self._trainer).items():
             if name not in ignored:
                 yield from _leaves(value, name, seen, depth=3)

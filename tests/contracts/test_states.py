@@ -83,7 +83,7 @@ TRAINERS = modules_in("contracts/trainers")
 def trained(case: Any) -> tuple[Any, Any]:
     """Return a trainer that has walked some of its plan, without files, and its state."""
     trainer = case.make()
-    trainer.logger = Logger({"backends": []})
+    trainer.set_logger(Logger({"backends": []}))
     trainer.add(Interrupt(), name="interrupt")
     trainer.fit(around=Bare)
     return trainer, states.from_disk(trainer.state_dict())

@@ -35,7 +35,7 @@ class InMemory(Bare):
         self.states: list[tuple[str, dict[str, Any]]] = []
         self.cut_after: int | None = None
         self.random = GlobalRandom()
-        trainer.logger = Logger(Logger.Config(backends=[]))
+        trainer.run.log = Logger(Logger.Config(backends=[]))
         seed_everything(3)
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:

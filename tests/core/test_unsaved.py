@@ -143,7 +143,7 @@ def test_a_change_of_anything_plain_is_seen_and_remembered(value: Any, change: A
     owner: Any = Owner()
     owner.it, owner.other = value, [1, value]
     before = dict(vars(owner))
-    watched = UnsavedState(owner, ignored=(), known=())
+    watched = UnsavedState(owner, known=())
     assert watched.changed() == []
     change(owner)
     found = watched.changed()
@@ -159,7 +159,7 @@ def test_what_is_saved_elsewhere_or_cannot_be_seen_is_left_alone() -> None:
     part, stranger = SimpleNamespace(n=0), SimpleNamespace(n=0)
     owner.part, owner.stranger, owner.loop = part, stranger, owner
     owner.network = torch.nn.Linear(1, 1)
-    watched = UnsavedState(owner, ignored=(), known=[part])
+    watched = UnsavedState(owner, known=[part])
     part.n = stranger.n = 1
     owner.network.weight.data.add_(1)
     assert watched.changed() == []

@@ -12,8 +12,7 @@ from torch import Tensor
 
 import ludus
 from ludus import Logger
-from ludus.core.run import Run, Stateful
-from ludus.core.surroundings import Bare
+from ludus.core.surroundings import Bare, Request
 from ludus.nn.target import Target
 from ludus.seeds import derive, seed_everything
 from tests.rl.small import small
@@ -61,13 +60,6 @@ def tiny(kind: str, **changed: Any) -> Any:
     return small(kind, **{**own, **changed})
 
 
-class InMemory(Bare):
-    """Keeps what a run tells in lists."""
-
-    def open(self, run: Run, parts: Mapping[str, Stateful]) -> None:
-        run.record = self._trainer.logger.record
-
-
 class Outcome:
     """What came of one run."""
 
@@ -81,15 +73,19 @@ class Outcome:
         self.batches: list[Any] = []
         self.moments: list[dict[str, Tensor]] = []
         """The weights before the first update and after each."""
-        trainer.keep_model = lambda name, weights, note: self.kept.update({name: weights})
-        trainer.recall_model = self.kept.__getitem__
         trainer.set_logger(Logger({"backends": []}))
         trainer.logger.attach(self)
         if evaluator is not None:
             trainer.set_evaluator(evaluator)
         trainer.add(self, name="outcome")
         self._learn()
-        self.result = trainer.fit(around=InMemory)
+        self.result = trainer.fit(around=self._around)
+
+    def _around(self, trainer: Any, request: Request) -> Bare:
+        run = trainer.run
+        run.keep_model = lambda name, weights, note: self.kept.update({name: weights})
+        run.recall_model = self.kept.__getitem__
+        return Bare(trainer, request)
 
     def _learn(self) -> None:
         train_step = self.trainer.train_step

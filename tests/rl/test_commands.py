@@ -73,7 +73,7 @@ def test_a_run_that_stopped_says_why_it_does_not_go_on_and_changes_nothing(
 def test_an_exported_policy_acts_as_the_best_one_kept(kind: str, tmp_path: Path) -> None:
     trainer, run = trained(kind, tmp_path)
     policy = NumpyPolicy.load(export_run(run, None))
-    trainer.agent.load_weights(trainer.recall_model(trainer.best()["model"]))
+    trainer.agent.load_weights(trainer.run.recall_model(trainer.best()["model"]))
     obs = np.random.default_rng(0).normal(size=(5, *trainer.env.spec.obs_shape)).astype(np.float32)
     assert np.allclose(policy(obs), trainer.agent.act_greedy(obs, None), atol=1e-5)
 
@@ -164,7 +164,7 @@ def test_any_model_that_eval_takes_is_exported(
 
     last, best = trainer.agent.act_greedy(obs, None), exported("best")
     assert np.array_equal(exported("last"), last)
-    trainer.agent.load_weights(trainer.recall_model(trainer.best()["model"]))
+    trainer.agent.load_weights(trainer.run.recall_model(trainer.best()["model"]))
     assert np.array_equal(best, trainer.agent.act_greedy(obs, None))
     assert not np.array_equal(best, last)
     refused = call("export", run, "--model", "models/23").refusal()

@@ -249,13 +249,13 @@ def test_an_agent_of_ones_own_goes_through_the_same_steps(
     class Keeping:
         def before_train(self) -> None:
             events.append("before_train")
-            keep = trainer.keep_model
+            keep = trainer.run.keep_model
 
             def kept(name: str, *more: Any) -> None:
                 events.append(f"save {'best' if 'best' in name else name.removeprefix('models/')}")
                 keep(name, *more)
 
-            trainer.keep_model = kept
+            trainer.run.keep_model = kept
 
         def after_train(self) -> None:
             events.append("after_train")

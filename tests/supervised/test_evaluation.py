@@ -162,7 +162,7 @@ def test_the_final_test_is_of_the_best_model(tiny: Tiny, tmp_path: Path) -> None
     assert result.best["counters"]["epoch"] == 3
     tested = history(result.run_dir, "test/loss")[-1]
     assert tested < trainer.evaluate(trainer.evaluators["test"])["test/loss"]
-    weights = trainer.recall_model(result.best["model"])
+    weights = trainer.run.recall_model(result.best["model"])
     assert trainer.evaluate_weights(weights)["test/loss"] == tested
 
 

@@ -31,14 +31,14 @@ class ToyLong(ToyTrainer):
     def await_jobs(self, run: Run) -> Mapping[str, Any]:
         """Do the pieces not yet in the journal; what is there is never done twice."""
         iteration, num_here = run.counters["iteration"], 0
-        journal = self._read_journal()
+        journal = self._read_journal(run)
         for piece in range(NUM_PIECES):
             key = f"{iteration}/{piece}"
             if key not in journal:
                 journal[key] = float(len(journal))
                 line = json.dumps([key, journal[key]]).encode() + b"\n"
-                if self.files is not None:
-                    self.files.append(JOURNAL).write(line)
+                if run.files is not None:
+                    run.files.append(JOURNAL).write(line)
                 num_here += 1
                 if num_here == self.interrupt_after:
                     run.interrupted = True
@@ -47,10 +47,10 @@ class ToyLong(ToyTrainer):
         answers = [journal[f"{iteration}/{piece}"] for piece in range(NUM_PIECES)]
         return {"toy/answers": sum(answers)} | self.work.do("await_jobs")
 
-    def _read_journal(self) -> dict[str, float]:
-        if self.files is None or not self.files.exists(JOURNAL):
+    def _read_journal(self, run: Run) -> dict[str, float]:
+        if run.files is None or not run.files.exists(JOURNAL):
             return {}
-        return dict(json.loads(line) for line in self.files.read(JOURNAL).splitlines())
+        return dict(json.loads(line) for line in run.files.read(JOURNAL).splitlines())
 
 
 def make() -> ToyLong:

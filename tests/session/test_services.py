@@ -1,0 +1,125 @@
+"""A session fills in the Run and writes nothing into the trainer; stages reach what they need through it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ludus import Logger
+from ludus.config.registry import register_trainer
+from ludus.core import LudusError, Repeat, Run, Stage
+from ludus.core.services import NoLog
+from ludus.core.surroundings import Bare
+from tests.toy import ToyTrainer, toy_config
+
+
+@register_trainer("toy_served")
+class Served(ToyTrainer):
+    """One stage, written by the test."""
+
+    def __init__(self, work: Any) -> None:
+        super().__init__(toy_config("toy_served"))
+        self.work_of_test = work
+
+    def plan(self) -> Repeat:
+        return Repeat(name="train", times=1, body=(Stage(name="serve", work=self.work_of_test),))
+
+
+def test_a_stage_reaches_log_files_models_watcher_and_device_through_its_run(
+    tmp_path: Path,
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def serve(run: Run) -> dict[str, float]:
+        assert run.files is not None
+        run.files.append("journals/jobs.jsonl").write(b"one\n")
+        run.keep_model("models/mine", {"w": torch.ones(2)}, {})
+        seen["recalled"] = run.recall_model("models/mine")["w"]
+        run.tell("the pool is low", event="pool_low")
+        run.log.log("mine/a", 3.0)
+        seen["device"], seen["display"] = run.device, run.display
+        return {"mine/b": 4.0}
+
+    trainer = Served(serve)
+    place = Path(str(trainer.fit(root=str(tmp_path)).run_dir))
+    assert seen["recalled"].tolist() == [1.0, 1.0]
+    assert seen["device"] == "cpu"
+    assert seen["display"] is trainer.terminal_display is trainer.run.display
+    assert (place / "journals" / "jobs.jsonl").read_text() == "one\n"
+    assert (place / "models" / "mine" / "model.json").is_file()
+    events = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
+    assert [e["reason"] for e in events if e["event"] == "pool_low"] == ["the pool is low"]
+    line = json.loads((place / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (line["mine/a"], line["mine/b"]) == (3.0, 4.0)
+    assert trainer.logger is trainer.run.log
+
+
+def test_a_session_writes_nothing_into_the_trainer(tmp_path: Path) -> None:
+    written: list[str] = []
+
+    class Guarded(Served):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if str(sys._getframe(1).f_globals["__name__"]).startswith("ludus.session.session"):
+                written.append(name)
+            super().__setattr__(name, value)
+
+    Guarded(lambda run: None).fit(root=str(tmp_path))
+    assert written == []
+
+
+def test_without_a_directory_nothing_is_kept_and_a_stage_does_not_mind() -> None:
+    def serve(run: Run) -> None:
+        assert run.files is None
+        run.keep_model("models/mine", {}, {})
+        run.tell("nobody hears", event="unheard")
+        run.log.log("mine/a", 3.0)
+        assert isinstance(run.log, NoLog)
+        with pytest.raises(LudusError, match="models/mine was not kept: this run has no directory"):
+            run.recall_model("models/mine")
+
+    assert Served(serve).fit(around=Bare).status == "finished"
+
+
+def test_a_logger_that_a_script_has_set_hears_a_walk_in_memory_too() -> None:
+    logger = Logger({"backends": []})
+    trainer = Served(lambda run: {"mine/a": 2.0})
+    trainer.set_logger(logger)
+    trainer.fit(around=Bare)
+    assert trainer.logger is trainer.run.log is logger
+    assert logger.written == {"mine/a": 2.0}
+
+
+def test_a_second_fit_has_a_log_of_its_own(tmp_path: Path) -> None:
+    trainer = Served(lambda run: None)
+    trainer.fit(root=str(tmp_path), name="one")
+    first = trainer.logger
+    trainer.fit(root=str(tmp_path), name="two")
+    assert trainer.logger is not first
+
+
+def test_what_is_no_logger_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    trainer = Served(lambda run: None)
+    trainer.set_logger([])  # type: ignore[arg-type]
+    with pytest.raises(LudusError, match=r"set_logger was given a list; give it a ludus\.Logger"):
+        trainer.fit(root=str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["files", "keep_model", "recorded"])
+def test_no_attribute_of_a_trainer_is_left_out_of_the_watch_by_its_name(
+    tmp_path: Path, name: str
+) -> None:
+    class Forgetful(Served):
+        def prepare(self, *, max_steps: int | None) -> None:
+            super().prepare(max_steps=max_steps)
+            setattr(self, name, [])
+
+    trainer = Forgetful(lambda run: getattr(trainer, name).append(1))
+    result = trainer.fit(root=str(tmp_path))
+    assert len(result.inexact_because) == 1
+    assert f"the trainer changes ({name})" in result.inexact_because[0]
