@@ -64,9 +64,8 @@ def resume(
     load(plugin)
     trainer, storage = rebuild_trainer(below(*parted(run)), overrides or [])
     before = last_ending(storage) or {}
+    trainer.set_storage(storage)
     result = trainer.fit(
-        root=parted(storage.place)[0],
-        name=storage.name,
         resume="approximate" if approximate else "exact",
         show_on="stderr" if json else "stdout",
     )

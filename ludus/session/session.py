@@ -22,12 +22,11 @@ from ludus.seeds import GlobalRandom, derive, seed_everything
 from ludus.session import resumption
 from ludus.session.device import Compute
 from ludus.session.fingerprint import code_of, fingerprint, git_state, host, machine, versions
-from ludus.session.logger import Logger
+from ludus.session.given import logger_of, storage_of
 from ludus.session.saver import Saver
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory
-from ludus.store.storage import Storage
 
 
 class Session:
@@ -42,11 +41,7 @@ class Session:
             )
         self._trainer = trainer
         self._request = request
-        name = config.name if request.name is None else request.name
-        found = directory.run_storage(request.root, name, is_resume=bool(request.resume))
-        if trainer.storage is not None and request.name is not None:
-            raise ConfigError("a storage was set, which says where the run is kept; give no name")
-        self._storage: Storage = trainer.storage or found
+        self._storage = storage_of(trainer, request)
         self._refuse_strangers()
         self._stack = contextlib.ExitStack()
         self._random = GlobalRandom()
@@ -54,7 +49,7 @@ class Session:
         self._screen = Screen()
         self.show, self.hide = self._screen.show, self._screen.hide
         self._inexact = ["it began with the state of another run"] if request.is_transplant else []
-        self._logger = _logger_of(trainer)
+        self._logger = logger_of(trainer)
         self._logger.reset()
         self._device = self._stack.enter_context(Compute(config.settings)).device
         self._serve(trainer.run)
@@ -288,16 +283,3 @@ class Session:
             exact=not reasons,
             inexact_because=reasons,
         )
-
-
-def _logger_of(trainer: Trainer) -> Logger:
-    """Return the logger that a script has set, or else the one of the settings."""
-    given = trainer.given_logger
-    if given is None:
-        return Logger(Logger.Config(backends=trainer.config.settings.loggers))
-    if not isinstance(given, Logger):
-        raise ConfigError(
-            f"set_logger was given a {type(given).__name__}; give it a ludus.Logger, to which a back end"
-            " of your own is added with attach"
-        )
-    return given

@@ -75,7 +75,7 @@ class Hooks:
         spy.events.append("before_train")
         spy.watch(trainer.sampler, "sample_and_push", lambda _: "sample_and_push")
         spy.watch(trainer, "train_step", lambda given: f"train_step {given[1]}")
-        spy.watch(trainer, "keep_model", lambda given: spy.keep(*given[:2]))
+        spy.watch(trainer.run, "keep_model", lambda given: spy.keep(*given[:2]))
 
     def before_step(self) -> None:
         self._spy.events.append("before_step")

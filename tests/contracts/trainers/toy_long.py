@@ -31,7 +31,7 @@ class ToyLong(ToyTrainer):
     def await_jobs(self, run: Run) -> Mapping[str, Any]:
         """Do the pieces not yet in the journal; what is there is never done twice."""
         iteration, num_here = run.counters["iteration"], 0
-        journal = self._read_journal(run)
+        journal = self._read_journal()
         for piece in range(NUM_PIECES):
             key = f"{iteration}/{piece}"
             if key not in journal:
@@ -47,10 +47,11 @@ class ToyLong(ToyTrainer):
         answers = [journal[f"{iteration}/{piece}"] for piece in range(NUM_PIECES)]
         return {"toy/answers": sum(answers)} | self.work.do("await_jobs")
 
-    def _read_journal(self, run: Run) -> dict[str, float]:
-        if run.files is None or not run.files.exists(JOURNAL):
+    def _read_journal(self) -> dict[str, float]:
+        files = self.run.files
+        if files is None or not files.exists(JOURNAL):
             return {}
-        return dict(json.loads(line) for line in run.files.read(JOURNAL).splitlines())
+        return dict(json.loads(line) for line in files.read(JOURNAL).splitlines())
 
 
 def make() -> ToyLong:

@@ -1,0 +1,44 @@
+"""`ludus resume` looks at a run once: one storage, one reading of its config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ludus
+from ludus.store.local import LocalStorage
+from tests.command_line import Ludus, in_process, small_config
+from tests.rl.small import small
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ludus:
+    return in_process(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("kind", ["supervised", "dqn"])
+def test_one_storage_is_opened_and_the_config_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Ludus, kind: str
+) -> None:
+    config = small_config(max_epochs=1) if kind == "supervised" else small(kind)
+    run = str(ludus.build_trainer(config).fit(root=str(tmp_path), name="mine").run_dir)
+    opened: list[str] = []
+    read: list[str] = []
+    start, look = LocalStorage.__init__, LocalStorage.read
+
+    def opening(self: LocalStorage, root: Any, *more: Any, **options: Any) -> None:
+        opened.append(str(root))
+        start(self, root, *more, **options)
+
+    def reading(self: LocalStorage, name: str, **options: Any) -> bytes:
+        read.append(name)
+        return look(self, name, **options)
+
+    monkeypatch.setattr(LocalStorage, "__init__", opening)
+    monkeypatch.setattr(LocalStorage, "read", reading)
+    longer = "max_epochs=2" if kind == "supervised" else "steps.max_opts=30"
+    assert call("resume", run, longer, "--json").json["status"] == "finished"
+    assert opened.count(run) == 1
+    assert read.count("config.yaml") == 1
