@@ -77,6 +77,11 @@ class Run:
         names = [frame.name for frame in self.cursor]
         raise PlanError(f"'{loop}' is not open, so it is in no round.{nearest(loop, names)}")
 
+    def services(self) -> tuple[object, ...]:
+        """Return the objects that serve this run and see to their own state."""
+        # Not vars(self): once an instance's dict was asked for, CPython 3.11 walks the plan slower.
+        return self.log, self.files, self.display
+
     @property
     def is_ending(self) -> bool:
         """Whether the loops being walked are on their way out."""

@@ -29,7 +29,7 @@ def served(trainer: Trainer, parts: Iterable[object]) -> list[object]:
     """Return what is saved or served elsewhere: the parts, the companions, what the run offers."""
     given = (trainer.config, trainer.given_logger, trainer.storage, trainer.callbacks)
     companion = companions(trainer, parts).values()
-    return [*parts, *companion, *given, trainer.run, *vars(trainer.run).values()]
+    return [*parts, *companion, *given, trainer.run, *trainer.run.services()]
 
 
 def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
