@@ -35,6 +35,7 @@ ALLOWED = {
     "cli": {*SHARED, "supervised", "rl", "testing"},
     "ludus": {*SHARED, "supervised", "rl", "cli"},
 }
+MODULE = re.compile(r"ludus(\.[a-z_]+)+")
 BANNED = re.compile(
     r"\b(pickle|cloudpickle|dill|joblib)\b|torch\.load\(|allow_pickle=True"
     r"|yaml\.(load|unsafe_load)\(|(?<![\w.])(?<!def )eval\(|(?<![\w.])exec\(|(?<![\w.])hash\("
@@ -56,6 +57,9 @@ def imports(path: Path) -> set[str]:
                 found.add(node.module)
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names if alias.name.startswith("ludus")}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # A module that is named in a string is imported all the same, by whoever is given it.
+            found |= {node.value} if MODULE.fullmatch(node.value) else set()
     return found
 
 
@@ -70,6 +74,22 @@ def test_imports_point_one_way(path: Path) -> None:
     for module in imports(path):
         there = room(module)
         assert there == here or there in ALLOWED[here], f"{here} must not import {module}"
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "def f():\n    import ludus.rl.agent",
+        "def f():\n    from ludus.rl import agent",
+        "importlib.import_module('ludus.rl.agent')",
+        "WORKER = 'ludus.rl.agent'",
+        "if TYPE_CHECKING:\n    from ludus.rl.agent import Agent",
+    ],
+)
+def test_no_import_hides_in_a_function_or_in_a_string(hidden: str, tmp_path: Path) -> None:
+    path = tmp_path / "hiding.py"
+    path.write_text(hidden)
+    assert {room(module) for module in imports(path)} == {"rl"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -33,7 +33,7 @@ def walk(
         run.boundaries += 1
         for observe in observers:
             observe(run)
-        is_asked = run.interrupted
+        run.is_pausing = is_asked = run.decide(run.interrupted)
         checkpoint(run)
         if is_asked and not run.is_finished:
             raise Interrupted

@@ -53,6 +53,8 @@ class Run:
         """True when something has happened since the last boundary."""
         self.interrupted = False
         """True once a signal asked the run to pause; long stages poll it."""
+        self.is_pausing = False
+        """True at the boundary where it was decided to pause; the checkpoint there is the last one."""
         self.exhausted: list[list[Any]] = []
         """Where the last outermost loop ran out of rounds: a longer run goes on from there."""
         self.record: Callable[[Mapping[str, Any] | None], None] = _forget

@@ -223,10 +223,7 @@ class Trainer:
                     observers = surroundings.observers()
                     walk(plan, self.run, hooks, observers, surroundings.checkpoint)
                 except Interrupted:
-                    # A stage that gives up has changed nothing, so the state is still that of the
-                    # boundary before it; unless a hook came between, which a resume calls again.
-                    if not hooks.get(f"before_{self.run.cursor[-1].name}"):
-                        surroundings.checkpoint(self.run)
+                    self._save_interrupted(hooks, surroundings)
         except BaseException as caught:
             error = caught
             raise
@@ -247,6 +244,14 @@ class Trainer:
         hooks[first] = (*hooks.get(first, ()), around.show)
         hooks[last] = (around.hide, *hooks.get(last, ()))
         return hooks
+
+    def _save_interrupted(self, hooks: Hooks, surroundings: Surroundings) -> None:
+        """Save what a stage that gave up has left."""
+        # It has changed nothing, so the state is still that of the boundary before it; unless a hook
+        # came between, which a resume calls again.
+        if not hooks.get(f"before_{self.run.cursor[-1].name}"):
+            self.run.is_pausing = True
+            surroundings.checkpoint(self.run)
 
     def _take_up(self, saved: Mapping[str, Any] | None, *, is_from_elsewhere: bool) -> None:
         """Load a state, if there is one, and notice from now on what changes without being saved."""

@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 
 from ludus.config.sections import StrictConfig
-from ludus.core.errors import EnvError
 from ludus.envs.config import AnyEnv, env_name, make_env
+from ludus.envs.errors import EnvError
 from ludus.envs.slot import EnvSlot, told
 from ludus.envs.spaces import MultiDiscreteActions, actions_of
 from ludus.seeds import derive

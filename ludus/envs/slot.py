@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import gymnasium
 import numpy as np
 
-from ludus.core.errors import EnvError
 from ludus.envs.config import AnyEnv
+from ludus.envs.errors import EnvError
 from ludus.envs.journal import first_mark, next_mark
 from ludus.envs.spaces import Actions, ObservationReader
 from ludus.seeds import derive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ludus.core.errors import EnvError
+from ludus.envs.errors import EnvError
 from ludus.envs.plain_data import read_env_section, spec_to_plain
 from ludus.envs.shared_arrays import MASKS, SHOWN, SharedArrays
 from ludus.envs.vector import VectorEnv, make_vector_env

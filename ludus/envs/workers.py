@@ -14,10 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from ludus.config.sections import StrictConfig
-from ludus.core.errors import CheckpointError, ConfigError, EnvError, LudusError
+from ludus.core.errors import CheckpointError, ConfigError, LudusError
 from ludus.envs import saved_states
 from ludus.envs.action_codec import check_actions
 from ludus.envs.config import env_name
+from ludus.envs.errors import EnvError
 from ludus.envs.plain_data import spec_from_plain
 from ludus.envs.shared_arrays import MASKS, SHOWN, SharedArrays, action_shape, open_memory
 from ludus.envs.vector import VectorEnv, make_vector_env

@@ -50,11 +50,18 @@ class Child:
     It knows the parent's import path and plugins, computes on one thread, and is as deterministic as
     the parent. What it prints goes nowhere but into the last lines of an error. It inherits `fds`,
     under the same numbers. It dies with the thread that started it, so start it from one that lives
-    as long.
+    as long; one that `outlives_parent`, a server with threads of its own, ends by `close`, `kill` or a
+    SIGTERM alone.
     """
 
     def __init__(
-        self, module: str, *, name: str, timeout: float = 60.0, fds: Sequence[int] = ()
+        self,
+        module: str,
+        *,
+        name: str,
+        timeout: float = 60.0,
+        fds: Sequence[int] = (),
+        outlives_parent: bool = False,
     ) -> None:
         self.name = name
         """What messages call it, such as "env worker 2"."""
@@ -65,6 +72,7 @@ class Child:
         pipes = [os.pipe() for _ in range(3)]
         (to_child, writer), (reader, from_child), (printed, print_to) = pipes
         arguments = [module, str(to_child), str(from_child), str(os.getpid())]
+        arguments.append(str(int(outlives_parent)))
         try:
             # -P keeps the folder we happen to stand in out of the child's import path.
             self._process = subprocess.Popen(
@@ -87,6 +95,10 @@ class Child:
         self._tail = _Tail(printed, death)
         fds = [reader, writer, printed, *([] if death is None else [death])]
         self._end = weakref.finalize(self, _end, self._process, self._tail.thread, fds)
+        if outlives_parent:
+            # Neither our exit nor the garbage collector may end it.
+            self._end.atexit = False
+            _SERVERS.add(self)
         self.send(_greeting())
 
     @property
@@ -146,7 +158,7 @@ class Child:
 
     def kill(self) -> None:
         """End it at once, with every process it started."""
-        self._end()
+        self._finish()
 
     def close(self) -> None:
         """Let it end by itself and close what it holds; kill it if that takes long."""
@@ -156,7 +168,11 @@ class Child:
             self.timeout = min(self.timeout, _GRACE)
             self.send({"do": "end"})
             self._frames.wait(_GRACE)
+        self._finish()
+
+    def _finish(self) -> None:
         self._end()
+        _SERVERS.discard(self)
 
     def _check_open(self) -> None:
         if not self._end.alive:
@@ -165,7 +181,7 @@ class Child:
     def _died(self) -> ChildDied:
         # The pipe may close a moment before the process is gone.
         self._tail.thread.join(_GRACE)
-        self._end()
+        self._finish()
         code = self._process.returncode
         how = (
             f"was ended by {signal.Signals(-code).name}"
@@ -173,6 +189,9 @@ class Child:
             else f"ended (exit code {code})"
         )
         return ChildDied(f"{self.name} {how}{self._tail.words()}", code)
+
+
+_SERVERS: set[Child] = set()
 
 
 class _Tail:

@@ -24,10 +24,13 @@ _PR_SET_PDEATHSIG = 1
 
 def main(arguments: Sequence[str]) -> None:
     """Set this process up as the parent asks, then serve the handlers of the module it names."""
-    module, reader, writer, parent = arguments[0], *map(int, arguments[1:])
-    _die_with(parent)
+    module, reader, writer, parent, outlives = arguments[0], *map(int, arguments[1:])
     # The terminal and the batch system signal everyone; it is for the parent to save and close us.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    ignored = [signal.SIGINT, signal.SIGHUP]
+    if not outlives:
+        _die_with(parent)
+        ignored.append(signal.SIGTERM)
+    for number in ignored:
         signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
@@ -36,6 +39,18 @@ def main(arguments: Sequence[str]) -> None:
     frames = Frames(reader, writer)
     with contextlib.suppress(EOFError):
         serve(frames, _prepared(module, frames.receive()))
+        return
+    if outlives:
+        _stay()
+
+
+def _stay() -> None:
+    """Let the threads of a server go on when the parent is gone, until a SIGTERM ends the process."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    while True:
+        signal.pause()
 
 
 def serve(frames: Frames, handlers: Mapping[str, Handler]) -> None:

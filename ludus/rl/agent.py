@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.core.errors import Diverged
+from ludus.core.errors import Diverged, LudusError
 from ludus.data.replay.row_layout import Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.engines.compiled import compile_method
@@ -22,6 +22,7 @@ from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.rl.config import RLConfig
+from ludus.rl.exported import ExportedPolicy
 from ludus.rl.normalise import Normaliser
 from ludus.rl.off_policy_config import TargetConfig
 from ludus.seeds import derive, read_generator
@@ -110,6 +111,13 @@ class Agent:
             return self.to_env(self.act(obs_ND, masks, _LONG_AFTER))
         finally:
             self.generator, self.is_training = own, was_training
+
+    def exported_policy(self) -> ExportedPolicy:
+        """Return what `ludus export` writes: the policy that `act_greedy` follows."""
+        raise LudusError(
+            f"a {type(self).__name__} agent cannot be exported; give it a method exported_policy, or"
+            " use dqn, iqn, sac or ppo"
+        )
 
     def to_env(self, actions: Action) -> Action:
         """Return remembered actions in the env's own units."""

@@ -112,8 +112,9 @@ class Saver:
         """Save if it is time, or if this is the last chance."""
         if self._background.errors:
             self._report()
-        is_last = run.is_finished or run.interrupted
-        if is_last or self._is_due(run):
+        is_last = run.is_finished or run.is_pausing
+        is_due = self._is_due(run)
+        if is_last or run.decide(is_due):
             self.save(run)
         elif self._models and self._background.is_idle and not self._has_failed:
             self._background.start(self._write_models)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ludus.core import Interrupted, LudusError, PlanError, Repeat, Run, Stage, Trainer
+from ludus.core.loop import walk
 from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.run import Stateful
 from ludus.core.surroundings import Bare, Request
@@ -311,3 +312,39 @@ def test_what_is_around_a_walk_is_that_of_one_call_and_leaves_the_class_alone(tm
     assert trainer.fit(around=Bare).run_dir is None
     assert trainer.fit(root=str(tmp_path)).run_dir == str(tmp_path / trainer.config.name)
     assert type(trainer) is type(TOYS["toy_fused"].make())
+
+
+def test_a_run_pauses_at_the_boundary_where_that_is_decided_by_all() -> None:
+    run, seen, asked = Run(), [], [False]
+    stage = Stage(name="work", work=lambda run: None)
+    loop = Repeat(name="step", times=9, counter="opt_steps", body=(stage,))
+    plan = Repeat(name="train", times=1, body=(loop,))
+
+    def observe(run: Run) -> None:
+        asked[0] = run.counters["opt_steps"] == 4
+
+    def decide(value: Any) -> Any:
+        # The observer comes just before: the next decision is whether to pause.
+        is_asked, asked[0] = asked[0], False
+        return is_asked or value
+
+    run.decide = decide
+    with pytest.raises(Interrupted):
+        walk(plan, run, {}, [observe], lambda run: seen.append(run.is_pausing))
+    assert run.counters["opt_steps"] == 4
+    assert not run.interrupted, "the signal was another process's"
+    assert seen.count(True) == 1
+    assert seen[-1]
+
+
+def test_a_stage_asks_which_round_a_loop_is_in() -> None:
+    run, rounds = Run(), []
+    stage = Stage(
+        name="work", work=lambda run: rounds.append((run.round("epoch"), run.round("step")))
+    )
+    step = Repeat(name="step", times=2, body=(stage,))
+    epoch = Repeat(name="epoch", times=2, body=(step,))
+    walk(Repeat(name="train", times=1, body=(epoch,)), run, {}, [], lambda run: None)
+    assert rounds == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    with pytest.raises(PlanError, match="'epoch' is not open, so it is in no round"):
+        run.round("epoch")

@@ -10,8 +10,9 @@ from gymnasium import spaces
 
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
-from ludus.core.errors import ConfigError, EnvError, LudusError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.envs.config import make_env
+from ludus.envs.errors import EnvError
 from ludus.envs.vector import VectorEnv, make_vector_env
 from tests.rl.random_walks import Odd, RandomWalk, walk_config
 

@@ -12,7 +12,8 @@ import pytest
 
 import ludus
 from ludus.config import registry
-from ludus.core.errors import CheckpointError, ConfigError, EnvError, LudusError
+from ludus.core.errors import CheckpointError, ConfigError, LudusError
+from ludus.envs.errors import EnvError
 from ludus.envs.plain_data import read_env_section, spec_from_plain, spec_to_plain
 from ludus.envs.vector import make_vector_env
 from ludus.envs.workers import WorkerVectorEnv

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 import ludus
 from ludus.config import registry
-from ludus.core.errors import EnvError
+from ludus.envs.errors import EnvError
 from tests.keys.runs import run, tiny
 from tests.keys.table import RL, TRAINERS, changes
 from tests.keys.waiting_envs import waiting

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from ludus.config import registry
-from ludus.process.child import Child, ChildDied, ChildFailed, ChildHung
+from ludus.process.child import _SERVERS, Child, ChildDied, ChildFailed, ChildHung
 
 ROOT = Path(__file__).parents[2]
 HANDLERS = "tests.process.child_handlers"
@@ -198,8 +198,11 @@ def test_a_child_that_is_forgotten_ends() -> None:
 PARENT = f"""
 import signal, sys
 from ludus.process.child import Child
-child = Child({HANDLERS!r}, name="the child")
+child = Child({HANDLERS!r}, name="the child", outlives_parent="server" in sys.argv[1])
 child.ask({{}})
+if "exits" in sys.argv[1]:
+    print(child.pid, flush=True)
+    sys.exit()
 if sys.argv[1] == "busy":
     child.send({{"do": "hang"}})
 print(child.pid, flush=True)
@@ -216,6 +219,40 @@ def test_no_child_outlives_a_killed_parent(mood: str) -> None:
         parent.kill()
     psutil.wait_procs([child], timeout=10)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("mood", ["server", "server that exits"])
+def test_a_server_outlives_its_parent_and_ends_when_it_is_told_to(mood: str) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, mood], stdout=subprocess.PIPE)
+    with parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        if mood == "server":
+            parent.kill()
+    # Time enough to die with the parent, or by the pipe that has closed.
+    _, alive = psutil.wait_procs([child], timeout=1.5)
+    assert alive == [child]
+    assert child.status() != psutil.STATUS_ZOMBIE
+    child.terminate()
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_server_is_closed_by_its_parent_as_any_child_is() -> None:
+    server = Child(HANDLERS, name="a server", outlives_parent=True)
+    process = psutil.Process(server.pid)
+    assert server.ask({"do": "echo", "say": "hello"})[0] == {"heard": "hello"}
+    server.close()
+    assert not process.is_running()
+    forgotten = Child(HANDLERS, name="a server", outlives_parent=True)
+    process = psutil.Process(forgotten.pid)
+    del forgotten
+    gc.collect()
+    assert process.is_running()
+    (kept,) = _SERVERS
+    kept.kill()
+    assert not process.is_running()
+    assert not _SERVERS
 
 
 @pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]], ids=str)

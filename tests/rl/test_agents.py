@@ -12,6 +12,7 @@ import torch
 import ludus
 from ludus.core.errors import LudusError
 from ludus.rl.acting import draw_categorical, masked
+from ludus.rl.agent import Agent
 from ludus.rl.export import export_policy
 from ludus.rl.numpy_policy import NumpyPolicy
 from tests.rl.known_problems import (
@@ -273,3 +274,12 @@ def test_the_update_is_tried_with_inputs_of_the_shapes_that_it_learns_from(
     trainer.fit(root=str(tmp_path), name="run")
     assert found
     assert shapes(trainer.agent.example_inputs()) in found
+
+
+def test_an_agent_is_asked_for_its_policy_and_one_without_says_so(tmp_path: Path) -> None:
+    trainer: Any = ludus.build_trainer(small("ppo"))
+    trainer.prepare(max_steps=None)
+    silent = type("Silent", (type(trainer.agent),), {"exported_policy": Agent.exported_policy})
+    trainer.agent.__class__ = silent
+    with pytest.raises(LudusError, match="a Silent agent cannot be exported; give it a method"):
+        export_policy(trainer.agent, tmp_path / "policy")

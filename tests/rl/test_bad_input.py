@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import ludus
-from ludus.core.errors import EnvError, LudusError
+from ludus.core.errors import LudusError
+from ludus.envs.errors import EnvError
 from tests.command_line import Ludus, in_process
 from tests.rl.known_problems import problem
 from tests.rl.random_walks import Odd, walk_config

@@ -16,8 +16,9 @@ from ludus.cli.explain import describe
 from ludus.config.base import from_data
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
-from ludus.core.errors import ConfigError, EnvError, LudusError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.envs.config import AnyEnv, changes_rewards, with_own_rewards
+from ludus.envs.errors import EnvError
 from ludus.envs.vector import VectorEnv, make_vector_env
 from ludus.envs.wrappers.clip_reward import ClipReward
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask, standard_error

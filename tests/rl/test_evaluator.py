@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.core.errors import EnvError, Interrupted, LudusError
+from ludus.core.errors import Interrupted, LudusError
 from ludus.envs.config import make_env
+from ludus.envs.errors import EnvError
 from ludus.envs.plain_data import read_env_section
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.seeds import GlobalRandom, derive

@@ -13,7 +13,8 @@ from gymnasium import spaces
 import ludus
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
-from ludus.core.errors import ConfigError, EnvError
+from ludus.core.errors import ConfigError
+from ludus.envs.errors import EnvError
 from tests.rl.small import small
 
 ROW = spaces.Box(-1, 1, (3,))

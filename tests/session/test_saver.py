@@ -112,7 +112,7 @@ def test_a_state_is_saved_by_the_clock(tmp_path: Path) -> None:
     assert bench.saved() == [15, 16]
 
 
-@pytest.mark.parametrize("ending", ["is_finished", "interrupted"])
+@pytest.mark.parametrize("ending", ["is_finished", "is_pausing"])
 def test_the_last_boundary_is_always_saved_before_the_call_returns(
     ending: str, bench: Bench
 ) -> None:
@@ -277,3 +277,13 @@ def test_a_model_that_does_not_fit_on_the_disk_waits_for_the_next_save(tmp_path:
     bench.step()
     assert bench.saved() == [4]
     assert read_model(bench.storage, "models/m")[0]["w"].eq(1.0).all()
+
+
+def test_whether_a_checkpoint_is_due_is_decided_by_all(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, every_opt_steps=10)
+    answers = {True: False, False: True}
+    bench.run.decide = lambda value: answers[value]
+    bench.step(opt_steps=5)
+    assert bench.saved() == [1], "another process wanted it"
+    bench.step(opt_steps=10)
+    assert bench.saved() == [1], "another process did not"

@@ -24,6 +24,7 @@ from ludus.nn.target import Target
 from ludus.rl.acting import acting_net, best_of, draw_categorical, masked
 from ludus.rl.action_kinds import discrete_actions
 from ludus.rl.agent import Action, Agent, follow_if_due
+from ludus.rl.exported import ExportedPolicy
 from ludus.rl.network_config import head, make_body
 from ludus.rl.off_policy_config import ExplorationConfig, OffPolicyConfig, TargetConfig
 from ludus.seeds import derive, forked
@@ -190,6 +191,14 @@ class Dqn(ValueAgent):
         body = make_body(self.config.network, self.spec.obs_shape, self.spec.obs_dtype)
         features: int = body.num_features  # type: ignore[assignment]
         return QNetwork(body, features, self.actions.n, dueling=self.config.dueling)
+
+    def exported_policy(self) -> ExportedPolicy:
+        """Return the network of Q-values, of which the greatest is chosen."""
+        network: Any = self.learner.module
+        if network.value is None:
+            return ExportedPolicy("greedy", network.body, {"q": network.advantage})
+        heads = {"value": network.value, "advantage": network.advantage}
+        return ExportedPolicy("greedy", network.body, heads)
 
     def _update(
         self, rows: Tensor, images: Tensor | None, weights: Tensor | None, numbers: Any

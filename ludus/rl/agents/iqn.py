@@ -21,7 +21,9 @@ from ludus.losses.iqn import quantile_huber_loss
 from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, follow_if_due
 from ludus.rl.agents.dqn import ValueAgent, ValueConfig
+from ludus.rl.exported import ExportedPolicy
 from ludus.rl.network_config import head, make_body
+from ludus.rl.numpy_net import Linear
 
 
 class IqnConfig(ValueConfig):
@@ -113,6 +115,14 @@ class Iqn(ValueAgent):
             cosines = cosines_of(self._middles_Q, self.config.cosines)
             scale: NDArray[Any] = torch.relu(network.embed(cosines)).mean(0).cpu().numpy()
         return scale
+
+    def exported_policy(self) -> ExportedPolicy:
+        """Return the network of mean quantiles, of which the greatest is chosen."""
+        network: Any = self.learner.module
+        # Scaling what a layer is given is scaling its weights.
+        weight = network.value.weight.detach().cpu().numpy() * self.feature_scale()
+        value = Linear(weight.astype(np.float32), network.value.bias.detach().cpu().numpy())
+        return ExportedPolicy("greedy", network.body, {"q": value})
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return rows, images, weights, fractions and numbers of zeros."""

@@ -18,7 +18,7 @@ from torch.nn import functional
 from ludus.core import states
 from ludus.data.replay.rollout import Minibatch, RolloutBuffer
 from ludus.data.replay.row_layout import RowLayout
-from ludus.envs.spaces import EnvSpec
+from ludus.envs.spaces import BoxActions, EnvSpec
 from ludus.losses.advantage import generalised_advantage
 from ludus.losses.ppo import (
     approximate_kl,
@@ -34,6 +34,7 @@ from ludus.nn.schedules import Schedule
 from ludus.nn.target import Target
 from ludus.rl.acting import acting_net
 from ludus.rl.agent import Action, Agent
+from ludus.rl.exported import ExportedPolicy
 from ludus.rl.kl_watch import KlWatch
 from ludus.rl.network_config import head, make_body
 from ludus.rl.normalise import Moments
@@ -201,6 +202,13 @@ class Ppo(Agent):
         padded = functional.pad(obs, (0, 0) * (obs.ndim - 1) + (0, -len(obs) % _PADDED))
         values = self._values(padded.numpy())[: len(obs), 0].copy()
         return torch.from_numpy(values).to(self.device)
+
+    def exported_policy(self) -> ExportedPolicy:
+        """Return the network of the mean action, or of the logits of each action."""
+        network: Any = self.learner.module
+        if isinstance(self.spec.action, BoxActions):
+            return ExportedPolicy("gaussian", network.body, {"mean": network.policy})
+        return ExportedPolicy("categorical", network.body, {"logits": network.policy})
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return rows, images and numbers of zeros."""

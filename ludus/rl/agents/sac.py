@@ -31,7 +31,9 @@ from ludus.nn.target import Target
 from ludus.rl.acting import acting_net
 from ludus.rl.action_kinds import box_actions
 from ludus.rl.agent import Action, Agent, follow_if_due
+from ludus.rl.exported import ExportedPolicy
 from ludus.rl.network_config import head, make_body
+from ludus.rl.numpy_net import Linear
 from ludus.rl.off_policy_config import OffPolicyConfig, TargetConfig
 from ludus.seeds import derive, forked
 
@@ -183,6 +185,14 @@ class Sac(Agent):
         """Return actions between -1 and 1 stretched to the env's bounds."""
         scaled: Action = self._low + (actions + 1) * (0.5 * (self._high - self._low))
         return scaled.clip(self._low, self._high)
+
+    def exported_policy(self) -> ExportedPolicy:
+        """Return the network of the mean action, which is squashed by tanh."""
+        network: Any = self.actor.module
+        # The second half of its outputs is the log of the standard deviation.
+        count = network.out.out_features // 2
+        weight, bias = (p.detach().cpu().numpy()[:count] for p in network.out.parameters())
+        return ExportedPolicy("squashed", network.body, {"mean": Linear(weight, bias)})
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return rows, weights, noise and numbers of zeros."""

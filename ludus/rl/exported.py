@@ -1,0 +1,21 @@
+"""What an agent gives away so that its policy can be written for NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from ludus.rl.numpy_net import Linear
+from ludus.rl.numpy_policy import Kind
+
+
+@dataclass(frozen=True)
+class ExportedPolicy:
+    """The network of a policy in two pieces, and what its outputs mean."""
+
+    kind: Kind
+    body: nn.Module
+    heads: Mapping[str, nn.Module | Linear]
+    """By the name that the kind of policy knows: the layers after the body."""
