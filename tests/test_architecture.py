@@ -59,8 +59,14 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names if alias.name.startswith("ludus")}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             # A module that is named in a string is imported all the same, by whoever is given it.
-            found |= {node.value} if MODULE.fullmatch(node.value) else set()
+            found |= {node.value} if is_module(node.value) else set()
     return found
+
+
+def is_module(text: str) -> bool:
+    """Return whether a text is the name of a module of ludus."""
+    path = PACKAGE.joinpath(*text.split(".")[1:]) if MODULE.fullmatch(text) else None
+    return path is not None and (path.is_dir() or path.with_suffix(".py").is_file())
 
 
 def module_name(path: Path) -> str:
