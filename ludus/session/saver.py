@@ -131,7 +131,14 @@ class Saver:
 
     def save(self, run: Run) -> None:
         """Take the state now; the writing goes on behind."""
-        self._storage.check_owned()
+        try:
+            self._storage.check_owned()
+        except StorageError as error:
+            # A connection that is lost now may be back when the next save is due.
+            self._background.wait()
+            self._background.errors.append(error)
+            self._last_save = time.monotonic()
+            return
         self._background.wait()
         self._report()
         self._tell_gone()

@@ -18,26 +18,38 @@ def is_url(place: str | Path) -> bool:
 
 def below(root: str | Path, name: str) -> str:
     """Return the place of this name in another one."""
-    return f"{str(root).rstrip('/')}/{name}" if is_url(root) else str(Path(root) / name)
+    if not is_url(root):
+        return str(Path(root) / name)
+    scheme, _, path = str(root).partition(_MARK)
+    return f"{scheme}{_MARK}{path.strip('/')}/{name}" if path.strip("/") else f"{root}{name}"
 
 
 def parted(place: str | Path) -> tuple[str, str]:
     """Return the place that this one lies in, and its name there."""
     if is_url(place):
-        root, _, name = str(place).rstrip("/").rpartition("/")
-        return root, name
+        scheme, _, path = str(place).partition(_MARK)
+        root, _, name = path.strip("/").rpartition("/")
+        return f"{scheme}{_MARK}{root}", name
     # A directory given as `.` has a name all the same.
-    path = Path(place) if Path(place).name not in ("", "..") else Path(os.path.abspath(place))
-    return str(path.parent), path.name
+    whole = Path(place) if Path(place).name not in ("", "..") else Path(os.path.abspath(place))
+    return str(whole.parent), whole.name
 
 
 def open_storage(place: str | Path) -> Storage:
     """Return the storage at a place; nothing is made there yet."""
+    if is_url(place):
+        # Only a run that is kept there pays for importing what it needs.
+        from ludus.store.remote import RemoteStorage
+
+        return RemoteStorage(str(place))
     return LocalStorage(place)
 
 
 def runs_in(root: str | Path) -> list[str]:
     """Return the place of every run in this one, sorted by name."""
+    if is_url(root):
+        there = open_storage(root)
+        return [below(root, name) for name in there.names("") if there.exists(f"{name}/run.json")]
     path = Path(root)
     found = sorted(path.iterdir()) if path.is_dir() else []
     return [str(one) for one in found if os.path.isfile(one / "run.json")]

@@ -15,8 +15,7 @@ from ludus.core.surroundings import Request, Result
 from ludus.core.trainer import Trainer
 from ludus.session.session import Session
 from ludus.store import checkpoint
-from ludus.store.files import hash_file
-from ludus.store.local import LocalStorage
+from ludus.store.places import below, open_storage
 from ludus.testing.recorder import listen
 from ludus.testing.undeclared import UndeclaredState
 
@@ -37,13 +36,13 @@ class Ending:
     heard: tuple[str, ...]
 
 
-def ending_of(path: Path) -> Ending:
+def ending_of(place: str | Path) -> Ending:
     """Return what is left of a run that has ended."""
-    storage = LocalStorage(path)
+    storage = open_storage(place)
     # Which older best models are still kept depends on how often the run was saved; `best` does not.
     saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
     models = tuple(
-        (name, hash_file(path / "models" / name / "weights.safetensors"))
+        (name, storage.sha256(f"models/{name}/weights.safetensors"))
         for name in storage.names("models")
         if "." not in name and not name.startswith("best-")
     )
@@ -91,7 +90,7 @@ class Watched(Session):
 
 def run_trainer(
     make: Make,
-    root: Path,
+    root: str | Path,
     name: str,
     *,
     kill_at: int | None = None,
@@ -119,16 +118,16 @@ def run_trainer(
         return None
 
 
-def count_boundaries(path: Path) -> int:
+def count_boundaries(place: str | Path) -> int:
     """Return how many boundaries an ended run passed."""
-    return checkpoint.numbers(LocalStorage(path))[-1]
+    return checkpoint.numbers(open_storage(place))[-1]
 
 
-def check_kill_anywhere(make: Make, root: Path, *, max_kills: int = 12) -> None:
+def check_kill_anywhere(make: Make, root: str | Path, *, max_kills: int = 12) -> None:
     """Kill at boundaries spread over the whole run, resume each, and compare with an unbroken run."""
     run_trainer(make, root, "unbroken")
-    unbroken = ending_of(root / "unbroken")
-    total = count_boundaries(root / "unbroken")
+    unbroken = ending_of(below(root, "unbroken"))
+    total = count_boundaries(below(root, "unbroken"))
     instants = sorted({1 + index * total // max_kills for index in range(max_kills)} | {total})
     for instant in instants:
         name = f"killed-{instant}"
@@ -136,7 +135,7 @@ def check_kill_anywhere(make: Make, root: Path, *, max_kills: int = 12) -> None:
         result = run_trainer(make, root, name)
         assert result is not None, f"{name} was killed twice"
         assert result.status in ("finished", "stopped"), result
-        found = ending_of(root / name)
+        found = ending_of(below(root, name))
         assert found.heard == unbroken.heard, f"killed at {instant}: other events were heard"
         assert found == unbroken, f"killed at boundary {instant} of {total}: other bytes at the end"
 
