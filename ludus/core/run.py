@@ -12,8 +12,10 @@ from ludus.core.errors import PlanError, nearest
 from ludus.core.services import (
     Display,
     Files,
+    Journal,
     Keep,
     Log,
+    MemoryJournal,
     NoLog,
     Recall,
     Tell,
@@ -62,6 +64,8 @@ class Run:
         self.log: Log = NoLog()
         self.files: Files | None = None
         """The files of the run; None where it has no directory."""
+        self.journal: Callable[[str], Journal] = MemoryJournal
+        """Opens the journal of this name: for what a stage does outside the run."""
         self.keep_model: Keep = keep_nothing
         self.recall_model: Recall = recall_nothing
         self.tell: Tell = tell_nobody

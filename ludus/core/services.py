@@ -82,6 +82,34 @@ class Files(Protocol):
     def append(self, name: str) -> Grows: ...
 
 
+class Journal(Protocol):
+    """Keyed records of effects outside the run; never cut back by a resume."""
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return the last record under this key, or None."""
+
+    def keys(self) -> list[str]: ...
+    def put(self, key: str, record: Mapping[str, Any]) -> None:
+        """Keep a record; it is as safe as the run's files when this returns."""
+
+
+class MemoryJournal:
+    """The journal of a run that has no directory: it lasts as long as the process."""
+
+    def __init__(self, name: str) -> None:
+        self._records: dict[str, dict[str, Any]] = {}
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        found = self._records.get(key)
+        return None if found is None else dict(found)
+
+    def keys(self) -> list[str]:
+        return list(self._records)
+
+    def put(self, key: str, record: Mapping[str, Any]) -> None:
+        self._records[key] = dict(record)
+
+
 class Display(Protocol):
     """Shows the run while it walks; a context manager."""
 
@@ -90,6 +118,24 @@ class Display(Protocol):
     def message(self, text: str) -> None: ...
     def __enter__(self) -> object: ...
     def __exit__(self, *why: Any) -> None: ...
+
+
+class Judges(Protocol):
+    """An evaluator in this process: it returns a score, or a score and a record."""
+
+    def evaluate(self, judged: Any, /) -> Any: ...
+
+
+class JudgesBeside(Protocol):
+    """An evaluator in a process of its own, given the counters of the moment and the weights."""
+
+    def launch(self, counters: Mapping[str, int], weights: Weights, /) -> None: ...
+
+
+class Records(Protocol):
+    """A script's recorder: it is given every record that is written."""
+
+    def write(self, record: Any, /) -> None: ...
 
 
 class Keep(Protocol):

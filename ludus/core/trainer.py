@@ -12,7 +12,7 @@ from ludus.core.hooks import Hooks, bind_hooks, empty_hook
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful
-from ludus.core.services import Display, Log
+from ludus.core.services import Display, Files, Judges, JudgesBeside, Log, Records
 from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings
 from ludus.core.unsaved import UnsavedStates, companions
@@ -39,13 +39,13 @@ class Trainer:
         self.run = Run(counters.of(type(self)))
         self.root = "runs"
         """The directory that holds all runs, unless `fit` is given another."""
-        self.model: Any = None
+        self.model: object = None
         self.given_logger: Log | None = None
         """What `set_logger` was given."""
-        self.evaluator: Any = None
-        self.storage: Any = None
+        self.evaluator: Judges | JudgesBeside | None = None
+        self.storage: Files | None = None
         self.callbacks: dict[str, object] = {}
-        self.recorder: Any = None
+        self.recorder: Records | None = None
         self.given_classes: dict[str, str] = {}
         """What decides the run and is in no config: the class of all that a script gave, by role."""
         self._saved_cursor: Any = []
@@ -96,7 +96,7 @@ class Trainer:
     def close(self) -> None:
         """Called once per process that was prepared, after the walk, however it ended or if none was."""
 
-    def set_model(self, model: Any) -> None:
+    def set_model(self, model: object) -> None:
         """Train this model rather than the one the config describes."""
         self.model = model
         self.note_given(model=model)
@@ -105,7 +105,7 @@ class Trainer:
         """Log through this logger rather than the one the settings describe."""
         self.given_logger = logger
 
-    def set_evaluator(self, evaluator: Any) -> None:
+    def set_evaluator(self, evaluator: Judges | JudgesBeside) -> None:
         """Evaluate with this evaluator: an object with evaluate(agent), or an AsyncEvaluator."""
         if not any(callable(getattr(evaluator, name, None)) for name in ("evaluate", "launch")):
             raise ConfigError(
@@ -115,7 +115,7 @@ class Trainer:
         self.evaluator = evaluator
         self.note_given(evaluator=evaluator)
 
-    def set_storage(self, storage: Any) -> None:
+    def set_storage(self, storage: Files) -> None:
         """Keep the run in this storage."""
         self.storage = storage
 

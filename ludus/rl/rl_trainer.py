@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from torch import nn
 
 from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import LudusError
@@ -54,6 +55,8 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
 
     config: Any
     agent: Any
+    model: nn.Module | None
+    """The network that a script gave."""
     replay_buffer: Any
     """What `train_step` gets its batches from."""
     sampler: SyncSampler

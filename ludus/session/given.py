@@ -12,12 +12,17 @@ from ludus.store.storage import Storage
 
 def storage_of(trainer: Trainer, request: Request) -> Storage:
     """Return the storage of a run, made or not."""
-    storage: Storage | None = trainer.storage
+    storage = trainer.storage
     if storage is None:
         name = trainer.config.name if request.name is None else request.name
         return directory.run_storage(request.root, name, is_resume=bool(request.resume))
     if request.name is not None:
         raise ConfigError("a storage was set, which says where the run is kept; give no name")
+    if not isinstance(storage, Storage):
+        raise ConfigError(
+            f"set_storage was given a {type(storage).__name__}; give it a storage, as"
+            " ludus.store.places.open_storage(path) makes one"
+        )
     return storage
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from ludus.session.saver import Saver
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory
+from ludus.store.journal import Journal
 
 
 class Session:
@@ -58,6 +60,7 @@ class Session:
     def _serve(self, run: Run) -> None:
         """Give the run what can be had before its directory is taken."""
         run.files, run.log, run.record = self._storage, self._logger, self._logger.record
+        run.journal = functools.partial(Journal, self._storage)
         run.tell, run.device = self._say, str(self._device)
 
     def _say(self, text: str, *, event: str | None = None) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ludus.core.errors import StorageError
 
@@ -69,6 +69,7 @@ class Lock(Protocol):
         """Raise RunTaken if it is not held any more."""
 
 
+@runtime_checkable
 class Storage(Protocol):
     """Where the files of one run are, by safe relative names; every failure is a StorageError.
 

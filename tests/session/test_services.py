@@ -15,6 +15,7 @@ from ludus.config.registry import register_trainer
 from ludus.core import LudusError, Repeat, Run, Stage
 from ludus.core.services import NoLog
 from ludus.core.surroundings import Bare
+from ludus.store.places import open_storage
 from tests.toy import ToyTrainer, toy_config
 
 
@@ -40,6 +41,9 @@ def test_a_stage_reaches_log_files_models_watcher_and_device_through_its_run(
         run.files.append("journals/jobs.jsonl").write(b"one\n")
         run.keep_model("models/mine", {"w": torch.ones(2)}, {})
         seen["recalled"] = run.recall_model("models/mine")["w"]
+        journal = run.journal("labels")
+        journal.put("7", {"label": "cat"})
+        seen["labels"] = (journal.keys(), journal.get("7"))
         run.tell("the pool is low", event="pool_low")
         run.log.log("mine/a", 3.0)
         seen["device"], seen["display"] = run.device, run.display
@@ -51,6 +55,8 @@ def test_a_stage_reaches_log_files_models_watcher_and_device_through_its_run(
     assert seen["device"] == "cpu"
     assert seen["display"] is trainer.terminal_display is trainer.run.display
     assert (place / "journals" / "jobs.jsonl").read_text() == "one\n"
+    assert seen["labels"] == (["7"], {"label": "cat"})
+    assert (place / "journals" / "labels.jsonl").read_text().count("cat") == 1
     assert (place / "models" / "mine" / "model.json").is_file()
     events = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
     assert [e["reason"] for e in events if e["event"] == "pool_low"] == ["the pool is low"]
@@ -76,6 +82,13 @@ def test_without_a_directory_nothing_is_kept_and_a_stage_does_not_mind() -> None
     def serve(run: Run) -> None:
         assert run.files is None
         run.keep_model("models/mine", {}, {})
+        journal = run.journal("labels")
+        journal.put("7", {"label": "cat"})
+        assert (journal.keys(), journal.get("7"), journal.get("8")) == (
+            ["7"],
+            {"label": "cat"},
+            None,
+        )
         run.tell("nobody hears", event="unheard")
         run.log.log("mine/a", 3.0)
         assert isinstance(run.log, NoLog)
@@ -123,3 +136,12 @@ def test_no_attribute_of_a_trainer_is_left_out_of_the_watch_by_its_name(
     result = trainer.fit(root=str(tmp_path))
     assert len(result.inexact_because) == 1
     assert f"the trainer changes ({name})" in result.inexact_because[0]
+
+
+def test_what_is_no_storage_is_refused_and_one_that_is_keeps_the_run(tmp_path: Path) -> None:
+    trainer = Served(lambda run: None)
+    trainer.set_storage(str(tmp_path))  # type: ignore[arg-type]
+    with pytest.raises(LudusError, match="set_storage was given a str; give it a storage, as"):
+        trainer.fit()
+    trainer.set_storage(open_storage(tmp_path / "kept"))
+    assert trainer.fit().run_dir == str(tmp_path / "kept")
