@@ -91,5 +91,5 @@ def report(
     """Write one self-contained HTML page: curves, best model, config, environment, exactness."""
     from ludus.show.report.page import write_report
 
-    path = write_report([Path(one) for one in run], Path(out) if out else None)
+    path = write_report(run, Path(out) if out else None)
     say(path)

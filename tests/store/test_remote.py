@@ -17,7 +17,9 @@ import fsspec
 import pytest
 
 import ludus
+from ludus.cli.listing import summary
 from ludus.core.errors import RunError, RunTaken, StorageError
+from ludus.show.report.page import write_report
 from ludus.store import checkpoint, lease
 from ludus.store.journal import Journal
 from ludus.store.places import below, open_storage, parted, runs_in
@@ -95,6 +97,17 @@ def test_a_run_in_a_bucket_killed_by_sigkill_ends_as_one_on_the_disk(
     for number in numbers:
         checkpoint.read(open_storage(place), number)
     assert not open_storage(place).is_locked()
+
+
+def test_a_run_that_is_elsewhere_is_listed_and_reported(root: str, tmp_path: Path) -> None:
+    train(root, "run")  # type: ignore[arg-type]
+    with pytest.raises(RunError, match="is not a directory of this machine; give --out"):
+        write_report([f"{root}/run"])
+    page = write_report([f"{root}/run"], tmp_path / "report.html").read_text()
+    assert f"{root}/run/models/best" in page
+    assert summary(open_storage(f"{root}/run"))["status"] == "finished"
+    with pytest.raises(RunError, match=f"is not a run directory.*Did you mean '{root}/run'"):
+        write_report([f"{root}/rum"])
 
 
 def flaky(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -127,7 +127,7 @@ def _lines(runs: Sequence[RunRecord], group: _Named, axis: str) -> list[Line]:
 def run_labels(runs: Sequence[RunRecord]) -> list[str]:
     """Return the name of each run, or its directory where two share a name."""
     names = [run.name for run in runs]
-    return [run.name if names.count(run.name) == 1 else str(run.directory) for run in runs]
+    return [run.name if names.count(run.name) == 1 else run.place for run in runs]
 
 
 def _best_point(run: RunRecord, metric: str, axis: str) -> tuple[float, float] | None:

@@ -7,11 +7,11 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ludus.core.counters import SHARED
 from ludus.store.directory import ENDINGS, found_run, read_note
+from ludus.store.places import parted
 from ludus.store.storage import Storage
 
 _LARGEST_FILE = 1 << 33
@@ -39,7 +39,7 @@ class Histogram:
 class RunRecord:
     """Everything a report says about one run."""
 
-    directory: Path
+    place: str
     about: Mapping[str, Any]
     config: str = ""
     events: list[Mapping[str, Any]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class RunRecord:
 
     @property
     def name(self) -> str:
-        return str(self.about.get("name") or self.directory.name)
+        return str(self.about.get("name") or parted(self.place)[1])
 
     @property
     def ending(self) -> Mapping[str, Any] | None:
@@ -115,10 +115,10 @@ class RunRecord:
 _NOBODY = object()
 
 
-def read_run(directory: Path) -> RunRecord:
-    """Return what the run in this directory recorded; raise RunError if it holds no run."""
-    storage = found_run(directory)
-    record = RunRecord(directory, read_note(storage), _read_config(storage))
+def read_run(place: str) -> RunRecord:
+    """Return what the run in this place recorded; raise RunError if it holds no run."""
+    storage = found_run(place)
+    record = RunRecord(place, read_note(storage), _read_config(storage))
     if not record.config:
         record.notes.append("config.yaml is missing or empty.")
     record.events.extend(_read_lines(storage, "events.jsonl", record.notes))

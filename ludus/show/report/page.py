@@ -13,12 +13,13 @@ from ludus.show.report.files import RunRecord, read_run
 from ludus.show.report.style import STYLE
 from ludus.store.directory import found_run
 from ludus.store.outputs import head_of, tail_of, write_file
+from ludus.store.places import is_url
 
 _FOOTER = "Written by ludus. This page is whole in itself and runs no script."
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
+def write_report(run_dirs: Sequence[str | Path], out: Path | None = None) -> Path:
     """Write the report of these runs and return its path; a crash leaves no half of one.
 
     Without `out`, the report of one run lies in its directory, and that of several beside the
@@ -29,13 +30,16 @@ def write_report(run_dirs: Sequence[Path], out: Path | None = None) -> Path:
         raise RunError("a report needs at least one run; `ludus runs` lists the runs there are")
     for path in run_dirs:
         found_run(path)
-    directories = list({Path(path).resolve(): None for path in run_dirs})
-    runs = [read_run(directory) for directory in directories]
+    places = [str(path if is_url(path) else Path(path).resolve()) for path in run_dirs]
+    places = list(dict.fromkeys(places))
+    runs = [read_run(place) for place in places]
+    if out is None and is_url(places[0]):
+        raise RunError(f"{places[0]} is not a directory of this machine; give --out FILE.html")
     if out is None:
         # Where it is told as the run was given; but one such as `.` does not say what it lies in.
         first = Path(run_dirs[0])
-        above = directories[0].parent if first.name in ("", "..") else first.parent
-        out = (first if len(directories) == 1 else above) / "report.html"
+        above = Path(places[0]).parent if first.name in ("", "..") else first.parent
+        out = (first if len(places) == 1 else above) / "report.html"
     page = _page(runs)
     # A record may hold half of a surrogate pair, which no encoding has a place for.
     write_file(out, page.encode("utf-8", errors="replace"), _is_report, what="a report")

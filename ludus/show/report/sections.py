@@ -13,6 +13,7 @@ from ludus.show.report.curves import AXIS_NAMES, run_labels
 from ludus.show.report.files import RunRecord, mapping, number
 from ludus.show.report.scales import short_number
 from ludus.store.directory import way_to_resume
+from ludus.store.places import below
 
 _MOST_EVENTS = 200
 _MOST_TEXTS, _LONGEST_TEXT = 60, 4_000
@@ -31,7 +32,7 @@ def status_pill(run: RunRecord) -> str:
 
 def status_sentence(run: RunRecord) -> str:
     """Return how the run ended, and what to do if it can go on."""
-    resume = f"<code>{text(way_to_resume(run.directory))}</code>"
+    resume = f"<code>{text(way_to_resume(run.place))}</code>"
     if run.ending is None:
         return f"The run is still going, or was killed; {resume} goes on where it stopped."
     reason = run.ending.get("reason")
@@ -118,7 +119,7 @@ def best_model(run: RunRecord) -> str:
         if value
     )
     rows = {
-        "model": run.directory / str(run.best.get("model", "")),
+        "model": below(run.place, str(run.best.get("model", ""))),
         "score": f"{_plain_score(run)} ({run.best.get('metric', 'unnamed metric')})",
         "when": f"after {when}" if when else "not recorded",
     }
@@ -135,7 +136,7 @@ def environment(run: RunRecord) -> str:
         "seed": about.get("seed"),
         "started from": about.get("script") or about.get("origin"),
         "created": about.get("created"),
-        "directory": run.directory,
+        "directory": run.place,
         "config hash": about.get("config_hash"),
         "git commit": commit if git else "not in a git repository",
         "host": about.get("host"),
