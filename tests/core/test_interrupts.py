@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.core import Run
+from ludus.core import Interrupted, Repeat, Run, Stage, Trainer
+from ludus.core.surroundings import Bare
 from ludus.nn.engines.compiled import CompiledMethod, compile_method
 from ludus.process.signals import Signals
 from ludus.testing.trainers import ending_of
@@ -101,3 +102,26 @@ def test_the_handlers_of_the_program_are_put_back_after_a_run(number, tmp_path: 
     before = signal.getsignal(number)
     TOYS["toy_fused"].make().fit(root=str(tmp_path))
     assert signal.getsignal(number) is before
+
+
+def test_what_a_stage_that_gave_up_has_left_is_saved_as_the_last_checkpoint() -> None:
+    saved: list[bool] = []
+
+    class Noting(Bare):
+        def checkpoint(self, run: Run, /) -> None:
+            saved.append(run.is_pausing)
+
+    class GivesUp(Trainer):
+        def prepare(self, *, max_steps: int | None) -> None: ...
+        def parts(self) -> dict[str, Any]:
+            return {}
+
+        def plan(self) -> Repeat:
+            first = Stage(name="first", work=lambda run: None)
+            return Repeat(name="train", times=1, body=(first, Stage(name="long", work=self.long)))
+
+        def long(self, run: Run) -> None:
+            raise Interrupted
+
+    assert GivesUp(None).fit(around=Noting).status == "interrupted"
+    assert saved == [False, True]
