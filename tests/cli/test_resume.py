@@ -39,6 +39,7 @@ def test_one_storage_is_opened_and_the_config_is_read_once(
     monkeypatch.setattr(LocalStorage, "__init__", opening)
     monkeypatch.setattr(LocalStorage, "read", reading)
     longer = "max_epochs=2" if kind == "supervised" else "steps.max_opts=30"
-    assert call("resume", run, longer, "--json").json["status"] == "finished"
+    told = call("resume", run, longer, "--json").json
+    assert (told["status"], told["run_dir"]) == ("finished", run)
     assert opened.count(run) == 1
     assert read.count("config.yaml") == 1

@@ -98,6 +98,17 @@ def test_an_attribute_that_appears_during_the_run_is_found(tmp_path: Path) -> No
         trainers.check_all_state_is_declared(make(Late), tmp_path)
 
 
+class Holding(Late):
+    """Holds on to the log of its run, which is saved by the session."""
+
+    def look(self, run: Run) -> None:
+        self.box.log = run.log
+
+
+def test_what_serves_the_run_is_no_lost_state_wherever_it_is_held(tmp_path: Path) -> None:
+    trainers.check_all_state_is_declared(make(Holding), tmp_path)
+
+
 class Counter:
     count = 0
 
