@@ -106,6 +106,8 @@ def command(
 
     Some signals may be ignored from the start, and a terminal may be the one that controls it.
     """
+    # The tests themselves may have been started under nohup.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
     if terminal is not None:
