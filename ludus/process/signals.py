@@ -2,6 +2,9 @@
 
 So does a SIGHUP, when the terminal is closed or the connection lost; but of these any number may
 come, from the shell and from the system, and nobody is impatient. Under `nohup` it is ignored.
+
+While an update is being compiled, which takes many seconds in which nothing is learned, the first signal
+ends the run too; a resume goes on from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -19,17 +22,17 @@ from ludus.core.run import Run
 _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-_awaited: list[str] = []
+_under_way: list[str] = []
 
 
 @contextlib.contextmanager
-def stopping_only_when(something: str) -> Iterator[None]:
-    """Say, to a signal that comes inside, what it waits for: something that takes long and cannot pause."""
-    _awaited.append(something)
+def ended_at_once(while_what: str) -> Iterator[None]:
+    """Let a first signal end the run at once inside: what is done there takes long and cannot pause."""
+    _under_way.append(while_what)
     try:
         yield
     finally:
-        _awaited.pop()
+        _under_way.pop()
 
 
 class Signals:
@@ -53,11 +56,15 @@ class Signals:
         self._is_asked |= not is_hangup
         self._run.interrupted = True
         name = signal.Signals(number).name
-        awaited = _awaited[-1] if _awaited else "the next boundary is reached"
-        text = f"\n{name}: saving and stopping when {awaited}; once more stops at once\n"
+        is_at_once = bool(_under_way) and not is_hangup
+        told = "saving and stopping when the next boundary is reached; once more stops at once"
+        if is_at_once:
+            told = f"stopping at once, while {_under_way[-1]}"
         # A handler may interrupt a half-done write to a stream, so it goes past them to the terminal.
         with contextlib.suppress(OSError):
-            os.write(2, text.encode())
+            os.write(2, f"\n{name}: {told}\n".encode())
+        if is_at_once:
+            raise KeyboardInterrupt
 
     def __exit__(
         self,

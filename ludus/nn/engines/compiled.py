@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ludus.core.errors import LudusError
-from ludus.process.signals import stopping_only_when
+from ludus.process.signals import ended_at_once
 
 BACKEND = "inductor"
 """What compiles the traced code; tests set it to eager, which takes the trace as it is."""
@@ -115,7 +115,7 @@ class CompiledMethod:
 
         self._called = None
         try:
-            with stopping_only_when("the update is compiled"):
+            with ended_at_once("the update is compiled"):
                 result = self._compile(*arguments)
         except TorchDynamoException as error:
             raise LudusError(f"{_first_line(error)}; set compile to false") from error
