@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ludus.config.base import TrainerConfig
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, LudusError
+from ludus.core.services import Log
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-
-
-class Records(Protocol):
-    """What an evaluator asks of a log."""
-
-    def record(self, metrics: Mapping[str, Any] | None, /) -> None: ...
-
 
 Outcome = tuple[float, dict[str, float]]
 """A score, of which more or less is better as the trainer says, and a record of metrics."""
@@ -52,7 +46,7 @@ class Evaluator:
             assert config is not None
             self._score = of_kind(config, "make_evaluator")(config).evaluate
         self.model: Any = None
-        self.logger: Records | None = None
+        self.logger: Log | None = None
 
     @property
     def scorer(self) -> object:
@@ -78,7 +72,7 @@ class Evaluator:
         load = getattr(self.model, "load_weights", None) or self.model.load_state_dict
         load(weights)
 
-    def set_logger(self, logger: Records) -> None:
+    def set_logger(self, logger: Log) -> None:
         """Say where `run_eval` records what it finds; it is written with the logger's next record."""
         self.logger = logger
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ludus.core import states
 from ludus.core.errors import ConfigError, Diverged
 from ludus.core.run import Every, Run
+from ludus.core.services import Log
 
 Mode = Literal["min", "max"]
 
@@ -55,15 +56,6 @@ def read_record(state: Mapping[str, Any], key: str) -> dict[str, Any] | None:
             raise states.StateError("model", f"is {record['model']!r}, no name of a best model")
         score, counters = states.number(record, "score"), states.counts(record, "counters")
         return {**record, "score": score, "counters": counters}
-
-
-class Log(Protocol):
-    """What a judge reads of the log: the values written last, and at which boundary."""
-
-    @property
-    def written(self) -> Mapping[str, float]: ...
-    @property
-    def written_at(self) -> int: ...
 
 
 class EarlyStopping:

@@ -42,15 +42,17 @@ class Journal:
     def _parsed(self, line: bytes, number: int) -> tuple[str, str]:
         try:
             found = json.loads(line)
-            if isinstance(found["key"], str) and isinstance(found["record"], dict):
-                return found["key"], json.dumps(found["record"])
+            key, record = found["key"], found["record"]
+            is_whole = isinstance(key, str) and isinstance(record, dict)
         except (ValueError, RecursionError, KeyError, TypeError):
-            pass
-        # To leave it out could have a job paid for twice.
-        raise StorageError(
-            f"line {number} of {self._file_name} is damaged; mend it by hand, or delete the line if its"
-            " effect may happen again"
-        )
+            is_whole = False
+        if not is_whole:
+            # To leave it out could have a job paid for twice.
+            raise StorageError(
+                f"line {number} of {self._file_name} is damaged; mend it by hand, or delete the line if"
+                " its effect may happen again"
+            )
+        return key, json.dumps(record)
 
     def get(self, key: str) -> JsonObject | None:
         """Return a copy of the last record under this key, or None where there is none."""
