@@ -117,14 +117,14 @@ def describe(config: StrictConfig, prefix: str = "") -> Iterator[tuple[str, Any,
             yield from _unused(annotation_of(field), path, path) if value is None else ()
 
 
-def _sections_in(value: Any) -> dict[str, StrictConfig]:
+def _sections_in(value: object) -> dict[str, StrictConfig]:
     """Return the sections of a list by their numbers, or of a mapping by their names."""
     rows = enumerate(value) if isinstance(value, list) else ()
     named = value.items() if isinstance(value, dict) else rows
     return {str(key): item for key, item in named if isinstance(item, StrictConfig)}
 
 
-def _unused(annotation: Any, path: str, null: str) -> Iterator[tuple[str, Any, str]]:
+def _unused(annotation: object, path: str, null: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the keys that a section set to null would have, as far as they do not depend on a kind."""
     section = section_class(annotation, None)
     if section is None:
@@ -137,7 +137,7 @@ def _unused(annotation: Any, path: str, null: str) -> Iterator[tuple[str, Any, s
             yield from _unused(inner, f"{path}.{name}", null)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -125,12 +125,12 @@ class TrainerConfig(StrictConfig):
         return strict_yaml.dump(self.model_dump())
 
 
-def from_data(data: Any, *, source: str) -> TrainerConfig:
+def from_data(data: object, *, source: str) -> TrainerConfig:
     """Return the typed config of whichever trainer the data names."""
     return typed(current(data, source=source), source=source)
 
 
-def current(data: Any, *, source: str) -> dict[str, Any]:
+def current(data: object, *, source: str) -> dict[str, Any]:
     """Return the data at the current version, not yet checked; the caller's data is left as it is."""
     if not isinstance(data, Mapping):
         found = "nothing" if data is None else f"a {type(data).__name__}"
@@ -215,7 +215,7 @@ def read_config(
     return typed(data, source=str(path), changed=changed)
 
 
-def given(config: Any) -> Any:
+def given(config: object) -> Any:
     """Return the typed config of a dict, or of the file at a path; anything else as it is."""
     if isinstance(config, str | Path):
         return read_config(config)
@@ -248,7 +248,7 @@ def read_data(path: str | Path) -> Any:
     return strict_yaml.parse(text, source=str(path))
 
 
-def example(kind: str, **changes: Any) -> Any:
+def example(kind: str, **changes: object) -> Any:
     """Return the complete typed example config of a trainer kind, with some keys changed.
 
     The name of another file that ludus ships, such as dqn-acrobot, does as well as a kind.

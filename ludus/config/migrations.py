@@ -48,7 +48,7 @@ _EVALUATION = ("episodes", "envs", "asynchronous", "patience", "min_delta", "tar
 """The keys by which the section on how an agent is judged is known."""
 
 
-def _has(section: Any, *keys: str) -> TypeGuard[dict[str, Any]]:
+def _has(section: object, *keys: str) -> TypeGuard[dict[str, Any]]:
     """Return whether this is a section with these keys, whatever else it has."""
     return isinstance(section, dict) and section.keys() >= {*keys}
 
@@ -69,7 +69,7 @@ def _split_clip(data: dict[str, Any]) -> None:
     data["clip"] = None
 
 
-def _sections(data: Any) -> Iterator[dict[str, Any]]:
+def _sections(data: object) -> Iterator[dict[str, Any]]:
     """Yield every section of the data, the outermost first."""
     if isinstance(data, dict):
         yield data

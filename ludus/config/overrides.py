@@ -41,7 +41,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
     return changed, wrong
 
 
-def override(data: dict[str, Any], key: str, value: Any) -> str:
+def override(data: dict[str, Any], key: str, value: object) -> str:
     """Set one key of a nested mapping in place and return its path.
 
     The key is a dotted path, or a bare name that stands in just one section. A number for the

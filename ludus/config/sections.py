@@ -28,7 +28,7 @@ class StrictConfig(BaseModel):
     )
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         """Refuse a field with a default value: what is not in the file must not decide a run."""
         super().__pydantic_init_subclass__(**kwargs)
         for name, field in cls.model_fields.items():
@@ -37,7 +37,7 @@ class StrictConfig(BaseModel):
                 f"{cls.__name__}.{name} needs a sentence that says what it means"
             )
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: object) -> Self:
         """Return a copy with some keys changed; a key is a dotted path or a name that is unique."""
         data = self.model_dump()
         for key, value in changes.items():
@@ -64,7 +64,7 @@ class _ByKind:
     def __init__(self, category: str) -> None:
         self.category = category
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: object) -> Any:
         is_read = isinstance(value, StrictConfig)
         kind = getattr(value, "kind", None) if is_read else _kind_in(value)
         if not isinstance(kind, str):
@@ -77,7 +77,7 @@ class _ByKind:
         # A section that a script made is taken as it is, if it is of the right class.
         return value if isinstance(value, config_class) else config_class.model_validate(value)
 
-    def config_class(self, value: Any) -> type[StrictConfig] | None:
+    def config_class(self, value: object) -> type[StrictConfig] | None:
         """Return the Config that this value is read with, if its kind is known."""
         kind = _kind_in(value)
         if not isinstance(kind, str) or kind not in kinds(self.category):
@@ -86,7 +86,7 @@ class _ByKind:
         return found
 
 
-def _kind_in(value: Any) -> Any:
+def _kind_in(value: object) -> Any:
     return value.get("kind") if isinstance(value, Mapping) else None
 
 
@@ -94,7 +94,7 @@ def _section_with_kind(known: Sequence[str]) -> str:
     return f"must be a section with a 'kind', one of: {', '.join(known)}"
 
 
-def validate(cls: type[T], data: Any, *, source: str, changed: Sequence[str] = ()) -> T:
+def validate(cls: type[T], data: object, *, source: str, changed: Sequence[str] = ()) -> T:
     """Return the typed config; raise one ConfigError that lists every problem.
 
     `changed` holds the paths of keys that are not as in the source but from the command line.
@@ -113,7 +113,7 @@ def validate(cls: type[T], data: Any, *, source: str, changed: Sequence[str] = (
     return config
 
 
-def _all_problems(value: Any, path: str = "") -> Iterator[str]:
+def _all_problems(value: object, path: str = "") -> Iterator[str]:
     """Yield the problems of a section and of all the sections in it, each with its place."""
     if isinstance(value, StrictConfig):
         yield from (f"'{path}': {problem}" if path else problem for problem in value.problems())
@@ -158,7 +158,7 @@ _MESSAGES = {
 }
 
 
-def _describe_all(cls: type[StrictConfig], data: Any, error: ValidationError) -> list[str]:
+def _describe_all(cls: type[StrictConfig], data: object, error: ValidationError) -> list[str]:
     """Return a line for each place that is wrong, however many choices a union tried there."""
     lines: dict[str, str] = {}
     found: dict[str, str] = {}
@@ -192,11 +192,11 @@ def _describe(cls: type[StrictConfig], data: Any, problem: Any) -> tuple[str, st
     return path, _MESSAGES.get(problem["type"], message)
 
 
-def _found(value: Any) -> str:
+def _found(value: object) -> str:
     return "" if isinstance(value, Mapping | list) else f" (found {_shown(value)})"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = json.dumps(value) if isinstance(value, str | bool | int | float | None) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -205,7 +205,7 @@ def _one_line(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
-def section_class(annotation: Any, value: Any) -> type[StrictConfig] | None:
+def section_class(annotation: object, value: object) -> type[StrictConfig] | None:
     """Return the StrictConfig that a value is read with, looking through lists, unions and kinds."""
     if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
         return annotation
@@ -226,7 +226,7 @@ def annotation_of(field: FieldInfo) -> Any:
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 
-def tags(annotation: Any) -> list[str]:
+def tags(annotation: object) -> list[str]:
     """Return each `kind` that one of the sections in an annotation goes by."""
     if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
         kind = annotation.model_fields.get("kind")
@@ -235,7 +235,7 @@ def tags(annotation: Any) -> list[str]:
 
 
 def _locate(
-    cls: type[StrictConfig], data: Any, loc: Sequence[Any]
+    cls: type[StrictConfig], data: object, loc: Sequence[Any]
 ) -> tuple[list[str], type[StrictConfig] | None, Any]:
     """Return the keys that lead to a place, the section of the last one, and its annotation.
 

@@ -142,11 +142,11 @@ class _Dumper(yaml.SafeDumper):
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
-def _represent(dumper: _Dumper, value: Any) -> Node:
+def _represent(dumper: _Dumper, value: object) -> Node:
     style = None
     if value is None:
         text = "null"
@@ -168,7 +168,7 @@ for _type in (type(None), bool, int, float, str):
     _Dumper.add_representer(_type, _represent)
 
 
-def dump(data: Any) -> str:
+def dump(data: object) -> str:
     """Return the data as YAML that `parse` reads back unchanged, keys in their order."""
     text: str = yaml.dump(
         data,

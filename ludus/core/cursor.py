@@ -27,7 +27,7 @@ def to_json(cursor: Sequence[Frame]) -> list[list[Any]]:
     return [[frame.name, frame.index, frame.total] for frame in cursor]
 
 
-def from_json(rows: Any, plan: Repeat) -> Cursor:
+def from_json(rows: object, plan: Repeat) -> Cursor:
     """Read a saved cursor back; raise PlanError if this plan has no such place."""
     if not isinstance(rows, list):
         raise PlanError(f"a cursor is a list of [name, round, rounds], not {rows!r}")

@@ -10,11 +10,27 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from ludus.core.errors import CheckpointError, LudusError
 
+Holds = Mapping[str, Any] | Sequence[Any]
+"""A piece of a saved state: what a key or an index finds a value in."""
+Key = str | int
+
 _FORMAT: ContextVar[int | None] = ContextVar("format", default=None)
+
+
+class Numbers(Protocol):
+    """A tensor or an array."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> Any: ...
+
+
+N = TypeVar("N", bound=Numbers)
 
 
 class StateError(CheckpointError):
@@ -89,7 +105,7 @@ def within(key: str) -> Iterator[None]:
         raise StateError(key, f"cannot be taken ({type(error).__name__}: {problem})") from error
 
 
-def check_keys(state: Any, *names: str, optional: Sequence[str] = ()) -> None:
+def check_keys(state: object, *names: str, optional: Sequence[str] = ()) -> None:
     """Raise unless the state is a mapping with these keys and no others but the optional ones."""
     if not isinstance(state, Mapping):
         raise StateError("", f"it is a {type(state).__name__}, not a mapping")
@@ -101,10 +117,10 @@ def check_keys(state: Any, *names: str, optional: Sequence[str] = ()) -> None:
             raise StateError(str(name), "is not known here")
 
 
-def whole(state: Any, key: Any, *, at_least: int = 0, at_most: int | None = None) -> int:
+def whole(state: Holds, key: Key, *, at_least: int = 0, at_most: int | None = None) -> int:
     """Return a whole number of these bounds; without an upper one, what 64 bits can count."""
     at_most = 2**63 - 1 if at_most is None else at_most
-    value = state[key]
+    value = _at(state, key)
     if type(value) is not int:
         raise StateError(str(key), f"is {_shown(value)}, not a whole number")
     if not at_least <= value <= at_most:
@@ -113,15 +129,15 @@ def whole(state: Any, key: Any, *, at_least: int = 0, at_most: int | None = None
     return value
 
 
-def real(state: Any, key: Any) -> float:
+def real(state: Holds, key: Key) -> float:
     """Return a number, which may be infinite or NaN."""
-    value = state[key]
+    value = _at(state, key)
     if type(value) not in (int, float):
         raise StateError(str(key), f"is {_shown(value)}, not a number")
     return value  # type: ignore[no-any-return]
 
 
-def number(state: Any, key: Any, *, at_least: float = -math.inf) -> float:
+def number(state: Holds, key: Key, *, at_least: float = -math.inf) -> float:
     """Return a finite number that is not below a bound."""
     value = real(state, key)
     if not math.isfinite(value) or value < at_least:
@@ -130,32 +146,32 @@ def number(state: Any, key: Any, *, at_least: float = -math.inf) -> float:
     return value
 
 
-def flag(state: Any, key: Any) -> bool:
+def flag(state: Holds, key: Key) -> bool:
     """Return a bool."""
-    value = state[key]
+    value = _at(state, key)
     if type(value) is not bool:
         raise StateError(str(key), f"is {_shown(value)}, not true or false")
     return value
 
 
-def text(state: Any, key: Any) -> str:
+def text(state: Holds, key: Key) -> str:
     """Return a text."""
-    value = state[key]
+    value = _at(state, key)
     if type(value) is not str:
         raise StateError(str(key), f"is {_shown(value)}, not a text")
     return value
 
 
-def texts(state: Any, key: Any) -> list[str]:
+def texts(state: Holds, key: Key) -> list[str]:
     """Return a list of texts, as a new list."""
     items = rows(state, key)
     with within(str(key)):
         return [text(items, index) for index in range(len(items))]
 
 
-def rows(state: Any, key: Any, *, length: int | None = None) -> list[Any]:
+def rows(state: Holds, key: Key, *, length: int | None = None) -> list[Any]:
     """Return a list, of this length if one is given, as a new list."""
-    value = state[key]
+    value = _at(state, key)
     if not isinstance(value, list):
         raise StateError(str(key), f"is {_shown(value)}, not a list")
     if length is not None and len(value) != length:
@@ -163,22 +179,22 @@ def rows(state: Any, key: Any, *, length: int | None = None) -> list[Any]:
     return list(value)
 
 
-def mapping(state: Any, key: Any) -> dict[str, Any]:
+def mapping(state: Holds, key: Key) -> dict[str, Any]:
     """Return a mapping whose keys are texts, as a new dict."""
-    value = state[key]
+    value = _at(state, key)
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise StateError(str(key), f"is {_shown(value)}, not a mapping of names")
     return dict(value)
 
 
-def counts(state: Any, key: Any) -> dict[str, int]:
+def counts(state: Holds, key: Key) -> dict[str, int]:
     """Return a mapping from names to whole numbers of 0 or more."""
     found = mapping(state, key)
     with within(str(key)):
         return {name: whole(found, name) for name in found}
 
 
-def like(state: Any, key: Any, own: Any, *, finite: bool = False) -> Any:
+def like(state: Holds, key: Key, own: N, *, finite: bool = False) -> N:
     """Return a tensor or an array of the kind, shape and dtype of `own`; `finite` forbids NaN and inf.
 
     Where it lies does not matter: it is copied to where it belongs.
@@ -187,10 +203,10 @@ def like(state: Any, key: Any, own: Any, *, finite: bool = False) -> Any:
 
 
 def shaped(
-    state: Any, key: Any, own: Any, shape: tuple[int | None, ...], *, finite: bool = False
-) -> Any:
+    state: Holds, key: Key, own: N, shape: tuple[int | None, ...], *, finite: bool = False
+) -> N:
     """Return a tensor or an array of the kind and dtype of `own`, of a shape where None is any length."""
-    value = state[key]
+    value = _at(state, key)
     has_tensors = hasattr(own, "detach")
     if not hasattr(value, "dtype") or hasattr(value, "detach") != has_tensors:
         kind = "a tensor" if has_tensors else "an array"
@@ -207,7 +223,7 @@ def shaped(
     # Written so that it needs neither library: a NaN is not below infinity.
     if finite and "float" in str(value.dtype) and not bool((abs(value) < math.inf).all()):
         raise StateError(str(key), "holds a number that is not finite")
-    return value
+    return value  # type: ignore[no-any-return]
 
 
 def between(key: Any, values: Any, *, low: float, high: float = math.inf) -> Any:
@@ -218,7 +234,11 @@ def between(key: Any, values: Any, *, low: float, high: float = math.inf) -> Any
     return values
 
 
-def _shown(value: Any) -> str:
+def _at(state: Holds, key: Key) -> Any:
+    return state[key]  # type: ignore[index]
+
+
+def _shown(value: object) -> str:
     if isinstance(value, bool | int | float | str | type(None)):
         return repr(value)[:60]
     return f"a {type(value).__name__}"

@@ -29,13 +29,13 @@ class Trainer:
     derived: ClassVar[tuple[str, ...]] = ("_saved_cursor", "_unsaved")
     """Attributes that change during a run but can be computed anew, so belong to no part."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: object) -> None:
         if self.Config is not object and not isinstance(config, self.Config):
             raise ConfigError(
                 f"{type(self).__name__} takes a {self.Config.__qualname__}, not a {type(config).__name__};"
                 " ludus.build_trainer(config) makes the trainer that a config is for"
             )
-        self.config = config
+        self.config: Any = config
         self.run = Run(counters.of(type(self)))
         self.root = "runs"
         """The directory that holds all runs, unless `fit` is given another."""
@@ -235,7 +235,7 @@ class Trainer:
                 surroundings.close(self.run, error)
         return surroundings.result(self.run)
 
-    def _bind_hooks(self, plan: Repeat, around: Surroundings, state: Any) -> Hooks:
+    def _bind_hooks(self, plan: Repeat, around: Surroundings, state: object) -> Hooks:
         """Return all hooks, with the display opened after the root's first and closed before its last."""
         first, last = hook_names(plan)
         offers = {first: {"trainer_state": lambda run: state}}

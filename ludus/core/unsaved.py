@@ -107,7 +107,7 @@ class UnsavedState:
                     found[name] = summary
         return found
 
-    def _summary(self, value: Any, depth: int, seen: set[int]) -> Any:
+    def _summary(self, value: object, depth: int, seen: set[int]) -> Any:
         """Return something that equals itself for an equal value; None for what is not looked at."""
         if isinstance(value, _PLAIN):
             return type(value).__name__, repr(value)
@@ -140,7 +140,7 @@ def derived_names(owner: object) -> set[str]:
     return {name for cls in type(owner).__mro__ for name in vars(cls).get("derived", ())}
 
 
-def _is_machinery(value: Any) -> bool:
+def _is_machinery(value: object) -> bool:
     is_code = isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType)
     # A network's state is watched by whoever trains it.
     return is_code or hasattr(value, "named_parameters")
@@ -160,7 +160,7 @@ def _bytes_of(value: Any) -> bytes | None:
         return None
 
 
-def _generator_state(value: Any) -> str | None:
+def _generator_state(value: object) -> str | None:
     """Return the state of a generator of Python, NumPy or torch."""
     if hasattr(value, "bit_generator"):
         return repr(value.bit_generator.state)

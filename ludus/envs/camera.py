@@ -57,7 +57,7 @@ class Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._take()
         return result
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: object) -> Any:
         """Make a step; the last one of an episode is always on the film."""
         result = super().step(action)
         self._num_steps += 1

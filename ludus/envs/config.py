@@ -81,7 +81,7 @@ def _kind(section: StrictConfig) -> str:
     return str(section.kind)  # type: ignore[attr-defined]
 
 
-def _made(found: type[Any], what: str, *arguments: Any) -> AnyEnv:
+def _made(found: type[Any], what: str, *arguments: object) -> AnyEnv:
     """Return what the registered class makes of these arguments."""
     make = getattr(found, "make", found)
     try:

@@ -20,7 +20,7 @@ class OwnReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.total = 0.0
 
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Make a step and add its reward; one that is no number is told by whoever checks the step."""
         result = self.env.step(action)
         with contextlib.suppress(TypeError, ValueError, IndexError):
@@ -42,7 +42,7 @@ class OwnRewards:
             self.values[index], tally.total = tally.total, 0.0
 
 
-def _tally(env: Any) -> OwnReward | None:
+def _tally(env: object) -> OwnReward | None:
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, OwnReward):
             return env

@@ -139,7 +139,7 @@ class _Player:
         self._set_mask(info)
         self.shown = (obs.tobytes(), b"", False, False, self._mask_bytes())
 
-    def step(self, action: Any) -> Shown:
+    def step(self, action: object) -> Shown:
         """Make a step, and begin the next episode where one ends; return what is to be compared."""
         self._num_steps += 1
         obs, reward, terminated, truncated, info = self.slot.try_step(

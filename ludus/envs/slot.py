@@ -28,7 +28,7 @@ class EnvState(Protocol):
     def get_state(self) -> Any:
         """Return the state, as a copy."""
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: object) -> None:
         """Go back to it; called after a reset."""
 
 
@@ -92,14 +92,14 @@ class EnvSlot:
         place = {"index": self.index, "episode": self.episode, "step": step}
         return EnvError(problem, env=self.title, field=field, **place)
 
-    def explain(self, result: Any, error: Exception, *, step: int, action: Any) -> EnvError:
+    def explain(self, result: object, error: Exception, *, step: int, action: object) -> EnvError:
         """Return the error for a step that went wrong; `result` is None if the env itself raised."""
         field, problem = "step", f"step raised {told(error)}"
         if result is not None:
             field, problem = self._wrong_in(result) or ("step", f"could not be read: {told(error)}")
         return self.fault(problem, field=field, step=step, action=action)
 
-    def _wrong_in(self, result: Any) -> tuple[str, str] | None:
+    def _wrong_in(self, result: object) -> tuple[str, str] | None:
         """Return the first field of a step's result that is wrong, and what is wrong with it."""
         if not isinstance(result, tuple) or len(result) != 5:
             shape = _shape_of(result)
@@ -171,7 +171,7 @@ class EnvSlot:
         shut = np.flatnonzero(~np.logical_or.reduceat(mask, self._mask_starts))[0]
         return f"allows nothing for choice {shut} of {len(self._mask_starts)}; allow one of each"
 
-    def _read_mask(self, raw: Any) -> np.ndarray:
+    def _read_mask(self, raw: object) -> np.ndarray:
         """Return a mask given as numbers, or as one mask for each choice."""
         pieces = raw if isinstance(raw, tuple | list) else [raw]
         mask = np.concatenate([np.ravel(np.asarray(piece)) for piece in pieces])
@@ -240,7 +240,7 @@ class EnvSlot:
         return obs, info, mark
 
     def try_step(
-        self, action: Any, *, number: int
+        self, action: object, *, number: int
     ) -> tuple[np.ndarray, float, bool, bool, Mapping[str, Any]]:
         """Make one step; return the observation, the reward, the two flags of an end, and info."""
         result = None
@@ -253,7 +253,7 @@ class EnvSlot:
             raise self.explain(result, error, step=number, action=action) from error
 
 
-def as_reward(reward: Any) -> float:
+def as_reward(reward: object) -> float:
     """Return the reward as a float; ValueError if it is no number."""
     if isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "fiu":
         return float(reward)
@@ -285,11 +285,11 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
 
 
-def _shape_of(result: Any) -> str:
+def _shape_of(result: object) -> str:
     return f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
 
 
-def _time_limits(env: Any) -> list[Any]:
+def _time_limits(env: object) -> list[Any]:
     """Return the time limits around an env, the outermost first."""
     found = []
     while isinstance(env, gymnasium.Wrapper):

@@ -126,7 +126,7 @@ class QuickDiscrete(spaces.Discrete):
     first: int
     end: int
 
-    def contains(self, x: Any) -> bool:
+    def contains(self, x: object) -> bool:
         """Return whether x is one of the actions."""
         if x.__class__ is int:
             return bool(self.first <= x < self.end)
@@ -170,7 +170,7 @@ class ObservationReader:
         self.plain_dtype = self.dtype if is_plain else None
         """An array of this dtype and of `shape` needs no reading; None where all do."""
 
-    def read(self, raw: Any) -> np.ndarray:
+    def read(self, raw: object) -> np.ndarray:
         """Return the observation as an array; ValueError says what is wrong with it."""
         if isinstance(self.space, spaces.Discrete):
             return self._one_hot(raw)
@@ -206,7 +206,7 @@ class ObservationReader:
         return row
 
 
-def _as_array(raw: Any) -> np.ndarray:
+def _as_array(raw: object) -> np.ndarray:
     """Return an array of numbers given as something else."""
     problem = f"is a {type(raw).__name__}, the env's space says an array"
     if not isinstance(raw, np.generic | int | float | list):
@@ -217,6 +217,6 @@ def _as_array(raw: Any) -> np.ndarray:
         raise ValueError(problem) from error
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -178,7 +178,7 @@ class VectorEnv:
             self._check_finite(given)
         return ended
 
-    def _note_end(self, index: int, terminated: Any, truncated: Any, info: Any) -> bool:
+    def _note_end(self, index: int, terminated: object, truncated: object, info: object) -> bool:
         """Note how an episode ended; return whether it did. ValueError if that cannot be said."""
         for flag in (terminated, truncated):
             if flag.__class__ is not bool and flag.__class__ is not np.bool_:

@@ -9,13 +9,13 @@ from safetensors.torch import load, save
 from ludus.store import codec
 
 
-def pack(tree: Any) -> tuple[Any, bytes]:
+def pack(tree: object) -> tuple[Any, bytes]:
     """Return the tree as plain JSON data and the bytes of all its tensors; it holds no segments."""
     plain, tensors, segments = codec.encode(tree, keep=lambda path, t: t.cpu().clone().contiguous())
     assert not segments, "segments live on disk; another process cannot be handed one"
     return plain, save(tensors)
 
 
-def unpack(plain: Any, data: bytes | bytearray) -> Any:
+def unpack(plain: object, data: bytes | bytearray) -> Any:
     """Return the tree that `pack` was given."""
     return codec.decode(plain, load(bytes(data)), [])

@@ -150,7 +150,8 @@ class Episodes:
         self.num_ended = num_ended
         self._returns_N[:], self._steps_N[:] = returns, steps
         self._latest.clear()
-        self._latest.extend((r, int(n), told) for r, n, told in latest.tolist())
+        rows: Any = latest.tolist()
+        self._latest.extend((r, int(n), told) for r, n, told in rows)
         if shaped is not None:
             shaped.load_state_dict(state["shaped"])
 

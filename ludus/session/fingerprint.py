@@ -86,7 +86,7 @@ def code_of(config: StrictConfig, plugins: Iterable[str]) -> dict[str, str]:
     return facts
 
 
-def _modules_of(value: Any) -> Iterator[str]:
+def _modules_of(value: object) -> Iterator[str]:
     """Yield the module of every class that a section of this config is for, and those it names."""
     if isinstance(value, StrictConfig):
         yield type(value).__module__

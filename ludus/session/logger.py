@@ -187,6 +187,7 @@ class Logger:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what waited to be written."""
         states.check_keys(state, "scalars", "texts", "histograms", "images")
+        kinds: dict[str, tuple[states.Numbers, tuple[None, ...]]]
         kinds = {"scalars": (np.zeros(0), (None,)), "histograms": (torch.zeros(0), (None,)),
                  "images": (torch.zeros(0, dtype=torch.uint8), (None, None, None))}  # fmt: skip
         for key, (own, shape) in kinds.items():

@@ -219,7 +219,7 @@ class Session:
             "device": f"{self._device}, torch threads: {machine(self._device)['threads']}",
         }
 
-    def tell(self, event: str, **details: Any) -> None:
+    def tell(self, event: str, **details: object) -> None:
         """Write to the journal and, if it is trouble, to the screen."""
         directory.tell_event(self._storage, event, **details)
         if details.get("reason"):

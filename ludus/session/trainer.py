@@ -5,8 +5,6 @@ The core says what a walk needs around it and provides none of it. Here, above b
 
 from __future__ import annotations
 
-from typing import Any
-
 from ludus.config.base import given
 from ludus.core import trainer as core
 from ludus.core.surroundings import Request, Surroundings
@@ -16,7 +14,7 @@ from ludus.session.session import Session
 class Trainer(core.Trainer):
     """A trainer that keeps its runs: give it a `plan` and `parts`."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: object) -> None:
         """Take a typed config, or a dict or the path of a file with one."""
         super().__init__(given(config))
 

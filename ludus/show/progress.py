@@ -215,7 +215,7 @@ def attach_progress_bar(
         is_first = _takes_it_first(method)
 
         @functools.wraps(method)
-        def with_bar(self: Any, *args: Any, **kwargs: Any) -> R:
+        def with_bar(self: object, *args: object, **kwargs: object) -> R:
             if any(isinstance(value, IterationContext) for value in (*args, *kwargs.values())):
                 return method(self, *args, **kwargs)
             display = getattr(self, "display", None)

@@ -92,7 +92,7 @@ def write(
     passed("verified")
 
 
-def _state_json(tree: Any, *, source: str) -> bytes:
+def _state_json(tree: object, *, source: str) -> bytes:
     data = dump_json(tree)
     check_bounds(data, source=f"{source}/state.json")
     if len(data) > MAX_STATE:

@@ -77,7 +77,7 @@ Keep = Callable[[str, Tensor], Tensor]
 
 
 def encode(
-    tree: Any, *, keep: Keep = lambda path, tensor: tensor
+    tree: object, *, keep: Keep = lambda path, tensor: tensor
 ) -> tuple[Any, dict[str, Tensor], list[Segment]]:
     """Return the tree for JSON, its tensors by path, and its segments in order.
 
@@ -94,7 +94,7 @@ class _Encoder:
         self.tensors: dict[str, Tensor] = {}
         self.segments: list[Segment] = []
 
-    def walk(self, value: Any, path: str, depth: int) -> Any:
+    def walk(self, value: object, path: str, depth: int) -> Any:
         """Return the value for JSON; `depth` is how many brackets are open around it."""
         if value is None or isinstance(value, bool):
             return value
@@ -154,7 +154,7 @@ class _Encoder:
         return path
 
 
-def _tagged(kind: str, **fields: Any) -> dict[str, Any]:
+def _tagged(kind: str, **fields: object) -> dict[str, Any]:
     return {"$": kind, **fields}
 
 
@@ -188,7 +188,7 @@ def _as_tensor(value: np.ndarray[Any, Any] | np.generic, path: str) -> Tensor:
         ) from None
 
 
-def decode(tree: Any, tensors: Mapping[str, Tensor], segments: list[Segment]) -> Any:
+def decode(tree: object, tensors: Mapping[str, Tensor], segments: list[Segment]) -> Any:
     """Return the tree that `encode` was given."""
     if isinstance(tree, list):
         return [decode(item, tensors, segments) for item in tree]

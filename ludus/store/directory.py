@@ -122,7 +122,7 @@ def read_note(storage: Storage) -> dict[str, Any]:
     return note
 
 
-def _is_list_of_text(value: Any) -> bool:
+def _is_list_of_text(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
@@ -132,7 +132,7 @@ def missing_plugins(note: Mapping[str, Any]) -> str:
     return " ".join(f"--plugin {name}" for name in missing)
 
 
-def tell_event(storage: Storage, event: str, **details: Any) -> None:
+def tell_event(storage: Storage, event: str, **details: object) -> None:
     """Append to the journal of what happened to the run."""
     line = {"time": round(time.time(), 3), "event": event, "pid": os.getpid(), **details}
     storage.append("events.jsonl").write(json.dumps(line).encode() + b"\n")
@@ -274,7 +274,7 @@ def value_of(config: TrainerConfig, path: str) -> Any:
     return _at(deciding(config), path)
 
 
-def _at(data: Any, path: str) -> Any:
+def _at(data: object, path: str) -> Any:
     for part in path.split("."):
         if not isinstance(data, dict) or part not in data:
             return MISSING

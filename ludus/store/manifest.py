@@ -105,7 +105,7 @@ def _seal(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(dump_json(fields)).hexdigest()
 
 
-def check_manifest(data: Any, *, source: str) -> dict[str, Any]:
+def check_manifest(data: object, *, source: str) -> dict[str, Any]:
     """Return the manifest, of any format, with every field; raise CheckpointError for anything else."""
     given = data.get("format") if isinstance(data, dict) else FORMAT
     if type(given) is not int or given not in _FORMATS:

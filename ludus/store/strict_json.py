@@ -17,12 +17,12 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 
-def one_line(tree: Any) -> str:
+def one_line(tree: object) -> str:
     """Return the tree as one line for another program; what is not finite is "nan", "inf" or "-inf"."""
     return json.dumps(_finite(tree), allow_nan=False)
 
 
-def _finite(tree: Any) -> Any:
+def _finite(tree: object) -> Any:
     if isinstance(tree, dict):
         return {str(key): _finite(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
@@ -32,7 +32,7 @@ def _finite(tree: Any) -> Any:
     return tree
 
 
-def dump_json(tree: Any) -> bytes:
+def dump_json(tree: object) -> bytes:
     """Return the tree as JSON text, always the same bytes for the same tree."""
     return json.dumps(tree, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 

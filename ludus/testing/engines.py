@@ -56,7 +56,7 @@ def _noisy(value: Tensor | None, number: int) -> Tensor | None:
     return value + 0.1 * noise.to(value.device)
 
 
-def _check(found: Any, expected: Any, rtol: float, atol: float, what: str) -> None:
+def _check(found: object, expected: object, rtol: float, atol: float, what: str) -> None:
     found, expected = (tree_map_only(Tensor, Tensor.detach, tree) for tree in (found, expected))
     torch.testing.assert_close(
         found, expected, rtol=rtol, atol=atol, equal_nan=True, msg=lambda text: f"{what}: {text}"

@@ -20,7 +20,7 @@ from ludus.store.checkpoint import digest_of
 Path = tuple[Any, ...]
 
 
-def places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def places(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield every value inside a state with its path, containers before what is in them."""
     yield path, value
     items: Any = ()
@@ -32,7 +32,7 @@ def places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from places(item, (*path, key))
 
 
-def spoilt(value: Any) -> Iterator[tuple[str, Any]]:
+def spoilt(value: object) -> Iterator[tuple[str, Any]]:
     """Yield what may stand in place of a value, each in words and as a value: none fits, or few do."""
     if value is not None:
         yield "nothing", None
@@ -90,7 +90,7 @@ def replaced(state: Any, path: Path, value: Any) -> Any:
     return type(state)([*state[:key], inner, *state[key + 1 :]])
 
 
-def from_disk(state: Any) -> Any:
+def from_disk(state: object) -> Any:
     """Return a state as it comes back from a checkpoint."""
     tree, tensors, segments = codec.encode(state, keep=lambda path, tensor: tensor.clone())
     return codec.decode(codec.parse_json(codec.dump_json(tree), source="x"), tensors, segments)

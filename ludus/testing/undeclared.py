@@ -68,7 +68,7 @@ class UndeclaredState:
                 yield from _leaves(value, name, seen, depth=3)
 
 
-def _leaves(value: Any, path: str, seen: set[int], *, depth: int) -> Iterator[tuple[str, Any]]:
+def _leaves(value: object, path: str, seen: set[int], *, depth: int) -> Iterator[tuple[str, Any]]:
     if isinstance(value, (*_PLAIN, Tensor, np.ndarray)):
         yield path, value
         return

@@ -175,7 +175,7 @@ class LoaderBatches:
                 ) from None
 
 
-def is_indexed(loader: Any) -> bool:
+def is_indexed(loader: object) -> bool:
     """Return whether the order of this loader can be computed from a seed."""
     return (
         isinstance(loader, DataLoader)
@@ -189,7 +189,7 @@ def is_indexed(loader: Any) -> bool:
     )
 
 
-def _generators(loader: Any) -> Iterator[torch.Generator]:
+def _generators(loader: object) -> Iterator[torch.Generator]:
     """Yield the generators that a loader and its samplers were given."""
     batch_sampler = getattr(loader, "batch_sampler", None)
     owners = [loader, getattr(loader, "sampler", None), batch_sampler]
@@ -199,7 +199,7 @@ def _generators(loader: Any) -> Iterator[torch.Generator]:
             yield generator
 
 
-def to_device(batch: Any, device: torch.device) -> Any:
+def to_device(batch: object, device: torch.device) -> Any:
     """Return the batch with all its tensors on the device."""
     if isinstance(batch, Tensor):
         return batch.to(device, non_blocking=True)

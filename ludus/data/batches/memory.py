@@ -147,7 +147,7 @@ class MemoryBatches:
 
 
 def make_batches(
-    source: Any,
+    source: object,
     *,
     batch_size: int,
     shuffle: bool,
@@ -196,7 +196,7 @@ def make_batches(
     return LoaderBatches(source, seed=seed, device=device)
 
 
-def _check_loader(source: Any) -> None:
+def _check_loader(source: object) -> None:
     name = type(source).__name__
     if hasattr(source, "__next__"):
         raise ConfigError(

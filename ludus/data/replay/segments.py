@@ -99,7 +99,7 @@ class RingPieces:
             for name, ring in self._rings.items()
         }
 
-    def _check(self, tensors: Any, start: int, end: int) -> None:
+    def _check(self, tensors: Mapping[str, Tensor], start: int, end: int) -> None:
         """Raise StateError unless these are the rows from one number to another."""
         states.check_keys(tensors, *self._rings)
         for name, ring in self._rings.items():

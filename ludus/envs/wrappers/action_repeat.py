@@ -27,7 +27,7 @@ class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.num_repeats = config.num_repeats
 
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Return the last observation and the sum of the rewards."""
         total = 0.0
         for _ in range(self.num_repeats):

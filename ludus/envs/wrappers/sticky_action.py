@@ -45,7 +45,7 @@ class StickyAction(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._before = None
         return self.env.reset(seed=seed, options=options)
 
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Do the action, or the one before."""
         if self._before is not None and self._random.random() < self.probability:
             action = self._before

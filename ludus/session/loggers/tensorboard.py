@@ -10,7 +10,7 @@ import torch
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.session.record import Record
-from ludus.store.storage import Storage
+from ludus.store.storage import Growing, Storage
 
 _FILE = "events/events.out.tfevents.0.ludus"
 
@@ -73,7 +73,7 @@ def _unicode(text: str) -> str:
 class _Sink:
     """Collects the pieces of one TensorBoard record and appends them in one write."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Growing) -> None:
         self._file = file
         self._pieces: list[bytes] = []
 
