@@ -23,7 +23,7 @@ ALLOWED = {
     "store": {"core", "version", "config", "seeds"},
     "process": {"core", "version", "config", "seeds", "store"},
     "judge": GROUND,
-    "show": GROUND,
+    "show": {*GROUND, "judge"},
     "session": AROUND,
     "losses": set(),
     "nn": {*GROUND, "losses"},

@@ -41,6 +41,8 @@ class Room:
     other_names: Mapping[str, Sequence[str]]
     """By name that a key has in other libraries: what it may be here."""
     hint: Hint | None
+    directions: Mapping[str, str]
+    """By the name of a metric, or a word in it: whether less (min) or more (max) of it is better."""
 
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each file in a folder of this room, by the file's name."""
@@ -63,6 +65,7 @@ def declare(
     lengths: Mapping[str, str] | None = None,
     other_names: Mapping[str, Sequence[str]] | None = None,
     hint: Hint | None = None,
+    directions: Mapping[str, str] | None = None,
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
@@ -70,6 +73,8 @@ def declare(
     those that `register(category, kind)` names. `counters` are had by trainers that are defined in the
     package. `lengths` maps a config key to the counter it limits, so that a resume may raise it. Files
     in the package's folders `trainers` and `commands` are trainer kinds and commands of `ludus`.
+    `directions` says of a metric, by its name or by a word in it, whether less (min) or more (max) of
+    it is better.
     """
     module = sys.modules.get(room)
     if module is None:
@@ -82,6 +87,7 @@ def declare(
         lengths=dict(lengths or {}),
         other_names=dict(other_names or {}),
         hint=hint,
+        directions=dict(directions or {}),
     )
     if not room.startswith("ludus."):
         rooms()
@@ -91,6 +97,8 @@ def declare(
     for key, counter in found.lengths.items():
         core_counters.check(counter, [*core_counters.SHARED, *counters])
         _check_word("config key", key, room)
+    for metric, direction in found.directions.items():
+        _check_direction(metric, direction, room)
     core_counters.declare(counters, room)
     _ROOMS[room] = found
 
@@ -108,6 +116,25 @@ def _refuse(what: str, name: str, room: str) -> None:
 def _check_word(what: str, name: str, room: str) -> None:
     if not _WORD.fullmatch(name):
         raise LudusError(f"{room} declares the {what} {name!r}; use lower-case words joined by '_'")
+
+
+def _check_direction(metric: str, direction: str, room: str) -> None:
+    """Raise LudusError for a direction that is none, or that another room has declared otherwise."""
+    if direction not in ("min", "max"):
+        raise LudusError(
+            f"{room} declares the direction {direction!r} for the metric '{metric}'; give min or max"
+        )
+    for other in _ROOMS.values():
+        if other.name != room and other.directions.get(metric, direction) != direction:
+            raise LudusError(
+                f"{other.name} declares that {other.directions[metric]} is better for the metric"
+                f" '{metric}' and {room} that {direction} is; rename the one that is yours"
+            )
+
+
+def directions() -> dict[str, str]:
+    """Return every declared direction, by metric or word."""
+    return {metric: one for room in rooms() for metric, one in room.directions.items()}
 
 
 def _category_owner(category: str) -> str | None:

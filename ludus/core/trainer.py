@@ -168,9 +168,13 @@ class Trainer:
         """Return the state of every part."""
         return {name: dict(part.state_dict()) for name, part in self.all_parts().items()}
 
+    def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a state that an earlier version saved as this one would; any other as it is."""
+        return state
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Give every part its saved state; the plan is walked from the saved cursor at the next fit."""
-        parts = self.all_parts()
+        parts, state = self.all_parts(), self.migrated(state)
         check_same_parts(parts, state)
         for name, part in parts.items():
             with fitting(name):

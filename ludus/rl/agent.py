@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.core.errors import Diverged, LudusError
+from ludus.core.errors import LudusError
 from ludus.data.replay.row_layout import Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.engines.compiled import compile_method
@@ -270,23 +269,3 @@ def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
     """Let a target move after the update that follows this many, if its config says so."""
     if (num_opts + 1) % config.every_opt_steps == 0:
         target.follow(config.share)
-
-
-def diverged(metrics: Mapping[str, float]) -> str | None:
-    """Return the name of the metric that shows that an update came to no finite number, if any."""
-    for name in ("train/loss", "train/grad_norm"):
-        if not math.isfinite(metrics.get(name, 0.0)):
-            return name
-    return None
-
-
-def refuse_divergence(metrics: Mapping[str, float], num_opts: int) -> None:
-    """Raise Diverged where the loss or the gradient was not finite.
-
-    A step along such a gradient was not taken, so the newest checkpoint is still good.
-    """
-    if (name := diverged(metrics)) is not None:
-        raise Diverged(
-            f"{name} became {metrics[name]} by opt_step {num_opts}; lower the learning rate, set"
-            " max_grad_norm, or normalise observations and rewards"
-        )

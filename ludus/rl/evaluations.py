@@ -17,6 +17,7 @@ from ludus.core.run import Run
 from ludus.envs.spaces import EnvSpec
 from ludus.judge.beside import AsyncEvaluator
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
+from ludus.judge.judge import Judge
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.evaluation_env import check_same_spaces
@@ -29,7 +30,7 @@ from ludus.rl.evaluator import (
     standard_error,
     summary,
 )
-from ludus.rl.judge import METRIC, Judge
+from ludus.rl.judge import METRIC
 
 _NOT_REBUILT = {
     "name", "seed", "settings", "env", "evaluation", "schedule", "steps", "epochs", "compile",
@@ -149,7 +150,7 @@ class Evaluations:
             opts = counters["opt_steps"]
             self._tell(f"the evaluation at opt_step {opts} gave {score}: it counts for nothing")
             return
-        self._judge.hear(run, float(score), weights, counters, run.keep_model)
+        self._judge.hear(run, {METRIC: float(score)}, lambda score: weights(), counters=counters)
 
     def open(self) -> None:
         """Start the process beside, so that the first evaluation need not wait for it."""

@@ -15,11 +15,11 @@ from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
 from ludus.envs.workers import make_envs
 from ludus.nn.schedules import Schedule
-from ludus.rl.agent import Agent, diverged, refuse_divergence
+from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.evaluations import Evaluations, check_judged_alike
 from ludus.rl.given_body import as_network, giving
-from ludus.rl.judge import Judge
+from ludus.rl.judge import GUARD, make_judge
 from ludus.rl.kept_policies import KeptPolicies
 from ludus.rl.kinds import concrete
 from ludus.rl.last_step import RolloutData
@@ -89,7 +89,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
             initial=config.optimizer.learning_rate,
             run_steps=self.num_train_steps,
         )
-        self.judge = Judge(config.evaluation)
+        self.judge = make_judge(config.evaluation)
         self.evaluations = Evaluations(
             config,
             self.judge,
@@ -206,7 +206,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self.agent.learn(batch, opts, self.rate(opts))
 
     def _evaluate(self, run: Run) -> Mapping[str, Any]:
-        if diverged(self.agent.metrics()) is not None:
+        if GUARD.diverged(self.agent.metrics()) is not None:
             return {}  # it must not become the best; the record that follows ends the run
         started = time.monotonic()
         metrics = self.evaluate(async_eval=self.async_eval)
@@ -245,7 +245,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self.sampler.reset()
         self._timer, self._timed_opts = time.monotonic(), opts
         run.log.write(run)
-        refuse_divergence(metrics, opts)
+        GUARD.check(metrics, opts)
 
     def _num_updates(self, num_opts: int) -> int:
         """Return what other libraries count as updates: the optimisation steps."""
@@ -295,4 +295,4 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
 
     def forget_elsewhere(self) -> None:
         """Forget the best policy: its weights are in another run's directory."""
-        self.judge.best = None
+        self.judge.forget_models()

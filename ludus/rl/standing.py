@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ludus.core import Run
+from ludus.judge.judge import Judge
 from ludus.rl.evaluations import Evaluations
-from ludus.rl.judge import Judge
 from ludus.rl.sampler import SyncSampler
 from ludus.store.places import is_url
 
@@ -89,7 +89,7 @@ class Standing:
         return self.sampler.episodes.latest_returns
 
     def best(self) -> Mapping[str, Any] | None:
-        """Return the record of the best policy so far."""
+        """Return metric, score and place of the best policy so far."""
         return self.judge.best if hasattr(self, "judge") else None
 
     def inexact_because(self) -> Sequence[str]:

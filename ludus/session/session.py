@@ -146,6 +146,7 @@ class Session:
                 self._fingerprint(),
                 is_approximate=self._request.resume == "approximate",
             )
+            saved.state = dict(self._trainer.migrated(saved.state))
             check_same_parts(self._parts, saved.state)
             directory.check_metrics(storage, saved.manifest)
             self._inexact = list(saved.manifest["inexact_because"])

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from ludus.judge.directions import known_direction
 from ludus.show.progress import Place
 from ludus.show.terminal import clean
 
 EVALUATION = ("validation/", "test/", "eval/")
-_LOWER_IS_BETTER = ("loss", "error", "nll", "perplexity", "mse", "mae", "regret")
-_HIGHER_IS_BETTER = ("acc", "rew", "return", "score", "f1", "auc", "precision", "recall", "win")
-_SPREADS = ("std", "var", "len", "length", "min", "max")
 
 Value = float | str
 
@@ -40,12 +37,8 @@ class Score:
 
 def better(name: str) -> int:
     """Return 1 if more of this metric is better, -1 if less is, 0 if nobody knows."""
-    words = re.split(r"[^a-z0-9]+", name.lower())
-    if any(word in _SPREADS for word in words):
-        return 0
-    if any(word.startswith(_LOWER_IS_BETTER) for word in words):
-        return -1
-    return 1 if any(word.startswith(_HIGHER_IS_BETTER) for word in words) else 0
+    direction = known_direction(name)
+    return 0 if direction is None else 1 if direction == "max" else -1
 
 
 def where(place: Place) -> str:

@@ -11,6 +11,10 @@ from torch import Tensor, nn
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError
 from ludus.core.plan import counted
+from ludus.core.services import Weights
+from ludus.judge.divergence import WatchDivergence
+from ludus.judge.judge import JudgeLog
+from ludus.judge.milestones import Milestones
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.model import Model
 from ludus.nn.schedules import Schedule
@@ -25,7 +29,7 @@ from ludus.supervised.short_config import expand
 from ludus.supervised.trial import make_model, try_data
 from ludus.supervised.update import count_examples
 from ludus.supervised.updating import make_update
-from ludus.supervised.watchers import make_watchers
+from ludus.supervised.watchers import GUARD, make_judge, with_judge
 
 
 class BaseTrainer(Evaluated, Trainer):
@@ -109,18 +113,17 @@ class BaseTrainer(Evaluated, Trainer):
     def _prepare_observers(self) -> None:
         cadences = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
         self.write_log = WriteLog(self.run.log, cadences)
-        self.watchers = make_watchers(
-            self.config,
-            self.run.log,
-            check=self.update.check,
-            save=self.keep_weights,
-            name=self.checkpoint_name,
-        )
+        self.judge = make_judge(self.config)
+        cadence = Every(self.config.milestone_every_epochs, "epoch")
+        self.milestones = Milestones(cadence, name=self.checkpoint_name, save=self.keep_weights)
 
     def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
         """Hand the weights that are evaluated to the writer, under this name."""
+        self._keep(name, self.weights(), note)
+
+    def _keep(self, name: str, weights: Weights, note: Mapping[str, Any]) -> None:
         about = {"architecture": self.model.architecture, "dataset": self.dataset_name, **note}
-        self.run.keep_model(name, self.weights(), about)
+        self.run.keep_model(name, weights, about)
 
     def weights(self) -> dict[str, Tensor]:
         """Return a copy, on the CPU, of what is evaluated: the running mean if there is one."""
@@ -178,7 +181,6 @@ class BaseTrainer(Evaluated, Trainer):
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that must survive."""
-        watchers = {name: w for name, w in self.watchers.items() if isinstance(w, Stateful)}
         return {
             "model": self.model,
             "optimizer": self.optimizer,
@@ -186,17 +188,24 @@ class BaseTrainer(Evaluated, Trainer):
             "train_data": self.train_data,
             "write_log": self.write_log,
             **({} if self.beside is None else {"evaluation": self.beside}),
-            **watchers,
+            **({"judge": self.judge} if self.judge.scores else {}),
+            "milestones": self.milestones,
         }
 
     def observers(self) -> Sequence[Observer]:
         """Return the log first, then those who read what it wrote."""
-        return [self.write_log, *self.watchers.values()]
+        log = self.run.log
+        guard = WatchDivergence(GUARD, log, check=self.update.check)
+        judge = JudgeLog(self.judge, log, lambda score: self.weights(), keep=self._keep)
+        return [self.write_log, guard, judge, self.milestones]
+
+    def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a state of an earlier version with the parts of this one."""
+        return with_judge(state)
 
     def forget_elsewhere(self) -> None:
         """Forget the best model: its weights are in another run's directory."""
-        if "best" in self.watchers:
-            self.watchers["best"].record = None
+        self.judge.forget_models()
 
     def open(self) -> None:
         """Say what fit changed, and what is not done as a long run would like it."""
@@ -212,9 +221,8 @@ class BaseTrainer(Evaluated, Trainer):
             self.beside.close()
 
     def best(self) -> Mapping[str, Any] | None:
-        """Return the record of the best model so far."""
-        watcher = self.watchers.get("best") if hasattr(self, "watchers") else None
-        return watcher.record if watcher is not None else None
+        """Return metric, score and place of the best model so far."""
+        return self.judge.best if hasattr(self, "judge") else None
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons of the data, of the model and of an evaluation beside training."""

@@ -18,12 +18,11 @@ from ludus.config.base import (
     TrainerConfig,
 )
 from ludus.core.errors import ConfigError
-from ludus.judge.observers import mode_of
+from ludus.judge.directions import Direction, direction_of
 from ludus.nn.model import Loss
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, too_long
 
-Mode = Literal["min", "max"]
 _WITH_ACCURACY = ("cross_entropy", "binary_cross_entropy")
 
 
@@ -34,7 +33,7 @@ class EarlyStoppingConfig(StrictConfig):
     """The metric watched, one that is written every epoch, such as validation/epoch_loss."""
     patience: Positive
     """Stop after this many epochs in a row without a better value."""
-    mode: Mode | None
+    mode: Direction | None
     """Whether less (min) or more (max) is better; null goes by the metric's name."""
     min_delta: NonNegativeFloat
     """A value counts as better only if it is better by more than this."""
@@ -45,7 +44,7 @@ class BestModelConfig(StrictConfig):
 
     metric: str
     """The metric compared, one that is written every epoch."""
-    mode: Mode | None
+    mode: Direction | None
     """Whether less (min) or more (max) is better; null goes by the metric's name."""
 
 
@@ -158,7 +157,7 @@ class SupervisedConfig(TrainerConfig):
                 )
                 continue
             try:
-                mode_of(watched.metric, watched.mode)
+                direction_of(watched.metric, watched.mode)
             except ConfigError as error:
                 yield f"'{section}.mode': {error}"
         if (

@@ -1,40 +1,56 @@
-"""Who watches a supervised run: the guard, early stopping, the best model, milestones."""
+"""What watches a supervised run: the judge of its scores, the guard against divergence, milestones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-from ludus.core import Every, Run
-from ludus.core.services import Log
-from ludus.judge.observers import BestModel, EarlyStopping, FiniteGuard, Milestones, mode_of
+from ludus.core import Run, states
+from ludus.judge.divergence import DivergenceGuard
+from ludus.judge.judge import Judge
+from ludus.judge.scores import Score
 from ludus.supervised.config import SupervisedConfig
 
-_GUARDED = ("train/loss", "train/grad_norm", "train/epoch_loss")
+GUARD = DivergenceGuard(remedy="look for bad values in the data")
 
 
-def make_watchers(
-    config: SupervisedConfig,
-    logger: Log,
-    *,
-    check: Callable[[], None],
-    save: Callable[[str, dict[str, Any]], None],
-    name: Callable[[Run], str],
-) -> dict[str, Any]:
-    """Return the observers this config asks for, by name, in the order they are called."""
-    watchers: dict[str, Any] = {"guard": FiniteGuard(logger, metrics=_GUARDED, check=check)}
-    if (stopping := config.early_stopping) is not None:
-        watchers["early_stopping"] = EarlyStopping(
-            logger,
-            metric=stopping.metric,
-            patience=stopping.patience,
-            mode=mode_of(stopping.metric, stopping.mode),
-            min_delta=stopping.min_delta,
-            ask=lambda run, reason: run.stop(f"early stopping: {reason}"),
-        )
+def make_judge(config: SupervisedConfig) -> Judge:
+    """Return the judge of the scores that this config names: the best model's, and early stopping's."""
+    scores = []
     if (best := config.best_model) is not None:
-        mode = mode_of(best.metric, best.mode)
-        watchers["best"] = BestModel(logger, metric=best.metric, mode=mode, save=save)
-    cadence = Every(config.milestone_every_epochs, "epoch")
-    watchers["milestones"] = Milestones(cadence, name=name, save=save)
-    return watchers
+        scores.append(Score("best_model", best.metric, best.mode))
+    if (stopping := config.early_stopping) is not None:
+        scores.append(
+            Score(
+                "early_stopping",
+                stopping.metric,
+                stopping.mode,
+                patience=stopping.patience,
+                min_delta=stopping.min_delta,
+                keeps_best=False,
+            )
+        )
+    return Judge(*scores, end=_stop_early)
+
+
+def _stop_early(run: Run, reason: str) -> None:
+    run.stop(f"early stopping: {reason}")
+
+
+def with_judge(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a saved state with the part 'judge', which earlier versions kept as two parts."""
+    if not isinstance(state, Mapping) or not {"best", "early_stopping"} & {*state}:
+        return state
+    found = {}
+    if "best" in state:
+        with states.fitting("best"):
+            states.check_keys(state["best"], "record")
+            found["best_model"] = {"best": state["best"]["record"], "peak": None, "num_bad": 0}
+    if "early_stopping" in state:
+        with states.fitting("early_stopping"):
+            states.check_keys(state["early_stopping"], "best", "num_bad")
+            peak, num_bad = (state["early_stopping"][key] for key in ("best", "num_bad"))
+            found["early_stopping"] = {"best": None, "peak": peak, "num_bad": num_bad}
+    judge = next(iter(found.values())) if len(found) == 1 else found
+    kept = {name: part for name, part in state.items() if name not in ("best", "early_stopping")}
+    return {**kept, "judge": judge}

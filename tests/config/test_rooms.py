@@ -130,6 +130,13 @@ def test_what_two_families_declare_is_refused_and_what_one_declares_again_is_not
         ludus.declare(two, counters=["epoch"])
     with pytest.raises(LudusError, match="the category 'trainer' is declared by ludus and by"):
         ludus.declare(two, categories={"trainer": "mine"})
+    ludus.declare(one, directions={"margin": "max"})
+    ludus.declare(two, directions={"margin": "max"})
+    told = "mine declares that max is better for the metric 'margin' and yours that min is; rename"
+    with pytest.raises(LudusError, match=told):
+        ludus.declare(two, directions={"margin": "min"})
+    with pytest.raises(LudusError, match=r"ludus\.judge declares that min is better for .* 'loss'"):
+        ludus.declare(two, directions={"loss": "max"})
     # A declaration that is refused leaves nothing behind.
     assert "round" not in counters.known()
 
@@ -141,6 +148,10 @@ def test_what_two_families_declare_is_refused_and_what_one_declares_again_is_not
         ({"categories": {"a game": "x"}}, "declares the category 'a game'; use lower-case words"),
         ({"lengths": {"max_bouts": "bouts"}}, "no counter is named 'bouts'"),
         ({"lengths": {"max bouts": "epoch"}}, "declares the config key 'max bouts'"),
+        (
+            {"directions": {"margin": "up"}},
+            "declares the direction 'up' .* 'margin'; give min or max",
+        ),
     ],
 )
 def test_a_declaration_that_cannot_work_is_refused(

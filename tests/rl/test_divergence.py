@@ -153,7 +153,7 @@ def test_an_evaluation_that_is_not_finite_is_told_and_never_the_best(tmp_path: P
     ]
     assert spy.events.count("save best") == 1
     # Nor does it use up patience, or reach a target.
-    assert spy.trainer.judge.num_bad == 0
+    assert spy.trainer.judge.standings["return"].num_bad == 0
     assert result.reason is None
 
 

@@ -41,11 +41,8 @@ def test_best_is_the_lowest_loss_and_the_highest_accuracy_and_nothing_for_a_spre
     for value in (0.5, 0.2, float("nan"), 0.3):
         loss = Score.after(loss, "validation/loss", value)
     assert loss == Score(0.3, pytest.approx(float("nan"), nan_ok=True), 0.2)
-    assert [better(f"eval/{name}") for name in ("epoch_accuracy", "ep_rew_mean", "rew_std")] == [
-        1,
-        1,
-        0,
-    ]
+    names = ("epoch_accuracy", "ep_rew_mean", "rew_std", "win_rate", "regret", "speed")
+    assert [better(f"eval/{name}") for name in names] == [1, 1, 0, 1, -1, 0]
 
 
 def test_times_and_numbers_read_as_people_write_them():

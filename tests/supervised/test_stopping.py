@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from ludus import Logger, Model, Run, Trainer
-from ludus.core.errors import ConfigError
-from ludus.judge.observers import BestModel, EarlyStopping, Mode, is_better, mode_of
+from ludus import Model, Trainer
+from ludus.core.errors import CheckpointError, ConfigError
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
+from ludus.supervised.watchers import make_judge, with_judge
 from tests.supervised.conftest import Tiny, history, lines, models
 
 NAN, INF = math.nan, math.inf
@@ -93,107 +92,6 @@ def test_accuracy_goes_up_by_its_name_and_down_if_so_given(tiny: Tiny, tmp_path:
         assert result.counters["epoch"] == epochs
 
 
-@pytest.mark.parametrize(
-    ("metric", "mode"),
-    [
-        ("validation/epoch_loss", "min"),
-        ("train/epoch_accuracy", "max"),
-        ("eval/episode_reward", "max"),
-        ("test/mse", "min"),
-        ("validation/loss_of_reward", "min"),
-    ],
-)
-def test_the_direction_of_a_metric_goes_by_its_name(metric: str, mode: Mode) -> None:
-    assert mode_of(metric) == mode
-    assert mode_of(metric, "max") == "max"
-
-
-def test_a_metric_of_unknown_direction_asks_for_one() -> None:
-    with pytest.raises(ConfigError, match="cannot tell whether 'closs' should go up or down"):
-        mode_of("closs")
-
-
-def test_better_is_finite_and_strict() -> None:
-    assert is_better(0.5, None, "min")
-    assert is_better(-1.0, 0.0, "min")
-    assert is_better(0.1, 0.0, "max")
-    for score in (0.0, NAN, INF, -INF):
-        assert not is_better(score, 0.0, "min")
-        assert not is_better(score, 0.0, "max")
-    assert not is_better(NAN, None, "min")
-
-
-def slow_stop(scores: list[float], mode: Mode, patience: int, delta: float) -> int | None:
-    """Return the epoch that ends the run, by looking at the whole history each time."""
-    best, bad = None, 0
-    for epoch, score in enumerate(scores, start=1):
-        gain = None if best is None else (score - best if mode == "max" else best - score)
-        if math.isfinite(score) and (gain is None or gain > delta):
-            best, bad = score, 0
-        else:
-            bad += 1
-        if bad == patience:
-            return epoch
-    return None
-
-
-@pytest.mark.parametrize("mode", ["min", "max"])
-@pytest.mark.parametrize("delta", [0.0, 0.25])
-def test_early_stopping_is_the_slow_obvious_rule(mode: Mode, delta: float) -> None:
-    draw = random.Random(5)
-    for _ in range(100):
-        # Quarters are exact in binary, so that ties are ties.
-        scores = [draw.choice([NAN, INF, draw.randint(-8, 8) / 4]) for _ in range(25)]
-        patience = draw.randint(1, 6)
-        assert first_stop(scores, mode, patience, delta) == slow_stop(scores, mode, patience, delta)
-
-
-def first_stop(scores: list[float], mode: Mode, patience: int, delta: float) -> int | None:
-    logger, run, asked = Logger({"backends": []}), Run(), list[int]()
-    watcher = EarlyStopping(
-        logger,
-        metric="m",
-        patience=patience,
-        mode=mode,
-        min_delta=delta,
-        ask=lambda run, reason: asked.append(run.boundaries),
-    )
-    for score in scores:
-        run.boundaries += 1
-        logger.log("m", score)
-        logger.write(run)
-        watcher(run)
-        # The state is all there is: another watcher goes on from it.
-        state = watcher.state_dict()
-        watcher.best, watcher.num_bad = None, 0
-        watcher.load_state_dict(state)
-        if asked:
-            return asked[0]
-    return None
-
-
-def test_a_boundary_without_a_new_value_is_not_a_bad_one() -> None:
-    logger, run, asked = Logger({"backends": []}), Run(), list[str]()
-    watcher = EarlyStopping(
-        logger,
-        metric="m",
-        patience=1,
-        mode="min",
-        min_delta=0.0,
-        ask=lambda run, reason: asked.append(reason),
-    )
-    run.boundaries = 1
-    logger.log("m", 1.0)
-    logger.write(run)
-    watcher(run)
-    run.boundaries = 2
-    watcher(run)
-    logger.log("other", 1.0)
-    logger.write(run)
-    watcher(run)
-    assert not asked
-
-
 def test_the_best_model_is_strictly_better_and_never_non_finite(tiny: Tiny, tmp_path: Path) -> None:
     """Row 10 of the faults: best is never non-finite. A tie keeps the earlier one."""
     kept: dict[int, Any] = {}
@@ -223,20 +121,6 @@ def test_without_a_finite_score_there_is_no_best_model(tiny: Tiny, tmp_path: Pat
     assert result.best is None
     assert not models(result.run_dir)
     assert len(history(result.run_dir, "test/loss")) == 1
-
-
-def test_the_best_score_goes_by_the_mode(tmp_path: Path) -> None:
-    saved: list[str] = []
-    logger, run = Logger({"backends": []}), Run()
-    watcher = BestModel(logger, metric="m", mode="max", save=lambda name, note: saved.append(name))
-    for score in (-3.0, -5.0, -2.0, NAN, -2.0):
-        run.boundaries += 1
-        logger.log("m", score)
-        logger.write(run)
-        watcher(run)
-    assert saved == ["models/best-0000000001", "models/best-0000000003"]
-    assert watcher.record is not None
-    assert watcher.record["score"] == -2.0
 
 
 @pytest.mark.covers("003-M3")
@@ -325,3 +209,37 @@ def test_a_stopped_run_evaluates_no_further_epoch(tiny: Tiny, tmp_path: Path) ->
     assert len(history(result.run_dir, "validation/epoch_loss")) == 3
     assert len(history(result.run_dir, "test/loss")) == 1
     assert torch.tensor(history(result.run_dir, "test/loss")).isfinite().all()
+
+
+BEST = {
+    "metric": "validation/epoch_loss",
+    "mode": "min",
+    "score": 2.5,
+    "model": "models/best-0000000010",
+    "counters": {"epoch": 2},
+}
+OLD_PARTS = {"best": {"record": BEST}, "early_stopping": {"best": 2.5, "num_bad": 1}}
+
+
+@pytest.mark.parametrize("kept", [("best",), ("early_stopping",), ("best", "early_stopping")])
+def test_what_was_two_parts_once_is_read_by_the_judge(tiny: Tiny, kept: tuple[str, ...]) -> None:
+    sections = {
+        "best_model": {"metric": BEST["metric"], "mode": None} if "best" in kept else None,
+        "early_stopping": stopping() if "early_stopping" in kept else None,
+    }
+    judge = make_judge(tiny(**sections))
+    state = with_judge({"run": {}, **{name: OLD_PARTS[name] for name in kept}})
+    assert set(state) == {"run", "judge"}
+    judge.load_state_dict(state["judge"])
+    assert judge.best == (BEST if "best" in kept else None)
+    if "early_stopping" in kept:
+        standing = judge.standings["early_stopping"]
+        assert (standing.peak, standing.num_bad) == (2.5, 1)
+    assert with_judge(state) == state
+
+
+@pytest.mark.parametrize("part", ["best", "early_stopping"])
+def test_a_damaged_part_of_those_two_is_named(part: str) -> None:
+    for damaged in (None, {}, {"best": 1.0}):
+        with pytest.raises(CheckpointError, match=f"the saved state of '{part}' does not fit"):
+            with_judge({part: damaged})

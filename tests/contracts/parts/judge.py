@@ -1,35 +1,30 @@
-"""The judge of evaluations: the best so far, and how much patience is used up."""
+"""The judge of evaluations: the best so far by each score, and how much patience is used up."""
 
 from __future__ import annotations
 
 from ludus.core import Run
-from ludus.rl.config import EvaluationConfig
-from ludus.rl.judge import Judge
+from ludus.judge.judge import Judge
+from ludus.judge.scores import Score
 
-CONFIG = EvaluationConfig(
-    env=None,
-    more_envs={},
-    episodes=1,
-    envs=1,
-    actions="greedy",
-    max_episode_length=100,
-    asynchronous=False,
-    patience=9,
-    min_delta=0.5,
-    timeout_seconds=None,
-    target_return=None,
+# Another best, or none, is as good.
+HARMLESS = tuple(
+    f"{score}/{key}"
+    for score in ("host", "guest", "patient")
+    for key in ("best nothing", "best/counters *", "peak nothing")
 )
-
-# Another record, or none, is as good.
-HARMLESS = ("best nothing", "best/counters *", "peak nothing")
 
 
 def make() -> Judge:
-    return Judge(CONFIG)
+    return Judge(
+        Score("host", "eval/return_mean", patience=9, min_delta=0.5),
+        Score("guest", "eval/error"),
+        Score("patient", "eval/error", patience=9, keeps_best=False),
+    )
 
 
 def use(judge: Judge) -> None:
     run = Run()
     run.boundaries = 7
     for score in (1.0, 3.0, 3.2, 2.0):
-        judge.hear(run, score, dict, {"opt_steps": 5}, lambda name, weights, note: None)
+        metrics = {"eval/return_mean": score, "eval/error": -score}
+        judge.hear(run, metrics, lambda score: {}, counters={"opt_steps": 5})

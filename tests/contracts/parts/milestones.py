@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ludus.core import Every, Run
 from ludus.judge.observers import Milestones
+
+from ludus.core import Every, Run
 
 
 def make() -> Milestones:

@@ -1,0 +1,54 @@
+"""Stop a run whose loss or gradient is no longer finite, while its newest checkpoint is still good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from ludus.core.errors import Diverged
+from ludus.core.run import Run
+from ludus.core.services import Log
+
+_GUARDED = ("train/loss", "train/grad_norm", "train/epoch_loss")
+
+
+class DivergenceGuard:
+    """Looks at the metrics of training for a loss or a gradient norm that is not finite.
+
+    A step along such a gradient is not taken (`ludus/nn/step.py`), so the weights are still good.
+    """
+
+    def __init__(self, *, remedy: str) -> None:
+        """`remedy` ends the error's sentence, after the learning rate and max_grad_norm."""
+        self._remedy = remedy
+
+    def diverged(self, metrics: Mapping[str, float]) -> str | None:
+        """Return the name of the first guarded metric that is not finite, if any."""
+        for name in _GUARDED:
+            if not math.isfinite(metrics.get(name, 0.0)):
+                return name
+        return None
+
+    def check(self, metrics: Mapping[str, float], opt_steps: int) -> None:
+        """Raise Diverged where a guarded metric is not finite."""
+        if (name := self.diverged(metrics)) is not None:
+            raise Diverged(
+                f"{name} became {metrics[name]} by opt_step {opt_steps}; lower the learning rate, set"
+                f" max_grad_norm, or {self._remedy}"
+            )
+
+
+class WatchDivergence:
+    """Lets a guard look at what was logged, at each boundary where something was."""
+
+    def __init__(
+        self, guard: DivergenceGuard, log: Log, *, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """`check` may look at more than metrics, and raise."""
+        self._guard, self._log, self._check = guard, log, check
+
+    def __call__(self, run: Run) -> None:
+        """Look at the metrics written at this boundary."""
+        if self._log.written_at == run.boundaries:
+            self._check()
+            self._guard.check(self._log.written, run.counters["opt_steps"])

@@ -1,0 +1,225 @@
+"""Judge evaluations by named scores: keep the best model of each, and end the run when there is reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ludus.core import states
+from ludus.core.errors import ConfigError
+from ludus.core.run import Run
+from ludus.core.services import Keep, Log
+from ludus.judge.scores import Score, is_better
+
+Weights = Callable[[Score], Mapping[str, Tensor]]
+"""Returns the weights to keep as the best by this score; called only where there is a new best."""
+
+
+def stop_run(run: Run, reason: str) -> None:
+    """End the whole run."""
+    run.stop(reason)
+
+
+@dataclass
+class Standing:
+    """What the evaluations so far came to, by one score."""
+
+    best: dict[str, Any] | None = None
+    """Metric, mode, score, model (the directory of the weights) and counters of the best evaluation."""
+    peak: float | None = None
+    """The value that patience is measured from."""
+    num_bad: int = 0
+    """How many evaluations in a row were no better than the peak."""
+
+
+class Judge:
+    """Judges every evaluation, in order, by one or several scores, each with a best model of its own.
+
+    The run ends when any score reaches its target, or when every score that has a patience has used it
+    up: one role that has stopped improving does not stop another that still learns. A value that is
+    not finite is never better and uses patience.
+
+    The best model of the first score is models/best, of every other models/best-<name of the score>.
+    A trainer of two roles:
+
+        def prepare(self, *, max_steps):
+            self.judge = Judge(
+                Score("host", "eval/host_return", patience=5),
+                Score("guest", "eval/guest_win_rate", patience=5, target=0.9),
+            )
+
+        def parts(self):
+            return {"host": self.host, "guest": self.guest, "judge": self.judge}
+
+        def evaluate(self, run):                # a stage of the plan
+            metrics = {"eval/host_return": ..., "eval/guest_win_rate": ...}
+            self.judge.hear(run, metrics, lambda score: self.learners[score.name].weights())
+            return metrics
+
+        def best(self):
+            return self.judge.best
+
+        def more_bests(self):
+            return self.judge.more_bests
+
+        def forget_elsewhere(self):
+            self.judge.forget_models()
+    """
+
+    def __init__(self, *scores: Score, end: Callable[[Run, str], None] = stop_run) -> None:
+        """`end` is how a run is asked to end: `run.stop`, or leaving one loop."""
+        names = [score.name for score in scores]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"two scores are named '{name}'; give each a name of its own")
+        self.scores = scores
+        self.standings = {name: Standing() for name in names}
+        self._end = end
+        kept = [score.name for score in scores if score.keeps_best]
+        self._prefixes = {
+            name: "models/best-" if index == 0 else f"models/best-{name}-"
+            for index, name in enumerate(kept)
+        }
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The best by the first score of which models are kept; None before there is one."""
+        return next((self.standings[name].best for name in self._prefixes), None)
+
+    @property
+    def more_bests(self) -> dict[str, dict[str, Any]]:
+        """The best by each further score, by the score's name."""
+        names = list(self._prefixes)[1:]
+        found = ((name, self.standings[name].best) for name in names)
+        return {name: best for name, best in found if best is not None}
+
+    def hear(
+        self,
+        run: Run,
+        metrics: Mapping[str, float],
+        weights: Weights,
+        *,
+        counters: Mapping[str, int] | None = None,
+        keep: Keep | None = None,
+    ) -> None:
+        """Judge the metrics of one evaluation; a score whose metric is not among them is not judged.
+
+        `counters` are those of the moment the weights were taken, now unless given; `keep` writes a
+        new best model, `run.keep_model` unless given.
+        """
+        judged = [score for score in self.scores if score.metric in metrics]
+        counters = run.counters if counters is None else counters
+        for score in judged:
+            self._keep_best(run, score, metrics[score.metric], weights, counters, keep)
+        for score in judged:
+            value = metrics[score.metric]
+            if score.is_reached(value):
+                reason = f"{score.metric} reached {value:g}, the target being {score.target:g}"
+                self._end(run, reason)
+            self._count(score, value)
+        if judged:
+            self._end_without_patience(run)
+
+    def _keep_best(
+        self,
+        run: Run,
+        score: Score,
+        value: float,
+        weights: Weights,
+        counters: Mapping[str, int],
+        keep: Keep | None,
+    ) -> None:
+        standing = self.standings[score.name]
+        before = None if standing.best is None else standing.best["score"]
+        if not score.keeps_best or not is_better(value, before, score.mode):
+            return
+        standing.best = {
+            "metric": score.metric,
+            "mode": score.mode,
+            "score": value,
+            "model": f"{self._prefixes[score.name]}{run.boundaries:010d}",
+            "counters": {name: count for name, count in counters.items() if count},
+        }
+        keep = run.keep_model if keep is None else keep
+        keep(standing.best["model"], weights(score), standing.best)
+
+    def _count(self, score: Score, value: float) -> None:
+        standing = self.standings[score.name]
+        if score.is_progress(value, standing.peak):
+            standing.peak, standing.num_bad = value, 0
+        else:
+            standing.num_bad += 1
+
+    def _end_without_patience(self, run: Run) -> None:
+        """Ask for the end where every score that has a patience has used it up."""
+        reasons = []
+        for score in self.scores:
+            if score.patience is not None:
+                num_bad = self.standings[score.name].num_bad
+                if num_bad < score.patience:
+                    return
+                reasons.append(f"{score.metric} has not improved for {num_bad} evaluations")
+        if reasons:
+            self._end(run, " and ".join(reasons))
+
+    def forget_models(self) -> None:
+        """Forget the best models, whose weights are not in this run's directory; patience stays."""
+        for standing in self.standings.values():
+            standing.best = None
+
+    def reset(self) -> None:
+        """Begin anew, as for the first evaluation: for a loop that is entered again."""
+        self.standings = {score.name: Standing() for score in self.scores}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the standing of each score by its name; of an only one, that alone."""
+        found = {name: dict(vars(standing)) for name, standing in self.standings.items()}
+        return next(iter(found.values())) if len(found) == 1 else found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        names = list(self.standings)
+        if len(names) == 1:
+            self.standings = {names[0]: self._read(names[0], state)}
+            return
+        states.check_keys(state, *names)
+        read = {}
+        for name in names:
+            with states.within(name):
+                read[name] = self._read(name, states.mapping(state, name))
+        self.standings = read
+
+    def _read(self, name: str, state: Mapping[str, Any]) -> Standing:
+        states.check_keys(state, "best", "peak", "num_bad")
+        best = None if state["best"] is None else self._read_best(name, state)
+        peak = None if state["peak"] is None else states.number(state, "peak")
+        return Standing(best, peak, states.whole(state, "num_bad"))
+
+    def _read_best(self, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+        best = states.mapping(state, "best")
+        with states.within("best"):
+            states.check_keys(best, "metric", "mode", "score", "model", "counters")
+            states.text(best, "metric")
+            if best["mode"] not in ("min", "max"):
+                raise states.StateError("mode", f"is {best['mode']!r}; it must be min or max")
+            prefix = self._prefixes.get(name)
+            model = states.text(best, "model")
+            if prefix is None or not re.fullmatch(re.escape(prefix) + "[0-9]{10}", model):
+                raise states.StateError("model", f"is {model!r}, no name of a best model")
+            score, counters = states.number(best, "score"), states.counts(best, "counters")
+            return {**best, "score": score, "counters": counters}
+
+
+class JudgeLog:
+    """Lets a judge hear what was logged, at each boundary where something was."""
+
+    def __init__(self, judge: Judge, log: Log, weights: Weights, *, keep: Keep | None) -> None:
+        self._judge, self._log, self._weights, self._keep = judge, log, weights, keep
+
+    def __call__(self, run: Run) -> None:
+        """Judge the metrics written at this boundary."""
+        if self._log.written_at == run.boundaries:
+            self._judge.hear(run, self._log.written, self._weights, keep=self._keep)

@@ -1,0 +1,43 @@
+"""Keep the weights at regular intervals, whatever their score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus.core import states
+from ludus.core.run import Every, Run
+
+
+class Milestones:
+    """Saves the weights each time a counter crosses a multiple of the interval, and at the end."""
+
+    def __init__(
+        self,
+        cadence: Every,
+        *,
+        name: Callable[[Run], str],
+        save: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._cadence = cadence
+        self._name = name
+        self._save = save
+        self._last_name = ""
+
+    def __call__(self, run: Run) -> None:
+        """Save if it is time."""
+        if self._cadence.is_due(run) or (run.is_finished and self._cadence.interval):
+            name = f"models/{self._name(run)}"
+            # The last epoch may be a milestone of its own; what is saved is never written again.
+            if name != self._last_name:
+                counters = {name: value for name, value in run.counters.items() if value}
+                self._save(name, {"counters": counters})
+            self._last_name = name
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": self._cadence.seen, "last_name": self._last_name}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        states.check_keys(state, "seen", "last_name")
+        seen, last_name = states.whole(state, "seen"), states.text(state, "last_name")
+        self._cadence.seen, self._last_name = seen, last_name

@@ -1,0 +1,74 @@
+"""A score: one metric that is judged, which way it is better, and what ends the run."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from ludus.core.errors import ConfigError
+from ludus.judge.directions import Direction, direction_of
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of an evaluation by which a model is judged; see `ludus/judge/directions.py`."""
+
+    name: str
+    """What it is called: a role, such as host, or the thing judged."""
+    metric: str
+    """The metric of the evaluation that is compared."""
+    direction: Direction | None = None
+    """Whether less (min) or more (max) is better; None goes by the metric's name."""
+    patience: int | None = None
+    """How many evaluations in a row may be no better; None for any number."""
+    min_delta: float = 0.0
+    """For patience, a value is better only if it is better by more than this."""
+    target: float | None = None
+    """The run ends at a value as good as this."""
+    keeps_best: bool = True
+    """Whether the weights of its best evaluation are kept."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"a score is named {self.name!r}; use lower-case letters, digits and '_', a letter first"
+            )
+        if self.direction not in ("min", "max", None):
+            raise ConfigError(
+                f"the direction of the score '{self.name}' is {self.direction!r}; give min or max"
+            )
+        if self.patience is not None and self.patience < 1:
+            raise ConfigError(f"the patience of the score '{self.name}' must be 1 or more, or None")
+        if not (math.isfinite(self.min_delta) and self.min_delta >= 0):
+            raise ConfigError(f"the min_delta of the score '{self.name}' must be 0 or more")
+        if self.target is not None and not math.isfinite(self.target):
+            raise ConfigError(f"the target of the score '{self.name}' must be finite, or None")
+        object.__setattr__(self, "direction", direction_of(self.metric, self.direction))
+
+    @property
+    def mode(self) -> Direction:
+        """Which way it is better."""
+        return direction_of(self.metric, self.direction)
+
+    def is_reached(self, value: float) -> bool:
+        """Return whether this value is as good as the target."""
+        if self.target is None or not math.isfinite(value):
+            return False
+        return value >= self.target if self.mode == "max" else value <= self.target
+
+    def is_progress(self, value: float, peak: float | None) -> bool:
+        """Return whether this value is better than the peak by more than min_delta."""
+        margin = -self.min_delta if self.mode == "max" else self.min_delta
+        return is_better(value + margin, peak, self.mode)
+
+
+def is_better(value: float, best: float | None, direction: Direction) -> bool:
+    """Return whether the value is finite and strictly better than the best so far."""
+    if not math.isfinite(value):
+        return False
+    if best is None:
+        return True
+    return value > best if direction == "max" else value < best
