@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ludus.judge.observers import Milestones
-
 from ludus.core import Every, Run
+from ludus.judge.milestones import Milestones
 
 
 def make() -> Milestones:
