@@ -24,7 +24,7 @@ was to have; returns a sentence that begins with a space, or nothing."""
 _HERE = Path(__file__).parents[1]
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
 # Every room may hold trainers, so no room owns this category.
-_EVERYWHERE = {"trainer": "trainers"}
+_TRAINER = "trainer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,8 @@ class Room:
     hint: Hint | None
     directions: Mapping[str, str]
     """By the name of a metric, or a word in it: whether less (min) or more (max) of it is better."""
+    trainers: str
+    """The folder in which each file is a trainer kind."""
 
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each file in a folder of this room, by the file's name."""
@@ -66,15 +68,16 @@ def declare(
     other_names: Mapping[str, Sequence[str]] | None = None,
     hint: Hint | None = None,
     directions: Mapping[str, str] | None = None,
+    trainers: str = "trainers",
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
     `categories` maps a category of kinds to a folder of the package: each file in it is a kind, beside
     those that `register(category, kind)` names. `counters` are had by trainers that are defined in the
-    package. `lengths` maps a config key to the counter it limits, so that a resume may raise it. Files
-    in the package's folders `trainers` and `commands` are trainer kinds and commands of `ludus`.
+    package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` says of a metric, by its name or by a word in it, whether less (min) or more (max) of
-    it is better.
+    it is better. Each file in the package's folder `trainers`, or the one named here, is a trainer
+    kind; each in `commands` a command of `ludus`.
     """
     module = sys.modules.get(room)
     if module is None:
@@ -88,6 +91,7 @@ def declare(
         other_names=dict(other_names or {}),
         hint=hint,
         directions=dict(directions or {}),
+        trainers=trainers,
     )
     if not room.startswith("ludus."):
         rooms()
@@ -138,7 +142,7 @@ def directions() -> dict[str, str]:
 
 
 def _category_owner(category: str) -> str | None:
-    if category in _EVERYWHERE:
+    if category == _TRAINER:
         return "ludus"
     return next((room.name for room in _ROOMS.values() if category in room.categories), None)
 
@@ -155,7 +159,7 @@ def rooms() -> list[Room]:
 
 def categories() -> list[str]:
     """Return every declared category of kinds."""
-    return [*_EVERYWHERE, *(category for room in rooms() for category in room.categories)]
+    return [_TRAINER, *(category for room in rooms() for category in room.categories)]
 
 
 def check_category(category: str) -> None:
@@ -173,7 +177,7 @@ def listed(category: str) -> dict[str, str]:
     check_category(category)
     found: dict[str, str] = {}
     for room in rooms():
-        folder = _EVERYWHERE.get(category) or room.categories.get(category)
+        folder = room.trainers if category == _TRAINER else room.categories.get(category)
         found |= room.modules(folder) if folder else {}
     return found
 

@@ -23,10 +23,11 @@ from ludus.nn.target import Target
 from ludus.rl.config import RLConfig
 from ludus.rl.exported import ExportedPolicy
 from ludus.rl.normalise import Normaliser
-from ludus.rl.off_policy_config import TargetConfig
 from ludus.seeds import derive, read_generator
 
 Action = NDArray[Any]
+Masks = NDArray[np.bool_] | None
+"""(N, A): which actions are allowed; None where the env does not say."""
 # A number of env steps at which every schedule has come to its end.
 _LONG_AFTER = 10**12
 
@@ -94,15 +95,15 @@ class Agent:
         reasons = [f"{why} {', '.join(lost)} began anew"] if lost else []
         return reasons + ([] if self.plain_state is None else unsaved(self.plain_state))
 
-    def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
+    def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
         """Return an action for each env, as it is remembered; explore."""
         raise NotImplementedError
 
-    def act_greedy(self, obs_ND: Action, masks: Any) -> Action:
+    def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
         """Return the best action for each env, in the env's own units."""
         raise NotImplementedError
 
-    def act_sampled(self, obs_ND: Action, masks: Any, generator: np.random.Generator) -> Action:
+    def act_sampled(self, obs_ND: Action, masks: Masks, generator: np.random.Generator) -> Action:
         """Return a drawn action for each env, in the env's own units, as at the end of training."""
         own, was_training = self.generator, self.is_training
         self.generator, self.is_training = generator, True
@@ -263,9 +264,3 @@ class Agent:
         self.generator.bit_generator.state = generator
         self.totals.copy_(totals)
         self.num_counted = count
-
-
-def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
-    """Let a target move after the update that follows this many, if its config says so."""
-    if (num_opts + 1) % config.every_opt_steps == 0:
-        target.follow(config.share)

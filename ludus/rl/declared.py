@@ -27,6 +27,7 @@ def _in_updates(name: str, path: str, data: Mapping[str, Any], value: object) ->
 declare(
     "ludus.rl",
     categories={"network": "networks"},
+    trainers="agents",
     lengths={
         "max_opts": "opt_steps",
         "max_env_steps": "env_steps",

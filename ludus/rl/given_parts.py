@@ -9,7 +9,7 @@ from typing import Any
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.judge.beside import AsyncEvaluator
-from ludus.rl.off_policy_config import OffPolicyConfig
+from ludus.rl.off_policy import OffPolicyConfig
 from ludus.session.logger import Logger
 from ludus.session.record import Record
 

@@ -8,12 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ludus.config.base import PositiveFloat, StrictConfig
 from ludus.core import states
 from ludus.losses.ppo import next_kl_beta
-from ludus.rl.ppo_config import PpoConfig
 
 # As in Stable-Baselines3: a KL divergence this many times the target is too much.
 _TOO_FAR = 1.5
+
+
+class KlConfig(StrictConfig):
+    """A price on the KL divergence from the policy that made the rollout."""
+
+    beta: PositiveFloat
+    """The price at the beginning."""
+    target: PositiveFloat | None
+    """The KL divergence aimed at: after a rollout whose last pass found 1.5 times more beta doubles,
+    after one that found 1.5 times less it halves; null keeps beta as it is."""
 
 
 class KlWatch:
@@ -23,11 +33,19 @@ class KlWatch:
     rollout where beta adapts.
     """
 
-    def __init__(self, config: PpoConfig, device: torch.device) -> None:
-        self._minibatches = config.minibatches
-        self._target_kl = config.target_kl
-        self._target = None if config.kl is None else config.kl.target
-        self.beta = 0.0 if config.kl is None else config.kl.beta
+    def __init__(
+        self,
+        kl: KlConfig | None,
+        *,
+        minibatches: int,
+        target_kl: float | None,
+        device: torch.device,
+    ) -> None:
+        """Take the penalty, None where ratios are clipped instead, and the minibatches of a pass."""
+        self._minibatches = minibatches
+        self._target_kl = target_kl
+        self._target = None if kl is None else kl.target
+        self.beta = 0.0 if kl is None else kl.beta
         """The price of KL divergence now; 0 where ratios are clipped instead."""
         self.num_passes = 0
         """How many passes over rollouts have begun, in the whole run."""

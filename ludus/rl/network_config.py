@@ -41,6 +41,11 @@ def make_body(
     return body
 
 
+def features_of(body: nn.Module) -> int:
+    """Return how many numbers a body gives for an observation."""
+    return int(body.num_features)  # type: ignore[arg-type]
+
+
 def _check_body(kind: str, body: Any, obs: Any) -> None:
     """Raise ConfigError unless a body of someone's own says how wide it is, and is."""
     name = f"the network '{kind}' ({type(body).__qualname__})"

@@ -8,9 +8,9 @@ from typing import Any
 
 from ludus.core import Repeat, Run, Stage
 from ludus.core.plan import counted
-from ludus.rl.cadence import every, is_due
 from ludus.rl.config import EpochsConfig
-from ludus.rl.off_policy_config import StepsConfig
+from ludus.rl.intervals import every, is_due
+from ludus.rl.off_policy import StepsConfig
 
 Work = Callable[[Run], Mapping[str, Any] | None]
 

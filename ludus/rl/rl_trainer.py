@@ -23,8 +23,8 @@ from ludus.rl.judge import GUARD, make_judge
 from ludus.rl.kept_policies import KeptPolicies
 from ludus.rl.kinds import concrete
 from ludus.rl.last_step import RolloutData
-from ludus.rl.length import with_length
 from ludus.rl.plans import Work, Works, in_epochs
+from ludus.rl.run_length import with_length
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.standing import Standing
 from ludus.rl.updating import choose_update

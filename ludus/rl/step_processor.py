@@ -1,8 +1,9 @@
-"""Turn the steps of a vector of envs into the transitions that a replay buffer holds.
+"""Turn the steps of a vector of envs into the transitions that a buffer holds.
 
     OneStep   o_t, a_t, r_t,                                        gamma,    o_t+1
     NStep     o_t, a_t, r_t + gamma r_t+1 + ... + gamma^k-1 r_t+k-1, gamma^k, o_t+k   with k = n, or
               fewer where the episode ended
+    RolloutStep   the step whole, for the rollout of an on-policy agent
 
 A step that terminated has discount 0: nothing follows it. One that was truncated keeps its discount, as
 its last observation still has a value.
@@ -16,11 +17,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.data.replay.ring import ReplayBuffer
+from ludus.data.replay.rollout import RolloutBuffer
 from ludus.data.replay.row_layout import RowLayout
 
 Array = NDArray[Any]
@@ -35,6 +37,7 @@ class SteppedEnv(Protocol):
     terminated: Array
     truncated: Array
     has_ended: bool
+    masks: Array | None
     next_masks: Array | None
 
 
@@ -189,3 +192,45 @@ class NStep:
             "returns": self._returns,
             "num_pending": self._num_pending,
         }
+
+
+class RolloutStep:
+    """Adds each step to a rollout; keeps the observation, and the mask, that the agent acted on."""
+
+    def __init__(
+        self, num_envs: int, obs_shape: tuple[int, ...], obs_dtype: DTypeLike, mask: int
+    ) -> None:
+        self._obs_ND = np.zeros((num_envs, *obs_shape), dtype=obs_dtype)
+        self._masks_NA = np.ones((num_envs, mask), dtype=bool) if mask else None
+
+    def begin(self, obs_ND: Array, masks_NA: Array | None = None) -> None:
+        """Take the observations, and masks, that the next actions answer."""
+        np.copyto(self._obs_ND, obs_ND)
+        if self._masks_NA is not None and masks_NA is not None:
+            np.copyto(self._masks_NA, masks_NA)
+
+    def process(self, actions_Nk: Array, env: SteppedEnv, buffer: RolloutBuffer) -> None:
+        """Add the step that the env has just made with these actions."""
+        buffer.add(
+            self._obs_ND, actions_Nk, env.rewards, env.terminated, env.truncated, env.next_obs,
+            self._masks_NA,
+        )  # fmt: skip
+        self.begin(env.obs, env.masks)
+
+    def forget(self, cut_N: Array, obs_ND: Array, masks_NA: Array | None = None) -> None:
+        """Take new first observations, and masks, where an episode was cut."""
+        self._obs_ND[cut_N] = obs_ND[cut_N]
+        if self._masks_NA is not None and masks_NA is not None:
+            self._masks_NA[cut_N] = masks_NA[cut_N]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"obs": self._obs_ND, "masks": self._masks_NA}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        states.check_keys(state, "obs", "masks")
+        states.like(state, "obs", self._obs_ND, finite=True)
+        if self._masks_NA is not None:
+            states.like(state, "masks", self._masks_NA)
+        elif state["masks"] is not None:
+            raise states.StateError("masks", "is there, where this env has none")
+        self.begin(state["obs"], state["masks"])

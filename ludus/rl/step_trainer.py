@@ -14,7 +14,7 @@ from ludus.data.replay.ring import ReplayBuffer
 from ludus.nn.schedules import Schedule
 from ludus.rl.costs import Costs
 from ludus.rl.given_parts import KeepOwn, as_logger, build_changes, check_given, unread
-from ludus.rl.off_policy_config import OffPolicyConfig
+from ludus.rl.off_policy import OffPolicyConfig
 from ludus.rl.own_agent import AgentAdapter, check_agent
 from ludus.rl.plans import Extras, in_steps
 from ludus.rl.rl_trainer import RLTrainer

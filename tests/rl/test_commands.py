@@ -193,7 +193,7 @@ def test_a_film_shows_a_whole_episode_and_is_a_gif(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_only_the_script_knows_is_not_judged_by_another_process(tmp_path) -> None:
-    from ludus.rl.trainers.dqn import DqnTrainer
+    from ludus.rl.agents.dqn import DqnTrainer
 
     class Mine(DqnTrainer):
         class Agent(DqnTrainer.Agent):

@@ -86,7 +86,10 @@ def test_an_older_price_that_changed_with_the_steps_is_told() -> None:
 
 
 def watch(**changes: Any) -> KlWatch:
-    return KlWatch(small("ppo", **{**BY_KL, **changes}), CPU)
+    config = small("ppo", **{**BY_KL, **changes})
+    return KlWatch(
+        config.kl, minibatches=config.minibatches, target_kl=config.target_kl, device=CPU
+    )
 
 
 @pytest.mark.parametrize(("last_pass", "beta"), [(0.016, 1.0), (0.012, 0.5), (0.006, 0.25)])

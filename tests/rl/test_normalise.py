@@ -196,7 +196,7 @@ def test_the_first_rollout_of_ppo_has_rewards_of_the_size_of_later_ones(tmp_path
     assert scale == pytest.approx(1 / np.std(seen), rel=1e-5)
     # The last step's target: its reward, scaled, and the discounted value of what follows.
     agent, after = trainer.agent, rollout.next_obs[-1].numpy()
-    values = agent._values_of(torch.from_numpy(agent.normaliser.numpy_obs(after)))
+    values = agent.estimator.values_of(torch.from_numpy(agent.normaliser.numpy_obs(after)))
     targets = rollout._rows[:, -2].view(60, 3)[-1]
     torch.testing.assert_close(targets, rollout.rewards[-1] * scale + 0.9 * values)
     trainer.env.close()

@@ -143,7 +143,7 @@ def test_hooks_can_be_written_in_a_subclass_and_what_they_need_is_there(
     tmp_path: Path,
 ) -> None:
     """The rollout and the number of updates are on the trainer."""
-    from ludus.rl.trainers.ppo import PpoTrainer
+    from ludus.rl.agents.ppo import PpoTrainer
 
     class Mine(PpoTrainer):
         heard: list[Any]

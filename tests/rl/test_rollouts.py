@@ -12,8 +12,8 @@ import ludus
 from ludus.core.errors import LudusError
 from ludus.data.replay.rollout import RolloutBuffer
 from ludus.data.replay.row_layout import RowLayout
-from ludus.rl.trainers.dqn import DqnTrainer
-from ludus.rl.trainers.ppo import PpoTrainer
+from ludus.rl.agents.dqn import DqnTrainer
+from ludus.rl.agents.ppo import PpoTrainer
 from tests.rl.random_walks import walk_config
 from tests.rl.small import PRIORITISED, small
 

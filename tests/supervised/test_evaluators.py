@@ -335,7 +335,7 @@ def test_an_evaluator_made_for_something_else_is_refused_before_work(
 
 
 def test_a_subclass_that_another_process_cannot_know_is_not_judged_there(tmp_path: Path) -> None:
-    from ludus.rl.trainers.dqn import DqnTrainer
+    from ludus.rl.agents.dqn import DqnTrainer
 
     class Mine(DqnTrainer):
         class Agent(DqnTrainer.Agent):  # type: ignore[misc, name-defined]

@@ -1,4 +1,4 @@
-"""Agents: what acts and learns, one file each."""
+"""The agents that a config can name, one file each: config, network, agent, registered trainer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+
+from ludus.core.errors import LudusError
+
+try:
+    import gymnasium  # noqa: F401
+except ImportError:
+    raise LudusError(
+        "reinforcement learning needs gymnasium; install it with: pip install 'ludus[rl]'"
+    ) from None
 
 
 def rebuild(config: Mapping[str, Any]) -> Any:

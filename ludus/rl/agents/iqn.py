@@ -15,18 +15,27 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.config.base import Positive, PositiveFloat
+from ludus.config.registry import register_trainer
 from ludus.data.replay.ring import Batch
+from ludus.data.replay.row_layout import RowLayout
 from ludus.envs.spaces import EnvSpec
 from ludus.losses.iqn import quantile_huber_loss
+from ludus.nn.learner import Learner
+from ludus.nn.target import Target
 from ludus.rl.acting import acting_net
-from ludus.rl.agent import Action, follow_if_due
-from ludus.rl.agents.dqn import ValueAgent, ValueConfig
+from ludus.rl.action_kinds import discrete_actions
+from ludus.rl.agent import Action, Agent, Masks
+from ludus.rl.config import RLConfig
 from ludus.rl.exported import ExportedPolicy
-from ludus.rl.network_config import head, make_body
+from ludus.rl.network_config import features_of, head, make_body
 from ludus.rl.numpy_net import Linear
+from ludus.rl.off_policy import OffPolicyConfig, example_batch, follow_if_due
+from ludus.rl.step_trainer import StepRLTrainer
+from ludus.rl.value_acting import ValueActing, ValueConfig
+from ludus.seeds import derive, forked
 
 
-class IqnConfig(ValueConfig):
+class IqnConfig(ValueConfig, OffPolicyConfig, RLConfig):
     """Everything that decides an IQN run."""
 
     quantiles: Positive
@@ -44,9 +53,9 @@ class IqnConfig(ValueConfig):
 class QuantileNetwork(nn.Module):
     """A body, an embedding of quantiles that scales its features, and a value for each action."""
 
-    def __init__(self, body: nn.Module, num_features: int, num_actions: int, cosines: int) -> None:
+    def __init__(self, body: nn.Module, num_actions: int, cosines: int) -> None:
         super().__init__()
-        self.body = body
+        self.body, num_features = body, features_of(body)
         self.embed = nn.Linear(cosines, num_features)
         # Scales begin around 1: the network first learns what does not depend on the quantile.
         nn.init.ones_(self.embed.bias)
@@ -74,7 +83,7 @@ def cosines_of(fractions: Tensor, count: int) -> Tensor:
     return torch.cos(math.pi * fractions.unsqueeze(-1) * multiples)
 
 
-class Iqn(ValueAgent):
+class Iqn(Agent):
     """Implicit quantile networks."""
 
     config: IqnConfig
@@ -83,8 +92,22 @@ class Iqn(ValueAgent):
 
     def __init__(self, config: IqnConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(config, spec, device)
-        body: Any = self.learner.module.body
-        self._features = acting_net([body], self.normaliser, device, spec.obs_shape)
+        actions = discrete_actions(config.kind, spec)
+        mask_width = actions.n if spec.has_masks else 0
+        self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, 1, mask_width)
+        with forked(derive(config.seed, "model")):
+            body = make_body(config.network, spec.obs_shape, spec.obs_dtype)
+            network = QuantileNetwork(body, actions.n, config.cosines)
+            self.learner = Learner(
+                network.to(device),
+                config.optimizer,
+                max_grad_norm=config.max_grad_norm,
+                precision=config.precision,
+            )
+        self.target = Target(self.learner)
+        self._network = network
+        self._features = acting_net([network.body], self.normaliser, device, spec.obs_shape)
+        self.acting = ValueActing(config, actions, self.values)
         count = config.acting_quantiles
         self._middles_Q = (torch.arange(count, device=device) + 0.5) / count
         self._scale_F: NDArray[Any] | None = None
@@ -92,14 +115,35 @@ class Iqn(ValueAgent):
         shape = (config.batch_size, config.quantiles + config.target_quantiles)
         self._drawn = torch.empty(shape)
 
-    def _make_network(self) -> nn.Module:
-        body = make_body(self.config.network, self.spec.obs_shape, self.spec.obs_dtype)
-        features: int = body.num_features  # type: ignore[assignment]
-        return QuantileNetwork(body, features, self.actions.n, self.config.cosines)
+    def learned(self) -> Mapping[str, Learner | Target]:
+        """Return the network and its target."""
+        return {"q": self.learner, "target": self.target}
+
+    def policy_networks(self) -> tuple[str, ...]:
+        """Return the network that acts."""
+        return ("q",)
+
+    def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
+        """Return an action for each env; explore while training."""
+        if not self.is_training:
+            return self.acting.greedy(obs_ND, masks)
+        return self.acting.explore(obs_ND, masks, num_env_steps, self.generator)
+
+    def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
+        """Return the best action for each env."""
+        return self.to_env(self.acting.greedy(obs_ND, masks))
+
+    def to_env(self, actions: Action) -> Action:
+        """Return the actions as the env numbers them."""
+        return self.acting.to_env(actions)
+
+    def info(self, num_env_steps: int) -> dict[str, float]:
+        """Return how much is explored now."""
+        return {"rollout/exploration_rate": self.acting.rate(num_env_steps)}
 
     def values(self, obs_ND: Action) -> Action:
         """Return the mean of each action's return."""
-        network: Any = self.learner.module
+        network = self._network
         if self._scale_F is None:
             # What follows the embedding is linear, so the mean over quantiles can be taken here.
             self._scale_F = self.feature_scale()
@@ -110,7 +154,7 @@ class Iqn(ValueAgent):
 
     def feature_scale(self) -> NDArray[Any]:
         """Return by how much the quantiles scale each feature, on average, (F,)."""
-        network: Any = self.learner.module
+        network = self._network
         with torch.inference_mode():
             cosines = cosines_of(self._middles_Q, self.config.cosines)
             scale: NDArray[Any] = torch.relu(network.embed(cosines)).mean(0).cpu().numpy()
@@ -118,7 +162,7 @@ class Iqn(ValueAgent):
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the network of mean quantiles, of which the greatest is chosen."""
-        network: Any = self.learner.module
+        network = self._network
         # Scaling what a layer is given is scaling its weights.
         weight = network.value.weight.detach().cpu().numpy() * self.feature_scale()
         value = Linear(weight.astype(np.float32), network.value.bias.detach().cpu().numpy())
@@ -126,8 +170,9 @@ class Iqn(ValueAgent):
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return rows, images, weights, fractions and numbers of zeros."""
-        *batch, numbers = super().example_inputs()
-        return *batch, torch.zeros_like(self._drawn, device=self.device), numbers
+        batch = example_batch(self.config, self.layout, self.device)
+        drawn = torch.zeros_like(self._drawn, device=self.device)
+        return *batch, drawn, drawn.new_zeros(1)
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
         """Learn from a batch at quantiles drawn anew; the next call overwrites what is returned."""
@@ -147,7 +192,7 @@ class Iqn(ValueAgent):
         images: Tensor | None,
         weights: Tensor | None,
         fractions: Tensor,
-        numbers: Any,
+        numbers: Tensor,
     ) -> Tensor:
         batch = self.layout.split(rows, images)
         obs, next_obs, rewards_B = self.normalised(batch)
@@ -189,3 +234,11 @@ def _of_action(values_BQA: Tensor, index_B11: Tensor) -> Tensor:
     """Return the quantiles of one action each, (B, Q)."""
     index_BQ1 = index_B11.expand(-1, values_BQA.shape[1], 1)
     return values_BQA.gather(2, index_BQ1).squeeze(2)
+
+
+@register_trainer("iqn")
+class IqnTrainer(StepRLTrainer):
+    """Trains an IQN agent."""
+
+    Config = IqnConfig
+    Agent = Iqn

@@ -5,21 +5,19 @@ Shapes: T steps, N envs, B batch, A logits, K numbers of an action.
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from ludus.config.base import NonNegativeFloat, PositiveFloat
+from ludus.config.registry import register_trainer
 from ludus.core import states
 from ludus.data.replay.rollout import Minibatch, RolloutBuffer
 from ludus.data.replay.row_layout import RowLayout
 from ludus.envs.spaces import BoxActions, EnvSpec
-from ludus.losses.advantage import generalised_advantage
 from ludus.losses.ppo import (
     approximate_kl,
     clip_fraction,
@@ -30,19 +28,62 @@ from ludus.losses.ppo import (
     value_loss,
 )
 from ludus.nn.learner import Learner
-from ludus.nn.schedules import Schedule
+from ludus.nn.schedules import Schedule, too_long
 from ludus.nn.target import Target
 from ludus.rl.acting import acting_net
-from ludus.rl.agent import Action, Agent
+from ludus.rl.agent import Action, Agent, Masks
+from ludus.rl.config import RLConfig, Scheduled
 from ludus.rl.exported import ExportedPolicy
-from ludus.rl.kl_watch import KlWatch
-from ludus.rl.network_config import head, make_body
+from ludus.rl.kl_watch import KlConfig, KlWatch
+from ludus.rl.network_config import features_of, head, make_body
 from ludus.rl.normalise import Moments
+from ludus.rl.on_policy import OnPolicyConfig
 from ludus.rl.policies import Policy, make_policy
-from ludus.rl.ppo_config import PpoConfig
+from ludus.rl.rollout_estimate import RolloutEstimator
+from ludus.rl.rollout_rows import RolloutRows
+from ludus.rl.rollout_trainer import RolloutTrainer
 from ludus.seeds import derive, forked
 
-_PADDED = 64
+
+class PpoConfig(OnPolicyConfig, RLConfig):
+    """Everything that decides a PPO run."""
+
+    policy_loss: Literal["clip", "kl"]
+    """Hold updates back by clipping their ratios (clip) or by a price on the KL divergence (kl); the
+    section of the other one is null."""
+    clip: Scheduled | None
+    """How far a ratio may go from 1, by optimisation steps; null with policy_loss: kl."""
+    kl: KlConfig | None
+    """The price on the KL divergence; null with policy_loss: clip."""
+    target_kl: PositiveFloat | None
+    """End the passes over a rollout after an update that found a KL divergence of more than 1.5 times
+    this; null goes through all of them."""
+    value_clip: PositiveFloat | None
+    """How far a value may move from the one before the updates; null lets it go."""
+    value_coef: NonNegativeFloat
+    """How much the value's loss, half its mean squared error, counts beside the policy's."""
+    entropy_coef: NonNegativeFloat
+    """How much the policy's entropy counts, against becoming certain too soon."""
+    normalise_advantage: bool
+    """Bring the advantages of each minibatch to mean 0 and deviation 1."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        yield from super().problems()
+        other = "kl" if self.policy_loss == "clip" else "clip"
+        if getattr(self, self.policy_loss) is None:
+            yield (
+                f"'policy_loss' is {self.policy_loss}, but the section '{self.policy_loss}' is null;"
+                " fill it in"
+            )
+        if getattr(self, other) is not None:
+            yield (
+                f"'policy_loss' is {self.policy_loss}, so nothing reads the section '{other}'; set it"
+                f" to null, or set policy_loss: {other}"
+            )
+        if self.clip is not None:
+            schedule, steps = self.clip.schedule, self.run_opts
+            yield from too_long(schedule, "clip.schedule", steps, "optimisation steps")
 
 
 class ActorCritic(nn.Module):
@@ -55,7 +96,7 @@ class ActorCritic(nn.Module):
         self.value_body = (
             None if config.shared_body else make_body(config.network, obs_shape, obs_dtype)
         )
-        features: int = self.body.num_features  # type: ignore[assignment]
+        features = features_of(self.body)
         self.policy = head(features, policy.num_outputs, gain=0.01)
         self.value = head(features, 1, gain=1.0)
         # One deviation for each number of an action, whatever is observed.
@@ -83,7 +124,9 @@ class Ppo(Agent):
         if config.policy_loss == "kl":
             self.metric_names = (*self.metric_names[:-1], "kl_beta")
         super().__init__(config, spec, device)
-        self.watch = KlWatch(config, device)
+        self.watch = KlWatch(
+            config.kl, minibatches=config.minibatches, target_kl=config.target_kl, device=device
+        )
         self.policy = make_policy(spec)
         with forked(derive(config.seed, "model")):
             network = ActorCritic(config, spec, self.policy)
@@ -103,15 +146,14 @@ class Ppo(Agent):
         # Both take observations as the network sees them: normalised already.
         self._outputs = acting_net([network.body, network.policy], None, device, spec.obs_shape)
         body = network.body if network.value_body is None else network.value_body
-        self._values = acting_net([body, network.value], None, device, spec.obs_shape)
+        values = acting_net([body, network.value], None, device, spec.obs_shape)
         mask_width = spec.action.mask_width if spec.has_masks else 0
-        # Normalised images are numbers like others, and kept in the rows.
-        is_normal = config.normalise is not None and config.normalise.observations
-        self._has_images = spec.obs_dtype == np.uint8 and not is_normal
-        obs_width = 0 if self._has_images else math.prod(spec.obs_shape)
-        widths = (obs_width, self.policy.width, 1, 1, 1, 1, mask_width)
-        ends = np.cumsum((0, *widths)).tolist()
-        self._columns = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        is_normalised = config.normalise is not None and config.normalise.observations
+        self.rows = RolloutRows(spec, self.policy.width, is_normalised=is_normalised)
+        self.estimator = RolloutEstimator(
+            config, self.learner, self.policy, self.rows, log_std=network.log_std,
+            outputs=self._outputs, values=values, device=device,
+        )  # fmt: skip
         self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, self.policy.width, mask_width)
 
     def learned(self) -> Mapping[str, Learner | Target]:
@@ -131,13 +173,13 @@ class Ppo(Agent):
         seen = obs_ND if self.normaliser is None else self.normaliser.numpy_obs(obs_ND)
         return self._outputs(seen)
 
-    def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
+    def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
         """Return a draw from the policy for each env."""
         if not self.is_training:
             return self.policy.best(self._acting(obs_ND), masks)
         return self.policy.draw(self._acting(obs_ND), self._log_std, masks, self.generator)
 
-    def act_greedy(self, obs_ND: Action, masks: Any) -> Action:
+    def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
         """Return the likeliest action for each env."""
         return self.to_env(self.policy.best(self._acting(obs_ND), masks))
 
@@ -152,56 +194,7 @@ class Ppo(Agent):
         normaliser.
         """
         self.watch.begin_rollout()
-        steps, envs = rollout.rewards.shape
-        obs, next_obs = rollout.obs, rollout.next_obs
-        if self.normaliser is not None:
-            obs = self.normaliser.seen(obs, moments[:-1])
-            next_obs = self.normaliser.seen(next_obs, moments[1:])
-        actions = rollout.actions.view(steps * envs, -1).to(self.device)
-        masks = rollout.masks
-        if masks is not None:
-            masks = masks.view(steps * envs, -1).to(self.device)
-        ends_TN = rollout.terminated | rollout.truncated
-        # The value after a step is that of the next observation, unless an episode ended there.
-        asked_TN = ends_TN.clone()
-        asked_TN[-1] = True
-        with torch.no_grad():
-            outputs, values = self._outputs_of(obs.flatten(0, 1))
-            values_TN = values.view(steps, envs)
-            log_std: Any = self.learner.module.log_std
-            log_probs = self.policy.log_probs(outputs, log_std, actions, masks)
-            after_TN = values_TN.roll(-1, 0)
-            after_TN[asked_TN.to(self.device)] = self._values_of(next_obs[asked_TN])
-            rewards_TN = rollout.rewards.to(self.device)
-            if self.normaliser is not None:
-                rewards_TN = self.normaliser.rewards(rewards_TN)
-            advantages_TN = generalised_advantage(
-                rewards_TN, values_TN, after_TN,
-                rollout.terminated.to(self.device), ends_TN.to(self.device),
-                gamma=self.config.gamma, lam=self.config.gae_lambda,
-            )  # fmt: skip
-        numbers = (log_probs, advantages_TN, advantages_TN + values_TN, values_TN)
-        columns = [actions, *[column.reshape(-1, 1) for column in numbers]]
-        if not self._has_images:
-            columns.insert(0, obs.view(steps * envs, -1).to(self.device))
-        return torch.cat([*columns, *([] if masks is None else [masks.float()])], 1)
-
-    def _outputs_of(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the policy's outputs and the values, as acting computes them."""
-        if self.config.precision != "float32":
-            # What the updates are compared with must be as coarse as they are.
-            outputs, values, _ = self.learner(obs.to(self.device))
-            return outputs.float(), values.float()
-        outputs_BA = torch.from_numpy(self._outputs(obs.numpy()).copy()).to(self.device)
-        return outputs_BA, self._values_of(obs)
-
-    def _values_of(self, obs: Tensor) -> Tensor:
-        if self.config.precision != "float32":
-            return self.learner(obs.to(self.device))[1].float()  # type: ignore[no-any-return]
-        # Padded, so that only a few sizes ever occur: for each one memory is set aside.
-        padded = functional.pad(obs, (0, 0) * (obs.ndim - 1) + (0, -len(obs) % _PADDED))
-        values = self._values(padded.numpy())[: len(obs), 0].copy()
-        return torch.from_numpy(values).to(self.device)
+        return self.estimator(rollout, moments, self.normaliser)
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the network of the mean action, or of the logits of each action."""
@@ -212,24 +205,23 @@ class Ppo(Agent):
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return rows, images and numbers of zeros."""
-        config, images = self.config, None
-        rows = torch.zeros(config.batch_size, self._columns[-1].stop, device=self.device)
-        if self._has_images:
+        images = None
+        rows = torch.zeros(self.config.batch_size, self.rows.width, device=self.device)
+        if self.rows.has_images:
             images = rows.new_zeros(len(rows), *self.spec.obs_shape, dtype=torch.uint8)
         return rows, images, rows.new_zeros(2)
 
     def learn(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
         """Improve the policy and the values on some rows of an estimate."""
-        images = batch.images if self._has_images else None
+        images = batch.images if self.rows.has_images else None
         restraint = self.watch.beta if self.clip is None else self.clip(num_opts)
         self.watch.note(self._learn(batch.rows, images, numbers=(learning_rate, restraint)))
 
-    def _update(self, rows: Tensor, images: Tensor | None, numbers: Any) -> Tensor:
+    def _update(self, rows: Tensor, images: Tensor | None, numbers: Tensor) -> Tensor:
         config = self.config
-        pieces = [rows[:, columns] for columns in self._columns]
-        obs = pieces[0].reshape(-1, *self.spec.obs_shape) if images is None else images
-        actions, masks = pieces[1], pieces[6] > 0 if self.spec.has_masks else None
-        old_log_probs, advantages, returns, old_values = (piece[:, 0] for piece in pieces[2:6])
+        obs, actions, old_log_probs, advantages, returns, old_values, masks = self.rows.split(
+            rows, images
+        )
         if config.normalise_advantage:
             advantages = normalised(advantages)
         hold_back = clipped_policy_loss if config.policy_loss == "clip" else kl_policy_loss
@@ -283,3 +275,11 @@ class Ppo(Agent):
         """Return the mean deviation of continuous actions."""
         log_std = self._log_std
         return {} if log_std is None else {"train/std": float(np.exp(log_std).mean())}
+
+
+@register_trainer("ppo")
+class PpoTrainer(RolloutTrainer):
+    """Trains a PPO agent."""
+
+    Config = PpoConfig
+    Agent = Ppo

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.config.base import PositiveFloat, StrictConfig
+from ludus.config.registry import register_trainer
 from ludus.core.errors import ConfigError
 from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout
@@ -30,11 +31,13 @@ from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.rl.acting import acting_net
 from ludus.rl.action_kinds import box_actions
-from ludus.rl.agent import Action, Agent, follow_if_due
+from ludus.rl.agent import Action, Agent, Masks
+from ludus.rl.config import RLConfig
 from ludus.rl.exported import ExportedPolicy
-from ludus.rl.network_config import head, make_body
+from ludus.rl.network_config import features_of, head, make_body
 from ludus.rl.numpy_net import Linear
-from ludus.rl.off_policy_config import OffPolicyConfig, TargetConfig
+from ludus.rl.off_policy import OffPolicyConfig, TargetConfig, example_batch, follow_if_due
+from ludus.rl.step_trainer import StepRLTrainer
 from ludus.seeds import derive, forked
 
 # Beyond these a deviation is as good as none, or as good as infinite.
@@ -60,7 +63,7 @@ class TemperatureConfig(StrictConfig):
             )
 
 
-class SacConfig(OffPolicyConfig):
+class SacConfig(OffPolicyConfig, RLConfig):
     """Everything that decides a SAC run."""
 
     target: TargetConfig
@@ -72,10 +75,10 @@ class SacConfig(OffPolicyConfig):
 class Actor(nn.Module):
     """A body, and the mean and log deviation of each number of an action."""
 
-    def __init__(self, body: nn.Module, num_features: int, width: int) -> None:
+    def __init__(self, body: nn.Module, width: int) -> None:
         super().__init__()
         self.body = body
-        self.out = head(num_features, 2 * width, gain=None)
+        self.out = head(features_of(body), 2 * width, gain=None)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return means and log deviations side by side, (B, 2 K)."""
@@ -89,7 +92,7 @@ class Critics(nn.Module):
     def __init__(self, config: StrictConfig, inputs: int) -> None:
         super().__init__()
         self.bodies = nn.ModuleList([make_body(config, (inputs,)) for _ in range(2)])
-        self.outs = nn.ModuleList([head(body.num_features, 1, gain=None) for body in self.bodies])  # type: ignore[arg-type]
+        self.outs = nn.ModuleList([head(features_of(body), 1, gain=None) for body in self.bodies])
 
     def forward(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Return both values, (B,) each."""
@@ -137,7 +140,7 @@ class Sac(Agent):
         }
         with forked(derive(config.seed, "model")):
             body = make_body(config.network, spec.obs_shape)
-            actor = Actor(body, body.num_features, self._width)  # type: ignore[arg-type]
+            actor = Actor(body, self._width)
             critics = Critics(config.network, math.prod(spec.obs_shape) + self._width)
         self.actor = Learner(actor.to(device), config.optimizer, **limits)
         self.critics = Learner(critics.to(device), config.optimizer, **limits)
@@ -163,7 +166,7 @@ class Sac(Agent):
         """Return the network that acts."""
         return ("actor",)
 
-    def act(self, obs_ND: Action, masks: Any, num_env_steps: int) -> Action:
+    def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
         """Return a draw from the policy, between -1 and 1; a uniform one before learning starts."""
         shape = (len(obs_ND), self._width)
         if not self.is_training:
@@ -177,7 +180,7 @@ class Sac(Agent):
         drawn: Action = np.tanh(means + np.exp(log_stds.clip(*_LOG_STD)) * noise)
         return drawn
 
-    def act_greedy(self, obs_ND: Action, masks: Any) -> Action:
+    def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
         """Return the middle of the policy for each env."""
         return self.to_env(np.tanh(self._acting(obs_ND)[:, : self._width]))
 
@@ -196,8 +199,7 @@ class Sac(Agent):
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return rows, weights, noise and numbers of zeros."""
-        rows = torch.zeros(self.config.batch_size, self.layout.width, device=self.device)
-        weights = None if self.config.replay.prioritised is None else rows.new_zeros(len(rows))
+        rows, _, weights = example_batch(self.config, self.layout, self.device)
         return rows, weights, torch.zeros_like(self._noise, device=self.device), rows.new_zeros(1)
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
@@ -212,7 +214,9 @@ class Sac(Agent):
         follow_if_due(self.target, self.config.target, num_opts)
         return None if batch.weights is None else errors.detach().cpu().numpy()
 
-    def _update(self, rows: Tensor, weights: Tensor | None, noise: Tensor, numbers: Any) -> Tensor:
+    def _update(
+        self, rows: Tensor, weights: Tensor | None, noise: Tensor, numbers: Tensor
+    ) -> Tensor:
         batch = self.layout.split(rows)
         obs, next_obs, rewards_B = self.normalised(batch)
         price = self.temperature().detach().exp()
@@ -249,3 +253,11 @@ class Sac(Agent):
     def _draw(self, found: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         means, log_stds = found.float().chunk(2, 1)
         return squashed_sample(means, log_stds.clamp(*_LOG_STD), noise)
+
+
+@register_trainer("sac")
+class SacTrainer(StepRLTrainer):
+    """Trains a SAC agent."""
+
+    Config = SacConfig
+    Agent = Sac

@@ -1,72 +1,22 @@
-"""The trainer kind `ppo`: rollouts, and passes of minibatches over each."""
+"""RolloutTrainer: on-policy agents, which learn from the rollout just collected and forget it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
-
-from ludus.config.registry import register_trainer
-from ludus.core import Run, states
+from ludus.core import Run
 from ludus.core.errors import LudusError
 from ludus.core.plan import counted
 from ludus.data.replay.rollout import RolloutBuffer
-from ludus.rl.agents.ppo import Ppo
 from ludus.rl.normalise import Moments
-from ludus.rl.ppo_config import PpoConfig
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
+from ludus.rl.step_processor import RolloutStep
 
 
-class RolloutStep:
-    """Adds each step to a rollout; keeps the observation, and the mask, that the agent acted on."""
+class RolloutTrainer(RLTrainer):
+    """Collects a rollout, then goes through it in passes of minibatches."""
 
-    def __init__(
-        self, num_envs: int, obs_shape: tuple[int, ...], obs_dtype: Any, mask: int
-    ) -> None:
-        self._obs_ND = np.zeros((num_envs, *obs_shape), dtype=obs_dtype)
-        self._masks_NA = np.ones((num_envs, mask), dtype=bool) if mask else None
-
-    def begin(self, obs_ND: Any, masks_NA: Any = None) -> None:
-        """Take the observations, and masks, that the next actions answer."""
-        np.copyto(self._obs_ND, obs_ND)
-        if self._masks_NA is not None and masks_NA is not None:
-            np.copyto(self._masks_NA, masks_NA)
-
-    def process(self, actions_Nk: Any, env: Any, buffer: RolloutBuffer) -> None:
-        """Add the step that the env has just made with these actions."""
-        buffer.add(
-            self._obs_ND, actions_Nk, env.rewards, env.terminated, env.truncated, env.next_obs,
-            self._masks_NA,
-        )  # fmt: skip
-        self.begin(env.obs, env.masks)
-
-    def forget(self, cut_N: Any, obs_ND: Any, masks_NA: Any = None) -> None:
-        """Take new first observations, and masks, where an episode was cut."""
-        self._obs_ND[cut_N] = obs_ND[cut_N]
-        if self._masks_NA is not None and masks_NA is not None:
-            self._masks_NA[cut_N] = masks_NA[cut_N]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"obs": self._obs_ND, "masks": self._masks_NA}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        states.check_keys(state, "obs", "masks")
-        states.like(state, "obs", self._obs_ND, finite=True)
-        if self._masks_NA is not None:
-            states.like(state, "masks", self._masks_NA)
-        elif state["masks"] is not None:
-            raise states.StateError("masks", "is there, where this env has none")
-        self.begin(state["obs"], state["masks"])
-
-
-@register_trainer("ppo")
-class PpoTrainer(RLTrainer):
-    """Trains a PPO agent."""
-
-    Config = PpoConfig
-    Agent = Ppo
     replay_buffer: RolloutBuffer
 
     def _prepare_data(self, episodes: Episodes) -> None:
@@ -86,8 +36,8 @@ class PpoTrainer(RLTrainer):
     def _take_steps(self, add_to_buffer: bool) -> None:
         if not add_to_buffer:
             raise LudusError(
-                "PPO learns from the rollout just collected, so it has to be added to the buffer;"
-                " leave add_to_buffer true"
+                "an on-policy agent learns from the rollout just collected, so it has to be added to the"
+                " buffer; leave add_to_buffer true"
             )
         rollout, agent, normaliser = self.replay_buffer, self.agent, self.agent.normaliser
         rollout.clear()

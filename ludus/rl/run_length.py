@@ -1,10 +1,21 @@
-"""Make an RL run a given number of optimisation steps long, and say what had to change for it."""
+"""How long an RL run is, and how it is made a given number of optimisation steps long."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ludus.core.errors import ConfigError
+from ludus.rl.config import EpochsConfig
+
+
+def num_epochs(epochs: EpochsConfig, env_steps: int, epochs_for: Callable[[int], int]) -> int:
+    """Return how many epochs of this many env steps a run has.
+
+    `epochs_for` returns how many of them it takes to make a number of optimisation steps.
+    """
+    whole = -(-epochs.max_env_steps // env_steps)
+    return whole if epochs.max_opts is None else min(whole, epochs_for(epochs.max_opts))
 
 
 def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:

@@ -1,24 +1,35 @@
-"""The config of agents that learn from a replay buffer: the two schedules, the buffer, the target."""
+"""What agents that learn from a replay buffer share: their keys, and how a target network follows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
-from ludus.config.base import Count, NonNegativeFloat, Positive, PositiveFloat, StrictConfig
+from ludus.config.base import Count, Positive, PositiveFloat, StrictConfig
 from ludus.data.replay.prioritised import PerConfig
+from ludus.data.replay.row_layout import RowLayout
 from ludus.nn.schedules import ScheduleSection, too_long
-from ludus.rl.cadence import (
+from ludus.nn.target import Target
+from ludus.rl.config import EpochsConfig
+from ludus.rl.intervals import (
     epochs_never_reached,
     never_so_many,
     steps_never_reached,
     unreached_epochs,
     unreached_steps,
 )
-from ludus.rl.config import EpochsConfig, RLConfig
 from ludus.rl.network_config import NetworkSection
+from ludus.rl.run_length import num_epochs
+
+# A mixin: a config has these keys beside those of RLConfig, DqnConfig(OffPolicyConfig, RLConfig).
+if TYPE_CHECKING:
+    from ludus.rl.config import RLConfig as _Beside
+else:
+    _Beside = StrictConfig
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -78,8 +89,8 @@ class ReplayConfig(StrictConfig):
     """Draw the surprising ones more often; null draws all alike."""
 
 
-class OffPolicyConfig(RLConfig):
-    """What every agent that learns from a replay buffer has."""
+class OffPolicyConfig(_Beside):
+    """The keys that every agent with a replay buffer has beside those of RLConfig."""
 
     schedule: Literal["steps", "epochs"]
     """Which of the two sections below the run follows."""
@@ -143,7 +154,8 @@ class OffPolicyConfig(RLConfig):
                 f" epochs.max_env_steps {epochs.max_env_steps}: it would never learn; lower the first"
             )
         if epochs.max_opts is not None:
-            most = int(self._whole_epochs * self._per_epoch * epochs.updates_per_env_step)
+            whole = -(-epochs.max_env_steps // self._per_epoch)
+            most = int(whole * self._per_epoch * epochs.updates_per_env_step)
             yield from never_so_many(epochs, most)
         yield from epochs_never_reached(epochs, self.num_epochs)
         yield from self.length_problems(self.run_opts, ("epochs.eval_freq", epochs.eval_freq))
@@ -161,11 +173,6 @@ class OffPolicyConfig(RLConfig):
     def _per_epoch(self) -> int:
         return self.steps_per_epoch * self.num_envs
 
-    @property
-    def _whole_epochs(self) -> int:
-        assert self.epochs is not None
-        return -(-self.epochs.max_env_steps // self._per_epoch)
-
     def epochs_for(self, max_opts: int) -> int:
         """Return how many epochs it takes to make this many updates."""
         assert self.epochs is not None
@@ -179,8 +186,7 @@ class OffPolicyConfig(RLConfig):
     def num_epochs(self) -> int:
         """How many epochs the run has, with schedule: epochs."""
         assert self.epochs is not None
-        limit, whole = self.epochs.max_opts, self._whole_epochs
-        return whole if limit is None else min(whole, self.epochs_for(limit))
+        return num_epochs(self.epochs, self._per_epoch, self.epochs_for)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -217,17 +223,18 @@ class TargetConfig(StrictConfig):
     """How far it moves towards the network that learns; 1 copies it."""
 
 
-class ExplorationConfig(StrictConfig):
-    """How an agent with values for each action tries others than the best."""
+def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
+    """Let a target move after the update that follows this many, if its config says so."""
+    if (num_opts + 1) % config.every_opt_steps == 0:
+        target.follow(config.share)
 
-    kind: Literal["epsilon", "softmax"]
-    """epsilon acts at random with this probability; softmax draws by value over this temperature."""
-    initial: NonNegativeFloat
-    """The probability or temperature at the beginning."""
-    schedule: ScheduleSection
-    """How it changes with the env steps."""
 
-    def problems(self) -> Iterator[str]:
-        """Yield a probability that is none."""
-        if self.kind == "epsilon" and self.initial > 1:
-            yield f"'initial' is {self.initial}; with epsilon it is a probability, 1 at most"
+def example_batch(
+    config: OffPolicyConfig, layout: RowLayout, device: torch.device
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return rows, images and importance weights of zeros, of the shapes that a batch will have."""
+    rows, images = torch.zeros(config.batch_size, layout.width, device=device), None
+    if layout.has_images:
+        images = rows.new_zeros(len(rows), layout.image_width, dtype=torch.uint8)
+    weights = None if config.replay.prioritised is None else rows.new_zeros(len(rows))
+    return rows, images, weights

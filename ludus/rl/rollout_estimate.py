@@ -1,0 +1,105 @@
+"""Estimate what a rollout is worth: log-probabilities, values and advantages of its steps.
+
+Shapes: T steps, N envs, B batch, A outputs of the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from ludus.data.replay.rollout import RolloutBuffer
+from ludus.losses.advantage import generalised_advantage
+from ludus.nn.learner import Learner
+from ludus.rl.normalise import Moments, Normaliser
+from ludus.rl.on_policy import OnPolicyConfig
+from ludus.rl.policies import Policy
+from ludus.rl.rollout_rows import RolloutRows, Steps
+
+Net = Callable[[NDArray[Any]], NDArray[Any]]
+
+_PADDED = 64
+
+
+class RolloutEstimator:
+    """Turns a full rollout into the rows that its updates learn from."""
+
+    def __init__(
+        self,
+        config: OnPolicyConfig,
+        learner: Learner,
+        policy: Policy,
+        rows: RolloutRows,
+        *,
+        log_std: Tensor | None,
+        outputs: Net,
+        values: Net,
+        device: torch.device,
+    ) -> None:
+        """`outputs` and `values` compute the network as acting does; it takes normalised observations."""
+        self._config, self._learner, self._policy, self._rows = config, learner, policy, rows
+        self._log_std = log_std
+        self._outputs, self._values = outputs, values
+        self._device = device
+
+    def __call__(
+        self, rollout: RolloutBuffer, moments: Sequence[Moments], normaliser: Normaliser | None
+    ) -> Tensor:
+        """Return one packed row for each step.
+
+        `moments` are the normaliser's at each step and after the last; none where there is no
+        normaliser.
+        """
+        steps, envs = rollout.rewards.shape
+        obs, next_obs = rollout.obs, rollout.next_obs
+        if normaliser is not None:
+            obs = normaliser.seen(obs, moments[:-1])
+            next_obs = normaliser.seen(next_obs, moments[1:])
+        actions = rollout.actions.view(steps * envs, -1).to(self._device)
+        masks = rollout.masks
+        if masks is not None:
+            masks = masks.view(steps * envs, -1).to(self._device)
+        ends_TN = rollout.terminated | rollout.truncated
+        # The value after a step is that of the next observation, unless an episode ended there.
+        asked_TN = ends_TN.clone()
+        asked_TN[-1] = True
+        with torch.no_grad():
+            outputs, values = self.outputs_of(obs.flatten(0, 1))
+            values_TN = values.view(steps, envs)
+            log_probs = self._policy.log_probs(outputs, self._log_std, actions, masks)
+            after_TN = values_TN.roll(-1, 0)
+            after_TN[asked_TN.to(self._device)] = self.values_of(next_obs[asked_TN])
+            rewards_TN = rollout.rewards.to(self._device)
+            if normaliser is not None:
+                rewards_TN = normaliser.rewards(rewards_TN)
+            advantages_TN = generalised_advantage(
+                rewards_TN, values_TN, after_TN,
+                rollout.terminated.to(self._device), ends_TN.to(self._device),
+                gamma=self._config.gamma, lam=self._config.gae_lambda,
+            )  # fmt: skip
+        seen = obs if self._rows.has_images else obs.view(steps * envs, -1).to(self._device)
+        numbers = (log_probs, advantages_TN, advantages_TN + values_TN, values_TN)
+        return self._rows.pack(Steps(seen, actions, *numbers, masks))
+
+    def outputs_of(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the policy's outputs and the values, as acting computes them."""
+        if self._config.precision != "float32":
+            # What the updates are compared with must be as coarse as they are.
+            outputs, values, _ = self._learner(obs.to(self._device))
+            return outputs.float(), values.float()
+        outputs_BA = torch.from_numpy(self._outputs(obs.numpy()).copy()).to(self._device)
+        return outputs_BA, self.values_of(obs)
+
+    def values_of(self, obs: Tensor) -> Tensor:
+        """Return the value of each observation, (B,)."""
+        if self._config.precision != "float32":
+            return self._learner(obs.to(self._device))[1].float()  # type: ignore[no-any-return]
+        # Padded, so that only a few sizes ever occur: for each one memory is set aside.
+        padded = functional.pad(obs, (0, 0) * (obs.ndim - 1) + (0, -len(obs) % _PADDED))
+        values = self._values(padded.numpy())[: len(obs), 0].copy()
+        return torch.from_numpy(values).to(self._device)
