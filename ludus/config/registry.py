@@ -173,7 +173,7 @@ class TrainerType(str):
     """The name of a registered trainer kind; `TrainerType.names()` lists them all."""
 
     def __new__(cls, kind: str) -> TrainerType:
-        """Refuse a kind that nobody registered."""
+        """Refuse a kind that is not registered."""
         if kind not in kinds("trainer"):
             raise ConfigError(f"no trainer is named '{kind}'.{nearest(kind, kinds('trainer'))}")
         return super().__new__(cls, kind)

@@ -166,9 +166,9 @@ class Observer(Protocol):
 
 
 class Every:
-    """A cadence: true at a boundary where the named counter has crossed a multiple of the interval.
+    """True at a boundary where the named counter has crossed a multiple of the interval.
 
-    An interval of 0 means never. The last value seen is state: put the cadence's owner in a part.
+    An interval of 0 means never. The last value seen is state: put its owner in a part.
     """
 
     __slots__ = ("counter", "interval", "seen")

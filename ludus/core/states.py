@@ -1,4 +1,4 @@
-"""Read a saved state with suspicion: every value has the type, shape and range that its part can take.
+"""Validate saved state: every value has the type, shape and range that its part can take.
 
 A checkpoint may be whole and sealed and yet hold what no run ever saved. What does not fit is refused by
 part and key, before anything has changed, and never turned into something that does.

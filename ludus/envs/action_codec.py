@@ -1,4 +1,4 @@
-"""How actions travel: checked as an agent gives them, and in the form that an env takes."""
+"""Encode actions: check what an agent gives and convert it to what an env takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ludus.envs.journal import ActionJournal
 from ludus.envs.spaces import Actions, BoxActions, DiscreteActions
 
 
-class ActionForm:
+class ActionCodec:
     """The shape and dtype of actions, for the agent (N, k) or (N,), and for one env."""
 
     def __init__(self, space: spaces.Space[Any], action: Actions, *, num_envs: int) -> None:

@@ -21,7 +21,7 @@ class OwnReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.total = 0.0
 
     def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Make a step and add its reward; one that is no number is told by whoever checks the step."""
+        """Make a step and add its reward; one that is no number is refused where the step is checked."""
         result = self.env.step(action)
         with contextlib.suppress(TypeError, ValueError, IndexError):
             self.total += float(result[1])

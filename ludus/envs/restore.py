@@ -17,7 +17,7 @@ from ludus.envs.slot import EnvSlot, told
 from ludus.envs.spaces import MultiDiscreteActions, actions_of
 from ludus.seeds import derive
 
-# How long an env lives before it is compared, at most: an episode may be shorter.
+# How many steps an env takes before it is compared, at most: an episode may be shorter.
 NUM_LIVED_STEPS = 256
 NUM_CHECKED_STEPS = 256
 _STEPS_BEFORE_STATE = 32
@@ -66,7 +66,7 @@ def restore_by_state(slot: EnvSlot, episode: int, state: Any) -> str | None:
 def check_repeats(section: StrictConfig, seed: int) -> str | None:
     """Return why an env of this section cannot be restored exactly, or None if it can.
 
-    One env lives an episode and is then reset; a fresh one repeats its steps: from the reset, or,
+    One env plays an episode and is then reset; a fresh one repeats its steps: from the reset, or,
     where the env hands out its state, from the state of the first. An env that keeps a generator or
     a count over its whole life differs then, as it would when a run is resumed in a new process.
     """

@@ -13,7 +13,7 @@ import numpy as np
 
 from ludus.config.sections import StrictConfig
 from ludus.envs import saved_states
-from ludus.envs.action_codec import ActionForm
+from ludus.envs.action_codec import ActionCodec
 from ludus.envs.config import AnyEnv, env_name, make_env
 from ludus.envs.raw_rewards import OwnRewards
 from ludus.envs.restore import Stood, restore_by_replay, restore_by_state
@@ -93,7 +93,7 @@ class VectorEnv:
             self.masks = np.ones((num_envs, self.spec.action.mask_width), bool)
             self.next_masks = np.ones_like(self.masks)
         self.cut = np.zeros(num_envs, bool)
-        """Where a restore had to leave the episode and begin the next; whoever reads it clears it."""
+        """Where a restore had to end the episode and begin the next; the reader clears it."""
 
         self._open = list(envs)
         self._inexact: list[str] = []
@@ -102,7 +102,7 @@ class VectorEnv:
         self._steps = [(i, slot.env.step) for i, slot in enumerate(self._slots)]
         for env in envs:
             quicken(env.unwrapped.action_space)
-        self._form = ActionForm(envs[0].action_space, self.spec.action, num_envs=num_envs)
+        self._form = ActionCodec(envs[0].action_space, self.spec.action, num_envs=num_envs)
         self._journal = self._form.journal(is_kept=not self._has_state)
         views = [(self.next_obs[i : i + 1], self.rewards[i : i + 1]) for i in range(num_envs)]
         self._shown = [(i, obs.data, reward.data) for i, (obs, reward) in enumerate(views)]
@@ -111,7 +111,7 @@ class VectorEnv:
         """Begin the episode of this number in every env; equal numbers begin alike."""
         for i in range(self.num_envs):
             self._begin(i, episode)
-        self._forget_last_step()
+        self._clear_last_step()
 
     def step(self, actions: np.ndarray) -> None:
         """Do one action in every env, given in the env's own units.
@@ -122,7 +122,7 @@ class VectorEnv:
         actions = self._form.checked(actions, name=self.spec.name)
         given = self._form.for_envs(actions)
         if self.has_ended:
-            self._forget_last_step()
+            self._clear_last_step()
         ended = self._step_all(given)
         self._own.read()
         np.copyto(self.obs, self.next_obs)
@@ -167,11 +167,11 @@ class VectorEnv:
                 if next_masks is not None:
                     next_masks[i] = self._slots[i].mask(info, is_final=is_end)
         except Exception as error:
-            self._forget_last_step()
+            self._clear_last_step()
             number = self._journal.length(i) + 1
             raise self._slots[i].explain(result, error, step=number, action=given[i]) from error
         # Looking for a zero byte is several times faster than all() on so small an array. Rewards
-        # that only together are too large are found innocent.
+        # that overflow only when summed pass the check.
         if self._is_float:
             np.isfinite(next_obs, self._is_finite)
         if not math.isfinite(total) or b"\0" in self._is_finite.tobytes():
@@ -200,7 +200,7 @@ class VectorEnv:
                 raise slot.fault(f"action_mask {error}", field="action_mask", step=0) from error
         self.obs[index] = obs
 
-    def _forget_last_step(self) -> None:
+    def _clear_last_step(self) -> None:
         self.has_ended = False
         self.terminated.fill(False)
         self.truncated.fill(False)
@@ -217,7 +217,7 @@ class VectorEnv:
             elif not math.isfinite(self.rewards[i]):
                 problem, field = f"reward is {self.rewards[i]}; it must be finite", "reward"
             if problem is not None:
-                self._forget_last_step()
+                self._clear_last_step()
                 step = self._journal.length(i) + 1
                 raise slot.fault(problem, field=field, step=step, action=given[i])
 
@@ -252,7 +252,7 @@ class VectorEnv:
         if self.masks is not None:
             np.copyto(self.masks, state["masks"])
         self._inexact = list(state["inexact"])
-        self._forget_last_step()
+        self._clear_last_step()
         lost = []
         for i, episode in enumerate(episodes):
             self._slots[i].episode = episode

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from ludus.envs.errors import EnvError
-from ludus.envs.plain_data import read_env_section, spec_to_plain
 from ludus.envs.shared_arrays import MASKS, SHOWN, SharedArrays
+from ludus.envs.spec_json import read_env_section, spec_to_json
 from ludus.envs.vector import VectorEnv, make_vector_env
 from ludus.process.child_main import Answer, Handler
 from ludus.process.messages import pack, unpack
@@ -46,7 +46,7 @@ class Worker:
         self.env = make_vector_env(
             section, stop - first, header["seed"], header["name"], first_index=first
         )
-        return {"spec": spec_to_plain(self.env.spec)}, ()
+        return {"spec": spec_to_json(self.env.spec)}, ()
 
     def share(self, header: dict[str, Any], pieces: list[bytearray]) -> None:
         """Map the memory that the parent has made."""

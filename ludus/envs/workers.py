@@ -1,4 +1,4 @@
-"""Several envs stepped by worker processes; whoever uses them sees no difference but the speed.
+"""Several envs stepped by worker processes; the interface and the numbers are those of VectorEnv.
 
 N envs, W workers.
 """
@@ -19,8 +19,8 @@ from ludus.envs import saved_states
 from ludus.envs.action_codec import check_actions
 from ludus.envs.config import env_name
 from ludus.envs.errors import EnvError
-from ludus.envs.plain_data import spec_from_plain
 from ludus.envs.shared_arrays import MASKS, SHOWN, SharedArrays, action_shape, open_memory
+from ludus.envs.spec_json import spec_from_json
 from ludus.envs.vector import VectorEnv, make_vector_env
 from ludus.process.child import Child, ChildDied, ChildFailed, ChildHung
 from ludus.process.frames import Message
@@ -83,7 +83,7 @@ class WorkerVectorEnv:
             answers = self._ask_all(
                 lambda w: ({**common, "number": w, "envs": self._slices[w]}, ()), _START_SECONDS
             )
-            self.spec = spec_from_plain(answers[0][0]["spec"])
+            self.spec = spec_from_json(answers[0][0]["spec"])
             num_workers = len(self._workers)
             self._shared = SharedArrays(memory, self.spec, self.num_envs, num_workers)
             share = {"do": "share", "memory": memory, "num_envs": self.num_envs}

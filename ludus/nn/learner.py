@@ -32,7 +32,7 @@ class Learner:
     over the number of batches. A step whose gradient is not finite, or after which a weight would not
     be, is skipped: weights, moments, EMA and step count stay. Nothing waits for the device.
 
-    The network is in eval mode, whoever calls it, except while its own loss is computed: then it is in
+    The network is in eval mode except while its own loss is computed: then it is in
     train mode, and its buffers change. They take nothing from a batch whose loss is not finite, nor
     from the last batch of a skipped step; a step skipped to find the scale of float16 is no such step.
 

@@ -23,15 +23,15 @@ class Adam(StrictConfig):
     kind: Literal["adam", "adamw"]
     """adam adds the weight decay to the gradient; adamw shrinks the weights directly."""
     learning_rate: PositiveFloat
-    """How far a step goes; the schedule starts from it."""
+    """The step size; the learning-rate schedule starts from it."""
     beta1: Fraction
-    """How slowly the mean of the gradient forgets."""
+    """The decay rate of the first moment, the running mean of the gradient."""
     beta2: Fraction
-    """How slowly the mean of its square forgets."""
+    """The decay rate of the second moment, the running mean of the squared gradient."""
     eps: PositiveFloat
     """Added to the denominator, against division by zero."""
     weight_decay: NonNegativeFloat
-    """How strongly weights are pulled to zero."""
+    """The weight decay coefficient: how strongly weights are pulled to zero."""
 
 
 class Sgd(StrictConfig):
@@ -40,13 +40,13 @@ class Sgd(StrictConfig):
     kind: Literal["sgd"]
     """A step along the gradient, with momentum."""
     learning_rate: PositiveFloat
-    """How far a step goes; the schedule starts from it."""
+    """The step size; the learning-rate schedule starts from it."""
     momentum: Fraction
-    """The share of the last step that is taken again."""
+    """The momentum factor: the share of the last step that is taken again."""
     nesterov: bool
-    """Look ahead along the momentum before the step."""
+    """Use Nesterov momentum: look ahead along the momentum before the step."""
     weight_decay: NonNegativeFloat
-    """How strongly weights are pulled to zero."""
+    """The weight decay coefficient: how strongly weights are pulled to zero."""
 
     def problems(self) -> Iterator[str]:
         """Yield a momentum that is asked for and not there."""

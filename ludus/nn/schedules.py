@@ -30,18 +30,18 @@ class Constant(StrictConfig):
     kind: Literal["constant"]
     """Stay at the initial value."""
     warmup_steps: Count
-    """Rise in a line from near zero to the initial value over this many steps."""
+    """Linear warm-up from near zero to the initial value over this many steps."""
 
 
 class Exponential(StrictConfig):
     """initial * rate^t + final * (1 - rate^t)."""
 
     kind: Literal["exponential"]
-    """Approach the final value by a constant factor a step."""
+    """Exponential decay to the final value."""
     warmup_steps: Count
-    """Rise in a line from near zero to the initial value over this many steps."""
+    """Linear warm-up from near zero to the initial value over this many steps."""
     rate: Rate
-    """The share of the distance to the final value that remains after each step."""
+    """The decay rate: the share of the distance to the final value that remains after each step."""
     final: Value
     """The value approached."""
 
@@ -50,9 +50,9 @@ class Inverse(StrictConfig):
     """final + (initial - final) * rate / (initial * t + rate)."""
 
     kind: Literal["inverse"]
-    """Fall as one over the step."""
+    """Inverse-time decay: fall as one over the step."""
     warmup_steps: Count
-    """Rise in a line from near zero to the initial value over this many steps."""
+    """Linear warm-up from near zero to the initial value over this many steps."""
     rate: PositiveFloat
     """With final 0 the value is rate / (t + rate / initial): the larger, the slower it falls."""
     final: Value
@@ -63,9 +63,9 @@ class Linear(StrictConfig):
     """A line from the initial to the final value, then the final value."""
 
     kind: Literal["linear"]
-    """Go to the final value in a line."""
+    """Linear interpolation to the final value."""
     warmup_steps: Count
-    """Rise in a line from near zero to the initial value over this many steps."""
+    """Linear warm-up from near zero to the initial value over this many steps."""
     final: Value
     """The value at the end."""
     total_steps: Positive | None
@@ -80,9 +80,9 @@ class Cosine(StrictConfig):
     """Half a cosine from the initial to the final value, then the final value."""
 
     kind: Literal["cosine"]
-    """Go to the final value along half a cosine."""
+    """Cosine annealing: go to the final value along half a cosine."""
     warmup_steps: Count
-    """Rise in a line from near zero to the initial value over this many steps."""
+    """Linear warm-up from near zero to the initial value over this many steps."""
     final: Value
     """The value at the end."""
     total_steps: Positive | None
@@ -97,9 +97,9 @@ class Piecewise(StrictConfig):
     """Lines between given points, then the last value; the initial value is that of the first."""
 
     kind: Literal["piecewise"]
-    """Go from point to point in lines."""
+    """Piecewise-linear interpolation between the points."""
     warmup_steps: Count
-    """Rise in a line from near zero to the first value over this many steps; points come after."""
+    """Linear warm-up from near zero to the first value over this many steps; points come after."""
     points: Annotated[list[Point], Field(min_length=1)]
     """Pairs of a step and the value there; steps are whole numbers that rise from 0."""
 
@@ -184,7 +184,7 @@ class Schedule:
 
     @property
     def highest(self) -> float:
-        """The highest value it comes to."""
+        """The highest value of the schedule."""
         points = getattr(self._config, "points", ())
         ends = [value for _, value in points] + [getattr(self._config, "final", 0.0)]
         return float(max(self._initial, *ends))
@@ -212,7 +212,7 @@ class Scheduler(Schedule):
         return {"data": deepcopy(self.data)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Make the data what it was; whoever holds the dict sees it."""
+        """Restore the data in place, so that other references to the dict see it."""
         states.check_keys(state, "data")
         if not isinstance(state["data"], Mapping):
             raise states.StateError("data", f"is a {type(state['data']).__name__}, not a mapping")

@@ -270,7 +270,7 @@ def _kill_group(pid: int, number: int) -> None:
 
 def _end(process: subprocess.Popen[bytes], tail: threading.Thread, fds: list[int]) -> None:
     """End the whole group, reap the child and close our ends; runs once, at exit at the latest."""
-    # The group first: while its leader is not reaped, no stranger can have been given its number.
+    # The group first: while its leader is not reaped, its process id cannot have been reused.
     _kill_group(process.pid, signal.SIGKILL)
     process.wait()
     # The garbage collector may run us in any thread, even in that one.

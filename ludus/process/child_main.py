@@ -79,7 +79,7 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def _prepared(module: str, greeting: Message) -> Mapping[str, Handler]:
-    """Return the module's handlers; if they cannot be had, ones that say why to whoever asks."""
+    """Return the module's handlers; if they cannot be imported, ones that answer with the error."""
     header, _ = greeting
     sys.path[:] = header["path"]
     # It was set for our start alone; what we may start has nothing to do with it.

@@ -80,7 +80,7 @@ class Frames:
             try:
                 count = os.readv(self.reader, [view])
             except BlockingIOError:
-                # Nothing is left in the pipe, and whoever filled it is dead.
+                # Nothing is left in the pipe, and its writer is dead.
                 if any(fd == self._death for fd, _ in ready):
                     raise EOFError from None
                 continue

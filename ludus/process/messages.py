@@ -1,4 +1,4 @@
-"""A tree of state as one message: JSON and one piece of raw bytes, for a process next door."""
+"""Serialise a tree of state as one message to another process: JSON and one buffer of raw bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A first SIGINT or SIGTERM asks the run to pause at its next boundary; a second one ends it at once.
 
 So does a SIGHUP, when the terminal is closed or the connection lost; but of these any number may
-come, from the shell and from the system, and nobody is impatient. Under `nohup` it is ignored.
+come, from the shell and from the system, without anyone asking again. Under `nohup` it is ignored.
 
 While an update is being compiled, which takes many seconds in which nothing is learned, the first signal
 ends the run too; a resume goes on from the last checkpoint.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
-from ludus.envs.action_codec import ActionForm
+from ludus.envs.action_codec import ActionCodec
 from ludus.envs.config import AnyEnv, env_name, make_env
 from ludus.envs.slot import EnvSlot, as_reward, not_finite, success_told
 from ludus.envs.spaces import EnvSpec, ObservationReader, quicken, spec_of
@@ -51,7 +51,7 @@ class EvaluationEnv:
         self.spec: EnvSpec = spec_of(self.env, name=self._title, has_masks=has_masks)
         if has_masks:
             self._slot.expect_masks(self.spec.action)
-        self._form = ActionForm(self.env.action_space, self.spec.action, num_envs=1)
+        self._form = ActionCodec(self.env.action_space, self.spec.action, num_envs=1)
         self._has_begun = True
 
     def step(self, action: NDArray[Any]) -> bool:

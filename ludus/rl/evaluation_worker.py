@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ludus.config.sections import StrictConfig
 from ludus.envs.config import make_env
-from ludus.envs.plain_data import read_env_section
+from ludus.envs.spec_json import read_env_section
 from ludus.process.child_main import Answer, Handler
 from ludus.process.messages import unpack
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask

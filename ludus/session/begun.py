@@ -21,6 +21,6 @@ def as_begun(config: Any, files: Files | None) -> Any:
         text = files.read("config.yaml", limit=strict_yaml.MAX_BYTES)
         data = strict_yaml.parse(text, source="config.yaml")
     except LudusError:
-        return config  # whoever takes the run up tells what is wrong with it
+        return config  # the resume itself tells what is wrong with it
     before = data.get("compile") if isinstance(data, dict) else None
     return config.replace(compile=before) if isinstance(before, bool) else config

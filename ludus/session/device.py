@@ -56,7 +56,7 @@ class Compute:
                 threadpool_limits(limits=self._settings.threads, user_api="blas")
             )
         if self._settings.deterministic:
-            # cuBLAS reads this when it starts; without it torch refuses to promise anything.
+            # cuBLAS reads this when it starts; without it torch refuses deterministic algorithms.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             # The same as use_deterministic_algorithms, which would import the compiler as well.
             torch.set_deterministic_debug_mode("error")

@@ -160,7 +160,7 @@ class Logger:
                 timing[f"{name}_per_second"] = gained / elapsed
         self._last_time, self._last_counters = now, dict(counters)
         if self._rates:
-            # Whoever measures rates itself knows what to leave out of them.
+            # A stage that measures a rate itself knows what to leave out of it.
             timing = {"seconds": timing["seconds"], **self._rates}
         self._rates = {}
         return timing
@@ -203,28 +203,28 @@ class Logger:
 
 
 class WriteLog:
-    """An observer that writes the log when a cadence is due, and at the end."""
+    """An observer that writes the log when an interval is due, and at the end."""
 
-    def __init__(self, logger: Log, cadences: Sequence[Every]) -> None:
+    def __init__(self, logger: Log, intervals: Sequence[Every]) -> None:
         self._logger = logger
-        self._cadences = tuple(cadences)
+        self._intervals = tuple(intervals)
 
     def __call__(self, run: Run) -> None:
-        """Write once, however many cadences are due."""
-        is_due = sum(cadence.is_due(run) for cadence in self._cadences)
+        """Write once, however many intervals are due."""
+        is_due = sum(every.is_due(run) for every in self._intervals)
         if (is_due or run.is_finished) and self._logger.has_news:
             self._logger.write(run)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seen": [cadence.seen for cadence in self._cadences]}
+        return {"seen": [every.seen for every in self._intervals]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         states.check_keys(state, "seen")
-        saved = states.rows(state, "seen", length=len(self._cadences))
+        saved = states.rows(state, "seen", length=len(self._intervals))
         with states.within("seen"):
             found = [states.whole(saved, index) for index in range(len(saved))]
-        for cadence, seen in zip(self._cadences, found, strict=True):
-            cadence.seen = seen
+        for every, seen in zip(self._intervals, found, strict=True):
+            every.seen = seen
 
 
 def _floats(name: str, values: Sequence[float | Tensor]) -> list[float]:

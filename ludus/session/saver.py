@@ -89,11 +89,11 @@ class Saver:
         self._tell = tell
         self._snapshot = Snapshot()
         self._background = Background()
-        cadences = (
+        intervals = (
             Every(settings.every_opt_steps, "opt_steps"),
             Every(settings.every_epochs, "epoch"),
         )
-        self._cadences = [cadence for cadence in cadences if cadence.interval]
+        self._intervals = [every for every in intervals if every.interval]
         self._every_stages = settings.every_stages
         self._every_seconds = settings.every_seconds or math.inf
         self._last_save = time.monotonic()
@@ -123,8 +123,8 @@ class Saver:
 
     def _is_due(self, run: Run) -> bool:
         is_due = False
-        for cadence in self._cadences:
-            is_due |= cadence.is_due(run)
+        for every in self._intervals:
+            is_due |= every.is_due(run)
         if self._every_stages and run.boundaries % self._every_stages == 0:
             return True
         return is_due or time.monotonic() - self._last_save >= self._every_seconds
@@ -240,7 +240,7 @@ class Saver:
                 raise error
 
     def wait(self) -> None:
-        """Return when nothing is being written; tell what failed that nobody has heard of yet."""
+        """Return when nothing is being written; tell what failed and has not been told yet."""
         self._background.wait()
         for error in self._background.errors:
             if isinstance(error, RunTaken):

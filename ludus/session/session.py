@@ -44,7 +44,7 @@ class Session:
         self._trainer = trainer
         self._request = request
         self._storage = storage_of(trainer, request)
-        self._refuse_strangers()
+        self._refuse_foreign_directory()
         self._stack = contextlib.ExitStack()
         self._random = GlobalRandom()
         self._display: Display | None = None
@@ -69,8 +69,8 @@ class Session:
         if self._display is not None:
             self._display.message(text)
 
-    def _refuse_strangers(self) -> None:
-        directory.refuse_strangers(self._storage, is_resume=bool(self._request.resume))
+    def _refuse_foreign_directory(self) -> None:
+        directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
         """Take the directory, load the newest good state if there is one, start the log."""
@@ -79,7 +79,7 @@ class Session:
         storage.check_owned = lock.check
         self._stack.callback(setattr, storage, "check_owned", lambda: None)
         # Another process may have made the run while this one came to its lock.
-        self._refuse_strangers()
+        self._refuse_foreign_directory()
         storage.sweep()
         self._stack.callback(storage.close)
         self._parts = {**parts, "logger": self._logger, "random": self._random}

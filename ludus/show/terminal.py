@@ -41,11 +41,11 @@ def pass_on(text: str) -> None:
 def _print(text: object, stream: TextIO | None) -> None:
     # Python has no stream where the descriptor was closed before it started.
     if stream is not None:
-        stream.write(plain(str(text), stream.encoding or "utf-8") + "\n")
+        stream.write(printable(str(text), stream.encoding or "utf-8") + "\n")
         stream.flush()
 
 
-def plain(text: str, encoding: str = "utf-8") -> str:
+def printable(text: str, encoding: str = "utf-8") -> str:
     """Return the text with its lines and spaces, without anything that could steer a terminal."""
     lines = _ESCAPES.sub("", text).split("\n")
     return "\n".join(_visible(line.expandtabs(), encoding) for line in lines)

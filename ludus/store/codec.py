@@ -30,7 +30,7 @@ class Segment:
     """A piece of append-only data, stored once under the hash of its content and shared by checkpoints.
 
     It is made from tensors, or from a stored name with the function that loads it when needed. Once it
-    is on disk it holds no memory: whoever asks for the tensors reads the file.
+    is on disk it holds no memory: its tensors are read from the file.
     """
 
     def __init__(

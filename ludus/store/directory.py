@@ -49,7 +49,7 @@ def run_storage(root: str | Path, name: str, *, is_resume: bool = False) -> Stor
     return storage
 
 
-def refuse_strangers(storage: Storage, *, is_resume: bool) -> None:
+def refuse_foreign_directory(storage: Storage, *, is_resume: bool) -> None:
     """Raise RunError if a run cannot be kept here: because of another run, or other files."""
     storage.check_place()
     is_run, path = storage.exists("run.json"), storage.place

@@ -61,7 +61,7 @@ class GrowingLogs(ABC):
     def _clear_way(self, name: str) -> None:
         """Put aside what stands where a log begins that the checkpoint did not know of.
 
-        A lost part of the run wrote it, or a user did. What is in nobody's way is not touched.
+        A lost part of the run wrote it, or a user did. Other files are not touched.
         """
         if self._continued is None or name in self._continued or name.startswith("journals/"):
             return

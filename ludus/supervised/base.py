@@ -23,10 +23,10 @@ from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
 from ludus.supervised.config import SupervisedConfig
+from ludus.supervised.datasets import make_datasets
 from ludus.supervised.evaluated import Evaluated
-from ludus.supervised.roles import make_roles
+from ludus.supervised.preflight import check_data, make_model
 from ludus.supervised.short_config import expand
-from ludus.supervised.trial import make_model, try_data
 from ludus.supervised.update import count_examples
 from ludus.supervised.updating import make_update
 from ludus.supervised.watchers import GUARD, make_judge, with_judge
@@ -83,9 +83,9 @@ class BaseTrainer(Evaluated, Trainer):
         config: SupervisedConfig = self.config
         self.device = resolve_device(config.settings.device)
         has_evaluator = self.evaluator is not None
-        roles = make_roles(config, self.loaders, self.device, has_evaluator=has_evaluator)
-        self.dataset_name, self.train_data = roles.dataset_name, roles.train
-        self.evaluators = roles.evaluators
+        datasets = make_datasets(config, self.loaders, self.device, has_evaluator=has_evaluator)
+        self.dataset_name, self.train_data = datasets.dataset_name, datasets.train
+        self.evaluators = datasets.evaluators
         self._notes: list[str] = []
         if max_steps is not None:
             config, self._notes = config.with_length(max_steps, self.train_data.length())
@@ -96,7 +96,7 @@ class BaseTrainer(Evaluated, Trainer):
         if files is None or not files.exists("run.json"):
             # A run that has begun goes on as it began.
             config.refuse_unreached(self.train_data.length())
-        self._unrepeatable = try_data(roles)
+        self._unrepeatable = check_data(datasets)
         run_steps = config.count_steps(self.train_data.length())
         self.num_train_steps = run_steps
         learning_rate = config.optimizer.learning_rate
@@ -111,11 +111,11 @@ class BaseTrainer(Evaluated, Trainer):
         self._prepare_beside()
 
     def _prepare_observers(self) -> None:
-        cadences = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
-        self.write_log = WriteLog(self.run.log, cadences)
+        intervals = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
+        self.write_log = WriteLog(self.run.log, intervals)
         self.judge = make_judge(self.config)
-        cadence = Every(self.config.milestone_every_epochs, "epoch")
-        self.milestones = Milestones(cadence, name=self.checkpoint_name, save=self.keep_weights)
+        every = Every(self.config.milestone_every_epochs, "epoch")
+        self.milestones = Milestones(every, name=self.checkpoint_name, save=self.keep_weights)
 
     def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
         """Hand the weights that are evaluated to the writer, under this name."""

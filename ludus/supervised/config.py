@@ -58,7 +58,7 @@ class SupervisedConfig(TrainerConfig):
     model: ModelSection | None
     """The network; null if the script passes its own model."""
     loss: Loss
-    """What is minimised."""
+    """The loss function that is minimised."""
     batch_size: Positive
     """How many examples each batch holds; a loader of your own keeps its own size."""
     drop_last: bool
@@ -68,11 +68,11 @@ class SupervisedConfig(TrainerConfig):
     max_steps: Positive | None
     """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
     accumulate: Positive
-    """How many batches make one optimisation step; their gradients are averaged."""
+    """Gradient accumulation: how many batches make one optimisation step; gradients are averaged."""
     max_grad_norm: PositiveFloat | None
-    """Shorten a gradient that is longer than this; null leaves it."""
+    """Clip the gradient to this norm; null does not clip."""
     optimizer: OptimizerSection
-    """How weights move along the gradient."""
+    """The optimizer: how weights move along the gradient."""
     schedule: ScheduleSection
     """How the learning rate changes with the optimisation steps."""
     precision: Literal["float32", "bfloat16", "float16"]
@@ -80,7 +80,7 @@ class SupervisedConfig(TrainerConfig):
     compile: bool | Literal["auto"]
     """Compile the whole update to one function; auto does so if the run is long enough to gain."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None
-    """Evaluate and save a running mean of the weights that forgets this slowly; null for none."""
+    """Evaluate and save an exponential moving average of the weights with this decay; null for none."""
     with_validation: bool
     """Evaluate on the validation data after every epoch."""
     early_stopping: EarlyStoppingConfig | None
@@ -109,7 +109,7 @@ class SupervisedConfig(TrainerConfig):
         return self.replace(**changes), notes
 
     def count_steps(self, length: int | None) -> int:
-        """Return how many optimisation steps a run takes at most; 0 if nobody can know.
+        """Return how many optimisation steps a run takes at most; 0 if it is unknown.
 
         `length` is the number of batches in an epoch, None if the data does not say.
         """

@@ -14,7 +14,7 @@ from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.nn.flat import FlatParameters
 from ludus.supervised.evaluation_worker import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
-from ludus.supervised.trial import try_model
+from ludus.supervised.preflight import check_model
 from ludus.supervised.update import Update
 
 _SCORE = "validation/score"
@@ -48,7 +48,7 @@ class Evaluated:
         check_made_for(type(self), self.config, self.evaluator)
         scorer = getattr(self.evaluator, "scorer", None)
         if isinstance(scorer, SupervisedEvaluator):
-            try_model(self.model, scorer.data, what="be measured on the data of the evaluator")
+            check_model(self.model, scorer.data, what="be measured on the data of the evaluator")
         if (beside := self.beside) is None:
             return
         rebuilt = {"kind", "model", "loss"}

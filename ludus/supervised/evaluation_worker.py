@@ -14,33 +14,33 @@ from ludus.process.child_main import Answer, Handler
 from ludus.process.messages import unpack
 from ludus.session.device import resolve_device
 from ludus.supervised.config import SupervisedConfig
+from ludus.supervised.datasets import Datasets, make_datasets
 from ludus.supervised.evaluator import SupervisedEvaluator
-from ludus.supervised.roles import Roles, make_roles
-from ludus.supervised.trial import make_model
+from ludus.supervised.preflight import make_model
 
 _NO_LOADERS = {"train": None, "validation": None, "test": None}
 
 
 def evaluator_of(config: SupervisedConfig) -> SupervisedEvaluator:
     """Return what evaluates models as runs of this config do: on its validation data."""
-    return _validation(_roles(config, resolve_device(config.settings.device)))
+    return _validation(_datasets(config, resolve_device(config.settings.device)))
 
 
-def _roles(config: SupervisedConfig, device: torch.device) -> Roles:
+def _datasets(config: SupervisedConfig, device: torch.device) -> Datasets:
     if config.data is None:
         raise ConfigError(
             "'data' is null in the config of this evaluator, which loads what it measures on by itself;"
             " name a data set there, or give ludus.Evaluator(score=...) a function"
         )
-    return make_roles(config, _NO_LOADERS, device, has_evaluator=True)
+    return make_datasets(config, _NO_LOADERS, device, has_evaluator=True)
 
 
-def _validation(roles: Roles) -> SupervisedEvaluator:
-    if "validation" not in roles.evaluators:
+def _validation(datasets: Datasets) -> SupervisedEvaluator:
+    if "validation" not in datasets.evaluators:
         raise ConfigError(
             "the data of this evaluator's config has no validation part; set data.validation_fraction"
         )
-    return roles.evaluators["validation"]
+    return datasets.evaluators["validation"]
 
 
 class SupervisedJob:
@@ -64,8 +64,8 @@ class SupervisedJob:
     def rebuild(self) -> tuple[Any, SupervisedEvaluator]:
         """Return the model, with any weights, and what measures it."""
         device = torch.device("cpu")
-        roles = _roles(self._config, device)
-        return make_model(self._config, None, roles.train, device), _validation(roles)
+        datasets = _datasets(self._config, device)
+        return make_model(self._config, None, datasets.train, device), _validation(datasets)
 
     def judge(
         self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool] = lambda: False

@@ -13,7 +13,7 @@ from ludus.nn.engines.gate import decide, is_plain, why_not_repeatable
 from ludus.nn.model import Model
 from ludus.nn.schedules import Schedule
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.trial import first_batch
+from ludus.supervised.preflight import first_batch
 from ludus.supervised.update import Update
 
 # Below this many steps the time a compiled update saves does not pay for compiling it.

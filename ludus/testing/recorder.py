@@ -1,4 +1,4 @@
-"""A callback that writes down every hook it hears, so that two runs can be compared event by event."""
+"""A callback that logs every hook call, so that two runs can be compared event by event."""
 
 from __future__ import annotations
 

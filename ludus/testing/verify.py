@@ -16,7 +16,7 @@ from rich.markup import escape
 from ludus.config.base import read_config
 from ludus.core.errors import LudusError
 from ludus.session.build import build_trainer
-from ludus.show.terminal import plain, tell
+from ludus.show.terminal import printable, tell
 from ludus.store.directory import read_lines
 from ludus.store.local import LocalStorage
 from ludus.testing import trainers
@@ -41,7 +41,7 @@ def verify_config(
         try:
             trainers.check_all_state_is_declared(lambda: build_trainer(checked), root / "declared")
         except AssertionError as error:
-            console.print(f"[red]failed[/red]: {escape(plain(str(error)))}")
+            console.print(f"[red]failed[/red]: {escape(printable(str(error)))}")
             return False
         console.print("unbroken run: ", end="")
         started = time.monotonic()

@@ -14,7 +14,7 @@ import ludus
 from ludus.config import registry
 from ludus.core.errors import CheckpointError, ConfigError, LudusError
 from ludus.envs.errors import EnvError
-from ludus.envs.plain_data import read_env_section, spec_from_plain, spec_to_plain
+from ludus.envs.spec_json import read_env_section, spec_from_json, spec_to_json
 from ludus.envs.vector import make_vector_env
 from ludus.envs.workers import WorkerVectorEnv
 from ludus.store.checkpoint import digest_of
@@ -69,7 +69,7 @@ def test_workers_give_the_same_arrays_as_one_process(section) -> None:
     assert num_ended > 2
     assert spread.obs is held
     assert digest_of(spread.state_dict()) == digest_of(alone.state_dict())
-    assert spec_to_plain(spread.spec) == spec_to_plain(alone.spec)
+    assert spec_to_json(spread.spec) == spec_to_json(alone.spec)
     alone.close()
     spread.close()
 
@@ -185,11 +185,11 @@ def test_nothing_is_left_after_closing() -> None:
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
-def test_a_spec_survives_the_way_through_plain_data(name: str) -> None:
+def test_a_spec_survives_the_way_through_spec_json(name: str) -> None:
     env = make_vector_env(gym(name), 1, 0)
-    plain = spec_to_plain(env.spec)
-    again = spec_from_plain(plain)
-    assert spec_to_plain(again) == plain
+    plain = spec_to_json(env.spec)
+    again = spec_from_json(plain)
+    assert spec_to_json(again) == plain
     assert (again.obs_dtype, again.obs_shape) == (env.spec.obs_dtype, env.spec.obs_shape)
     assert type(again.action) is type(env.spec.action)
     env.close()

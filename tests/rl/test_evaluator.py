@@ -11,7 +11,7 @@ import torch
 from ludus.core.errors import Interrupted, LudusError
 from ludus.envs.config import make_env
 from ludus.envs.errors import EnvError
-from ludus.envs.plain_data import read_env_section
+from ludus.envs.spec_json import read_env_section
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.seeds import GlobalRandom, derive
 from ludus.store.checkpoint import digest_of

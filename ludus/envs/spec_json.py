@@ -1,4 +1,4 @@
-"""Envs as plain data, for a process next door: their sections and their specs."""
+"""Env sections and specs as JSON, for worker processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ludus.envs.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscret
 
 
 def read_env_section(section: Mapping[str, Any]) -> StrictConfig:
-    """Return the typed section of an env from its plain data."""
+    """Return the typed section of an env from parsed JSON."""
     config: type[StrictConfig] = find("env", section["kind"]).Config
     return validate(config, section, source="env")
 
 
-def spec_to_plain(spec: EnvSpec) -> dict[str, Any]:
-    """Return all that a spec says, for JSON."""
+def spec_to_json(spec: EnvSpec) -> dict[str, Any]:
+    """Return a spec as JSON data."""
     action: dict[str, Any]
     if isinstance(spec.action, DiscreteActions):
         action = {"kind": "discrete", "n": spec.action.n, "start": spec.action.start}
@@ -37,8 +37,8 @@ def spec_to_plain(spec: EnvSpec) -> dict[str, Any]:
     }
 
 
-def spec_from_plain(plain: Mapping[str, Any]) -> EnvSpec:
-    """Return the spec that `spec_to_plain` was given."""
+def spec_from_json(plain: Mapping[str, Any]) -> EnvSpec:
+    """Return the spec that `spec_to_json` was given."""
     said = plain["action"]
     action: DiscreteActions | MultiDiscreteActions | BoxActions
     if said["kind"] == "discrete":

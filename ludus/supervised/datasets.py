@@ -1,4 +1,4 @@
-"""The data of a supervised run in its roles: batches to learn from, evaluators to measure with."""
+"""The data sets of a supervised run: batches to learn from, evaluators on validation and test data."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _EVALUATION_BATCH = 256
 
 
 @dataclass(frozen=True)
-class Roles:
+class Datasets:
     """What a trainer learns from and is measured on."""
 
     dataset_name: str
     train: MemoryBatches | LoaderBatches
     evaluators: Mapping[str, SupervisedEvaluator]
-    """By role: validation, test; only those there is data for."""
+    """By name: validation, test; only those there is data for."""
 
 
-def make_roles(
+def make_datasets(
     config: SupervisedConfig,
     loaders: Mapping[str, Any],
     device: torch.device,
     *,
     has_evaluator: bool,
-) -> Roles:
-    """Return the roles of a script's own loaders, or else of the config's data set."""
+) -> Datasets:
+    """Return the batches and evaluators of a script's own loaders, or else of the config's data set."""
     sources, name = dict(loaders), _dataset_name(loaders["train"])
     if sources["train"] is None:
         if config.data is None:
@@ -71,7 +71,7 @@ def make_roles(
         for role in ("validation", "test")
         if sources[role] is not None
     }
-    return Roles(name, batches(sources["train"], is_training=True), evaluators)
+    return Datasets(name, batches(sources["train"], is_training=True), evaluators)
 
 
 def _dataset_name(loader: Any) -> str:

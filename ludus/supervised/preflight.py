@@ -1,4 +1,4 @@
-"""Make the model of a run and try it on one batch, so that a mismatch is told before any training."""
+"""Preflight checks: make the model and run it on one batch, so that a mismatch is told before training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.data.batches.memory import MemoryBatches
 from ludus.nn.model import Model
 from ludus.seeds import derive, forked
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.roles import Roles
+from ludus.supervised.datasets import Datasets
 
 
 def make_model(
@@ -38,11 +38,11 @@ def make_model(
     model.module.to(device)
     model.train()
     with forked(0):
-        try_model(model, data)
+        check_model(model, data)
     return model
 
 
-def try_model(
+def check_model(
     model: Model, data: MemoryBatches | LoaderBatches, *, what: str = "learn from this data"
 ) -> None:
     """Compute the loss of the first batch without learning; raise ConfigError if that cannot be."""
@@ -72,9 +72,9 @@ def first_batch(data: MemoryBatches | LoaderBatches) -> Any:
     return batch
 
 
-def try_data(roles: Roles) -> list[str]:
-    """Ask all data twice for the same examples; return why a resumed run may see others."""
-    found = [data.ask_twice() for data in (roles.train, *roles.evaluators.values())]
+def check_data(datasets: Datasets) -> list[str]:
+    """Read each data set twice; return why a resumed run may see other examples."""
+    found = [data.ask_twice() for data in (datasets.train, *datasets.evaluators.values())]
     return [reason for reason in dict.fromkeys(found) if reason is not None]
 
 
