@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
+
+from ludus.nn.flat import Vectors
 
 
 class Ema:
-    """A vector that follows another: it keeps `decay` of itself at every step that is taken."""
+    """Vectors that follow others: they keep `decay` of themselves at every step that is taken."""
 
-    def __init__(self, vector: Tensor, decay: float) -> None:
-        self.vector = vector.clone()
+    def __init__(self, vectors: Vectors, decay: float) -> None:
+        self.vectors = [vector.clone() for vector in vectors]
         self._share = 1 - decay
 
-    def follow(self, vector: Tensor, found_inf: Tensor) -> None:
-        """Move towards the weights, unless found_inf holds 1: then no step was taken."""
-        self.vector.lerp_(vector, self._share * (1 - found_inf))
-
-    def follow_traced(self, vector: Tensor, is_good: Tensor) -> None:
-        """Do the same as arithmetic that a compiler can fuse."""
-        mean = torch.lerp(self.vector, vector, self._share)
-        self.vector.copy_(torch.where(is_good, mean, self.vector))
+    def follow(self, vectors: Vectors, stays: Vectors) -> None:
+        """Move each towards its weights, unless its `stays` holds 1: then it took no step."""
+        for own, vector, stay in zip(self.vectors, vectors, stays, strict=True):
+            share: Tensor = self._share * (1 - stay)
+            own.lerp_(vector, share if own.dtype == share.dtype else share.to(own.dtype))

@@ -1,40 +1,39 @@
-"""All parameters of a network in one vector, so that one call updates, clips or averages them all."""
+"""The parameters of a network in few vectors, so that one call updates, clips or averages each of them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import itertools
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.core.errors import LudusError
+from ludus.core.errors import LudusError, nearest
+from ludus.nn.groups import Group, Named, divide
+
+Vectors = Sequence[Tensor]
+"""One for each part: weights, gradients, moments or means."""
 
 
-class FlatParameters:
-    """The trainable parameters of a module as views of one vector, and their gradients of another.
+class FlatPart:
+    """Parameters of one group, type and device as views of one vector, and their gradients of another."""
 
-    The module keeps working as before. Loading copies into the views and never rebinds them. What is
-    saved is always by name, so a network that was never flattened can load it.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-        if not named:
-            raise LudusError("the model has no parameter to train; set requires_grad on some")
-        kinds = {(parameter.dtype, parameter.device) for _, parameter in named}
-        if len(kinds) > 1:
-            shown = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
-            raise LudusError(
-                f"the model's parameters are {shown}; bring them to one type and device"
-            )
+    def __init__(self, named: Named, group: Group | None) -> None:
+        self.group = group
         self.names = [name for name, _ in named]
         self.shapes = [parameter.shape for _, parameter in named]
         self.sizes = [parameter.numel() for _, parameter in named]
         self.vector = torch.cat([parameter.detach().reshape(-1) for _, parameter in named])
         self.gradient = torch.zeros_like(self.vector)
+        self.rate = 1.0 if group is None else group.rate
+        self.is_frozen: Tensor | None = None
+        """Whether it takes no step; a tensor, so that what is taped or captured sees it change."""
+        if group is not None:
+            self.is_frozen = torch.tensor(group.is_frozen, device=self.vector.device)
         views = zip(named, self.views(self.vector), self.views(self.gradient), strict=True)
         for (_, parameter), view, gradient in views:
             parameter.data = view
@@ -45,32 +44,95 @@ class FlatParameters:
         pieces = vector.split(self.sizes)
         return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
 
-    def by_name(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return the pieces of a vector of this layout, by parameter name."""
-        return dict(zip(self.names, self.views(vector), strict=True))
+    def slices(self, names: Collection[str]) -> list[slice]:
+        """Return where in the vector the parameters with these names are."""
+        bounds = itertools.pairwise(itertools.accumulate(self.sizes, initial=0))
+        found = zip(self.names, bounds, strict=True)
+        return [slice(start, end) for name, (start, end) in found if name in names]
+
+
+class FlatParameters:
+    """The trainable parameters of a module as views of vectors: one for each group, type and device.
+
+    The module keeps working as before. Loading copies into the views and never rebinds them. What is
+    saved is always by name, so a network that was never flattened can load it.
+    """
+
+    def __init__(self, module: nn.Module, groups: Sequence[Group] = ()) -> None:
+        self.parts: list[FlatPart] = []
+        """Of most networks one, with all parameters in it."""
+        self.frozen: dict[str, bool] = {}
+        """Whether each group is frozen, by name; empty where there are no groups."""
+        for group, own in divide(module, groups):
+            kinds: dict[tuple[torch.dtype, torch.device], Named] = {}
+            for name, parameter in own:
+                kinds.setdefault((parameter.dtype, parameter.device), []).append((name, parameter))
+            self.parts += [FlatPart(named, group) for named in kinds.values()]
+            if group is not None:
+                self.frozen[group.name] = group.is_frozen
+        flattened = {name for part in self.parts for name in part.names}
+        self.names = [name for name, _ in module.named_parameters() if name in flattened]
+        self.vectors = [part.vector for part in self.parts]
+        self.gradients = [part.gradient for part in self.parts]
+        self.device = self.vectors[0].device
+
+    def set_frozen(self, name: str, is_frozen: bool) -> None:
+        """Let a group take no more steps, or take them again."""
+        if name not in self.frozen:
+            known = f"it has {', '.join(self.frozen)}" if self.frozen else "it has none"
+            raise LudusError(
+                f"the learner has no group '{name}', {known}.{nearest(name, self.frozen)}"
+            )
+        self.frozen[name] = is_frozen
+        for part in self.parts:
+            if part.group is not None and part.group.name == name and part.is_frozen is not None:
+                part.is_frozen.fill_(is_frozen)
+
+    def check_frozen(self, saved: Any) -> None:
+        """Raise StateError unless this says of each group whether it is frozen."""
+        states.check_keys(saved, *self.frozen)
+        for name in self.frozen:
+            states.flag(saved, name)
+
+    def by_name(self, vectors: Vectors) -> dict[str, Tensor]:
+        """Return the pieces of vectors of this layout, by parameter name."""
+        found: dict[str, Tensor] = {}
+        for part, vector in zip(self.parts, vectors, strict=True):
+            found.update(zip(part.names, part.views(vector), strict=True))
+        return {name: found[name] for name in self.names}
 
     def check(self, named: Any, *, finite: bool = True) -> None:
         """Raise StateError unless these are pieces of this layout; copy_ would stretch a smaller one."""
         try:
             states.check_keys(named, *self.names)
-            for name, piece in self.by_name(self.vector).items():
+            for name, piece in self.by_name(self.vectors).items():
                 states.like(named, name, piece, finite=finite)
         except states.StateError as error:
             remedy = "build the model as it was when it was saved"
             raise states.StateError(error.key, f"{error.problem}; {remedy}") from None
 
-    def load(self, vector: Tensor, named: Mapping[str, Tensor], *, finite: bool = True) -> None:
-        """Copy named pieces into a vector of this layout, all of them or none."""
+    def load(self, vectors: Vectors, named: Mapping[str, Tensor], *, finite: bool = True) -> None:
+        """Copy named pieces into vectors of this layout, all of them or none."""
         self.check(named, finite=finite)
-        for name, piece in self.by_name(vector).items():
+        for name, piece in self.by_name(vectors).items():
             piece.copy_(named[name])
 
+    def norm(self) -> float:
+        """Return the norm of all weights."""
+        return math.hypot(*[float(vector.norm()) for vector in self.vectors])
+
     @contextlib.contextmanager
-    def swapped(self, vector: Tensor) -> Iterator[None]:
+    def swapped(self, vectors: Vectors) -> Iterator[None]:
         """Let the module compute with other weights inside the block."""
-        own = self.vector.clone()
-        self.vector.copy_(vector)
+        own = [vector.clone() for vector in self.vectors]
+        copy_all(self.vectors, vectors)
         try:
             yield
         finally:
-            self.vector.copy_(own)
+            copy_all(self.vectors, own)
+
+
+def copy_all(vectors: Vectors, others: Vectors) -> None:
+    """Copy the numbers of other vectors of the same layout in."""
+    for vector, other in zip(vectors, others, strict=True):
+        vector.copy_(other)

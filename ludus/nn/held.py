@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.nn.flat import FlatParameters
+from ludus.nn.flat import FlatParameters, Vectors
 from ludus.process.messages import pack, unpack
 
 EXTRA = "_extra_state"
@@ -106,15 +106,15 @@ def check_named(
 
 
 def load_named(
-    flat: FlatParameters, vector: Tensor, held: Held, saved: Mapping[str, Tensor]
+    flat: FlatParameters, vectors: Vectors, held: Held, saved: Mapping[str, Tensor]
 ) -> None:
-    """Copy saved tensors in: those of trained parameters to the vector, the others to their places."""
+    """Copy saved tensors in: those of trained parameters to the vectors, the others to their places."""
     trained, rest = check_named(flat, held, saved)
     if not _lacks(rest):
         held.load(rest)
     elif held.tensors():
         held.was_lost = True
-    flat.load(vector, trained)
+    flat.load(vectors, trained)
 
 
 def _lacks(rest: Mapping[str, Tensor]) -> bool:

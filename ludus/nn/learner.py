@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -13,7 +13,8 @@ from torch.func import functional_call, grad_and_value
 from ludus.core import states
 from ludus.nn.buffers import Before, GuardedBuffers, parts_with_modes, set_mode
 from ludus.nn.ema import Ema
-from ludus.nn.flat import FlatParameters
+from ludus.nn.flat import FlatParameters, Vectors
+from ludus.nn.groups import Group
 from ludus.nn.held import Held, check_named, load_named
 from ludus.nn.optimizer import Adam, Optimizer, Sgd
 from ludus.nn.scaling import LossScale
@@ -36,9 +37,9 @@ class Learner:
     train mode, and its buffers change. They take nothing from a batch whose loss is not finite, nor
     from the last batch of a skipped step; a step skipped to find the scale of float16 is no such step.
 
-    The same code serves every engine: eagerly the network's own parameters, views of one vector, are
-    used and one fused kernel takes the step; inside a compiled function everything is computed from
-    the vector and written back to it.
+    The same code serves every engine: eagerly the network's own parameters, views of flat vectors, are
+    used and one fused kernel moves each vector; inside a compiled function everything is computed from
+    the vectors and written back to them.
     """
 
     def __init__(
@@ -52,8 +53,13 @@ class Learner:
         ema_decay: float | None = None,
         highest_rate: float | None = None,
         called: nn.Module | None = None,
+        groups: Sequence[Group] = (),
     ) -> None:
         """Weight decay leaves the parameters named in `undecayed` alone.
+
+        `groups` have learning rates of their own and can be frozen; parameters in none of them are the
+        group `rest`. What is never to learn needs no group: its requires_grad is false, and no time is
+        spent on its gradient.
 
         `highest_rate` is the largest learning rate of a schedule that rises. `called` is a module that
         holds the network as its attribute `module` and is called in its place; the mode of the network
@@ -63,16 +69,16 @@ class Learner:
         self._modal = [] if called is not None else parts_with_modes(module)
         self._called = module if called is None else called
         self._prefix = "" if called is None else "module."
-        self.flat = FlatParameters(module)
+        self.flat = FlatParameters(module, groups)
         self.held = Held(module, without=self.flat.names)
         self._guarded = GuardedBuffers(module)
         # The compiled update works on these very tensors; modules that replace theirs are not compiled.
         self._buffers = {self._prefix + name: buffer for name, buffer in module.named_buffers()}
         self.optimizer = Optimizer(config, self.flat, undecayed=undecayed)
-        self._device = self.flat.vector.device
+        self._device = self.flat.device
         self._dtype = None if precision == "float32" else getattr(torch, precision)
         self.scaling = LossScale(self._device, is_on=precision == "float16")
-        self.ema = None if ema_decay is None else Ema(self.flat.vector, ema_decay)
+        self.ema = None if ema_decay is None else Ema(self.flat.vectors, ema_decay)
         self._step = GradientStep(
             self.flat,
             self.optimizer,
@@ -85,19 +91,18 @@ class Learner:
     def __call__(self, *inputs: Tensor) -> Any:
         """Return what the network says in eval mode, with a gradient where one is asked for."""
         if torch.compiler.is_compiling():
-            return self.bound(self.flat.vector)(*inputs)
+            return self.bound(self.flat.vectors)(*inputs)
         with self.autocast():
             return self.module(*inputs)
 
     def frozen(self, *inputs: Tensor) -> Any:
         """Return what the network says in eval mode; a gradient may pass through it, but not into it."""
-        return self.bound(self.flat.vector.detach())(*inputs)
+        return self.bound([vector.detach() for vector in self.flat.vectors])(*inputs)
 
-    def bound(self, vector: Tensor, buffers: Mapping[str, Tensor] | None = None) -> Forward:
+    def bound(self, vectors: Vectors, buffers: Mapping[str, Tensor] | None = None) -> Forward:
         """Return the network as a function of its inputs, with these weights and buffers."""
-        names = [self._prefix + name for name in self.flat.names]
-        weights = dict(zip(names, self.flat.views(vector), strict=True))
-        weights |= buffers or {}
+        named = self.flat.by_name(vectors).items()
+        weights = {self._prefix + name: weight for name, weight in named} | dict(buffers or {})
 
         def forward(*inputs: Tensor) -> Any:
             with self.autocast():
@@ -126,12 +131,14 @@ class Learner:
         taped.
         """
         if torch.compiler.is_compiling():
-            loss, aux, gradient, fresh = self._differentiated(loss_of, in_train_mode)
-            norm = self._step.take_traced(gradient, learning_rate, share)
+            loss, aux, gradients, fresh = self._differentiated(loss_of, in_train_mode)
+            if share is not None:
+                gradients = self._gathered(gradients)
+            norm = self._step.take(gradients, learning_rate, share)
             self._keep_fresh(fresh, self._sign_of(loss, norm))
             return loss, norm, aux
         loss, aux, before = self._backward(loss_of, in_train_mode)
-        norm = self._step.take(learning_rate, share)
+        norm = self._step.take(self.flat.gradients, learning_rate, share)
         if before:
             self._guarded.restore_unless(self._sign_of(loss, norm), before)
         return loss, norm, aux
@@ -139,14 +146,20 @@ class Learner:
     def gather(self, loss_of: LossOf[Aux], *, in_train_mode: bool = True) -> tuple[Tensor, Aux]:
         """Add the gradient of one batch to those that wait for `improve`; return its loss and the rest."""
         if torch.compiler.is_compiling():
-            loss, aux, gradient, fresh = self._differentiated(loss_of, in_train_mode)
-            self.flat.gradient.add_(gradient)
+            loss, aux, gradients, fresh = self._differentiated(loss_of, in_train_mode)
+            self._gathered(gradients)
             self._keep_fresh(fresh, loss)
             return loss, aux
         loss, aux, before = self._backward(loss_of, in_train_mode)
         if before:
             self._guarded.restore_unless(loss, before)
         return loss, aux
+
+    def _gathered(self, gradients: Vectors) -> Vectors:
+        """Return the gradients that wait, with these added."""
+        for waiting, gradient in zip(self.flat.gradients, gradients, strict=True):
+            waiting.add_(gradient)
+        return self.flat.gradients
 
     def _sign_of(self, loss: Tensor, norm: Tensor) -> Tensor:
         """Return a number that is finite where the buffers may keep what the batch gave them."""
@@ -165,21 +178,21 @@ class Learner:
 
     def _differentiated(
         self, loss_of: LossOf[Aux], in_train_mode: bool
-    ) -> tuple[Tensor, Aux, Tensor, dict[str, Tensor]]:
-        """Return the loss, the rest, the gradient, and the buffers as the batch leaves them."""
+    ) -> tuple[Tensor, Aux, Vectors, dict[str, Tensor]]:
+        """Return the loss, the rest, the gradients, and the buffers as the batch leaves them."""
 
-        def of_vector(vector: Tensor) -> tuple[Tensor, tuple[Tensor, Aux, dict[str, Tensor]]]:
+        def of_vectors(vectors: Vectors) -> tuple[Tensor, tuple[Tensor, Aux, dict[str, Tensor]]]:
             # Inside a gradient no tensor from outside may be changed in place.
             fresh = {name: buffer.clone() for name, buffer in self._buffers.items()}
             set_mode(self._modal, in_train_mode)
-            loss, aux = loss_of(self.bound(vector, fresh))
+            loss, aux = loss_of(self.bound(vectors, fresh))
             set_mode(self._modal, False)
             return self.scaling.scaled(loss), (loss, aux, fresh)
 
-        gradient, (_, (loss, aux, fresh)) = grad_and_value(of_vector, has_aux=True)(
-            self.flat.vector
+        gradients, (_, (loss, aux, fresh)) = grad_and_value(of_vectors, has_aux=True)(
+            self.flat.vectors
         )
-        return loss.detach(), aux, gradient, fresh
+        return loss.detach(), aux, gradients, fresh
 
     def _keep_fresh(self, fresh: Mapping[str, Tensor], sign: Tensor) -> None:
         is_good = torch.isfinite(sign)
@@ -194,7 +207,7 @@ class Learner:
             if torch.compiler.is_compiling():
                 fresh = {name: buffer.clone() for name, buffer in self._buffers.items()}
                 set_mode(self._modal, True)
-                self.bound(self.flat.vector, fresh)(*inputs)
+                self.bound(self.flat.vectors, fresh)(*inputs)
                 set_mode(self._modal, False)
                 self._keep_fresh(fresh, norm)
                 return
@@ -207,13 +220,21 @@ class Learner:
                 set_mode(self._modal, False)
             self._guarded.restore_unless(norm, before)
 
+    def set_frozen(self, name: str, is_frozen: bool) -> None:
+        """Freeze a group between two steps, or let it learn again.
+
+        A frozen group takes no step and no weight decay; its moments and its EMA stay. Its gradient
+        does not count in the norm. Engines go on as they are: nothing is recorded or compiled anew.
+        """
+        self.flat.set_frozen(name, is_frozen)
+
     def weights(self) -> dict[str, Tensor]:
         """Return all that decides what the network computes, by name: parameters, buffers, the rest."""
-        return {**self.flat.by_name(self.flat.vector), **self.held.tensors()}
+        return {**self.flat.by_name(self.flat.vectors), **self.held.tensors()}
 
     def load_weights(self, saved: Mapping[str, Tensor]) -> None:
         """Copy saved weights in."""
-        load_named(self.flat, self.flat.vector, self.held, saved)
+        load_named(self.flat, self.flat.vectors, self.held, saved)
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights, buffers and moments by name, the EMA and the scale of float16 if there are."""
@@ -224,8 +245,9 @@ class Learner:
 
     def step_state(self) -> dict[str, Any]:
         """Return what a step keeps beside weights and moments: the EMA and the scale of float16."""
-        ema = None if self.ema is None else self.flat.by_name(self.ema.vector)
-        return {"ema": ema, "scaler": self.scaling.state()}
+        ema = None if self.ema is None else self.flat.by_name(self.ema.vectors)
+        state = {"ema": ema, "scaler": self.scaling.state()}
+        return state | ({"frozen": dict(self.flat.frozen)} if self.flat.frozen else {})
 
     def check_step_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this has an EMA where this learner has one, and a scale."""
@@ -237,13 +259,18 @@ class Learner:
         scaler = states.rows(state, "scaler", length=3)
         with states.within("scaler"):
             self.scaling.check_state(scaler)
+        if self.flat.frozen:
+            with states.within("frozen"):
+                self.flat.check_frozen(state["frozen"])
 
     def load_step_state(self, state: Mapping[str, Any]) -> None:
         """Copy a saved EMA and scale in."""
         self.check_step_state(state)
         if self.ema is not None:
-            self.flat.load(self.ema.vector, state["ema"])
+            self.flat.load(self.ema.vectors, state["ema"])
         self.scaling.load(state["scaler"])
+        for name in self.flat.frozen:
+            self.flat.set_frozen(name, state["frozen"][name])
 
     def check_weights(self, saved: Mapping[str, Tensor]) -> None:
         """Raise StateError unless these are weights of such a network."""
@@ -268,5 +295,5 @@ class Learner:
     @property
     def _more(self) -> list[str]:
         """What is saved beside weights and moments."""
-        there = {"ema": self.ema is not None, "scaler": self.scaling.is_on}
-        return [name for name, is_there in there.items() if is_there]
+        more = {"ema": self.ema, "scaler": self.scaling.is_on, "frozen": self.flat.frozen}
+        return [name for name, there in more.items() if there]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 
 from ludus.nn.ema import Ema
-from ludus.nn.flat import FlatParameters
+from ludus.nn.flat import FlatParameters, Vectors
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.scaling import LossScale
 
@@ -16,11 +18,12 @@ STEEP = 1.0
 
 
 class GradientStep:
-    """Moves a flat vector along its gradient, or not at all.
+    """Moves flat vectors along their gradients, or not at all; those of a frozen group never.
 
     A gradient longer than max_grad_norm is divided by how many times too long it is; another is left
-    alone to the bit. Where the gradient is not finite, or a weight would not be, weights, moments, EMA
-    and step count stay as they are. Nothing waits for the device.
+    alone to the bit. Its norm is one, over all that is not frozen. Where it is not finite, or a weight
+    would not be, weights, moments, EMA and step count stay as they are, as those of a frozen group do.
+    Nothing waits for the device.
     """
 
     def __init__(
@@ -38,19 +41,21 @@ class GradientStep:
         self.scaling = scaling
         self.ema = ema
         self._max_grad_norm = max_grad_norm
-        self._is_steep = highest_rate * max(1.0, optimizer.config.weight_decay) > STEEP
-        self._corrections = torch.zeros(2, device=flat.vector.device)
-        self._found_inf = torch.zeros((), device=flat.vector.device)
+        rate = highest_rate * max(part.rate for part in flat.parts)
+        self._is_steep = rate * max(1.0, optimizer.config.weight_decay) > STEEP or any(
+            # Its largest number is near enough for a small step to pass it.
+            vector.dtype == torch.float16
+            for vector in flat.vectors
+        )
+        self._is_whole = len(flat.parts) == 1 and not flat.frozen
+        self._found_inf = torch.zeros((), device=flat.device)
 
-    def take(self, learning_rate: Tensor, share: Tensor | None) -> Tensor:
-        """Step along the gradient that was gathered; return its norm, not finite if nothing moved."""
-        gradient, vector, scaling = self.flat.gradient, self.flat.vector, self.scaling
-        if scaling.is_on:
-            gradient.div_(scaling.scale)
-        if share is not None:
-            gradient.mul_(share)
-        # A third of vector_norm's time on a vector this small; beyond 1e19 it counts as infinite.
-        norm: Tensor = torch.dot(gradient, gradient).sqrt_()
+    def take(self, gradients: Vectors, learning_rate: Tensor, share: Tensor | None) -> Tensor:
+        """Step along the gradients, then clear them; return their norm, not finite if nothing moved."""
+        optimizer, scaling, vectors = self.optimizer, self.scaling, self.flat.vectors
+        if scaling.is_on or share is not None:
+            self._reduce(gradients, share)
+        norm = self._norm(gradients)
         # 0 where the norm is finite, 1 where it is not, in two operations.
         found_inf = torch.ne(norm * 0, 0, out=self._found_inf)
         if scaling.is_on:
@@ -58,47 +63,67 @@ class GradientStep:
         scale = None
         if (limit := self._max_grad_norm) is not None:
             scale = (norm / limit).clamp_min_(1.0)
-        moved = [vector, *self.optimizer.moments, self.optimizer.num_steps]
+        counts = [part.num_steps for part in optimizer.parts]
+        moved = [*vectors, *itertools.chain(*optimizer.moments), *counts]
         before = [tensor.clone() for tensor in moved] if self._is_steep else []
-        self.optimizer.step(learning_rate, found_inf=found_inf, grad_scale=scale)
+        stays = self._stays(found_inf)
+        if torch.compiler.is_compiling():
+            optimizer.step_traced(gradients, learning_rate, stays=stays, grad_scale=scale)
+        else:
+            optimizer.step(learning_rate, stays=stays, grad_scale=scale)
         if before:
-            is_finite = torch.isfinite(vector).all()
+            is_finite = self._is_finite()
             for tensor, old in zip(moved, before, strict=True):
-                tensor.copy_(torch.where(is_finite, tensor, old))
+                tensor.copy_(torch.where(is_finite.to(tensor.device), tensor, old))
             norm = norm / is_finite
             found_inf.copy_(~torch.isfinite(norm))
+            stays = self._stays(found_inf)
         if self.ema is not None:
-            self.ema.follow(vector, found_inf)
-        gradient.zero_()
+            self.ema.follow(vectors, stays)
+        for gradient in gradients:
+            gradient.zero_()
         return norm
 
-    def take_traced(self, gradient: Tensor, learning_rate: Tensor, share: Tensor | None) -> Tensor:
-        """Do the same along this gradient and those gathered, as arithmetic a compiler can fuse."""
-        optimizer, own = self.optimizer, self.flat.vector
-        if share is not None:
-            gradient = (self.flat.gradient + gradient) * share
-            self.flat.gradient.zero_()
-        if self.scaling.is_on:
-            gradient = gradient / self.scaling.scale
-        norm = torch.linalg.vector_norm(gradient)
-        is_good = torch.isfinite(norm)
-        if self.scaling.is_on:
-            self.scaling.follow(~is_good)
-        if self._max_grad_norm is not None:
-            gradient = gradient / (norm / self._max_grad_norm).clamp(min=1.0)
-        steps = optimizer.num_steps + 1
-        # Stored, not only computed: else the powers would be taken again for every weight.
-        self._corrections.copy_(optimizer.corrections(steps))
-        vector, moments = optimizer.moved(
-            own, gradient, list(optimizer.moments), self._corrections, learning_rate
-        )
-        if self._is_steep:
-            is_good = is_good & torch.isfinite(vector).all()
-        own.copy_(torch.where(is_good, vector, own))
-        optimizer.num_steps.copy_(torch.where(is_good, steps, optimizer.num_steps))
-        for moment, new in zip(optimizer.moments, moments, strict=True):
-            moment.copy_(torch.where(is_good, new, moment))
-        if self.ema is not None:
-            self.ema.follow_traced(own, is_good)
-        told: Tensor = norm / is_good
-        return told
+    def _reduce(self, gradients: Vectors, share: Tensor | None) -> None:
+        """Take the scale of float16 out of the gradients, and make a sum of batches their mean."""
+        for gradient in gradients:
+            if self.scaling.is_on:
+                gradient.div_(self.scaling.scale.to(gradient.device))
+            if share is not None:
+                gradient.mul_(share.to(gradient.device))
+
+    def _norm(self, gradients: Vectors) -> Tensor:
+        """Return the norm of all gradients that a step goes along, in float32."""
+        squares = []
+        for part, gradient in zip(self.flat.parts, gradients, strict=True):
+            if gradient.dtype != torch.float32:
+                gradient = gradient.float()
+            if torch.compiler.is_compiling():
+                square = gradient.square().sum()
+            else:
+                # A third of vector_norm's time on a vector this small; beyond 1e19 it is infinite.
+                square = torch.dot(gradient, gradient)
+            if part.is_frozen is not None:
+                square = square.masked_fill(part.is_frozen, 0.0)
+            squares.append(square)
+        whole = squares[0]
+        for square in squares[1:]:
+            whole = whole + square.to(whole.device)
+        return whole.sqrt_()
+
+    def _stays(self, found_inf: Tensor) -> Vectors:
+        """Return for each part 1 where it takes no step: the gradient is not finite, or it is frozen."""
+        if self._is_whole:
+            return [found_inf]
+        stays = []
+        for part in self.flat.parts:
+            stay = found_inf.to(part.vector.device)
+            stays.append(stay if part.is_frozen is None else stay.masked_fill(part.is_frozen, 1.0))
+        return stays
+
+    def _is_finite(self) -> Tensor:
+        """Return whether all weights are."""
+        first, *others = [torch.isfinite(vector).all() for vector in self.flat.vectors]
+        for is_finite in others:
+            first = first & is_finite.to(first.device)
+        return first

@@ -18,9 +18,9 @@ class Target:
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
-        self.vector = learner.flat.vector.clone()
+        self.vectors = [vector.clone() for vector in learner.flat.vectors]
         self._module = copy.deepcopy(learner.module).requires_grad_(False)
-        views = learner.flat.by_name(self.vector)
+        views = learner.flat.by_name(self.vectors)
         theirs = dict(learner.module.named_parameters())
         for name, parameter in self._module.named_parameters():
             parameter.grad = None
@@ -32,21 +32,22 @@ class Target:
     def __call__(self, *inputs: Tensor) -> Any:
         """Return what the network says with the weights and buffers of the target."""
         if torch.compiler.is_compiling():
-            return self._learner.bound(self.vector, self._buffers)(*inputs)
+            return self._learner.bound(self.vectors, self._buffers)(*inputs)
         with self._learner.autocast():
             return self._module(*inputs)
 
     def follow(self, share: float) -> None:
         """Move this share of the way to the learner's weights; buffers are copied."""
-        if share == 1.0:
-            self.vector.copy_(self._learner.flat.vector)
-        else:
-            self.vector.lerp_(self._learner.flat.vector, share)
+        for own, vector in zip(self.vectors, self._learner.flat.vectors, strict=True):
+            if share == 1.0:
+                own.copy_(vector)
+            else:
+                own.lerp_(vector, share)
         self.held.follow(self._learner.held)
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights and buffers by name."""
-        return {**self._learner.flat.by_name(self.vector), **self.held.tensors()}
+        return {**self._learner.flat.by_name(self.vectors), **self.held.tensors()}
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this is the state of such a target."""
@@ -54,4 +55,4 @@ class Target:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy saved weights and buffers in."""
-        load_named(self._learner.flat, self.vector, self.held, state)
+        load_named(self._learner.flat, self.vectors, self.held, state)

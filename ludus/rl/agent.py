@@ -172,9 +172,9 @@ class Agent:
         return {}
 
     def describe(self) -> dict[str, float]:
-        """Return the length of each network's vector of weights."""
+        """Return the norm of each network's weights."""
         return {
-            f"agent/{name}_norm": float(part.flat.vector.norm())
+            f"agent/{name}_norm": part.flat.norm()
             for name, part in self.learned().items()
             if isinstance(part, Learner)
         }

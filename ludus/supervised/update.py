@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
+from ludus.nn.flat import Vectors
 from ludus.nn.learner import Forward, Learner, Precision
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam, Sgd
@@ -59,7 +60,7 @@ class Update:
         self.flat, self.optimizer = self.learner.flat, self.learner.optimizer
         self._accumulate = accumulate
         self._shows_norm = precision != "float16"
-        device = self.flat.vector.device
+        device = self.flat.device
         self.num_gathered = 0
         """How many batches wait in the gradient for the next step."""
         self.totals = torch.zeros(3, dtype=exact_type(device), device=device)
@@ -84,9 +85,9 @@ class Update:
         return self._rate, self._share
 
     @property
-    def ema(self) -> Tensor | None:
+    def ema(self) -> Vectors | None:
         """The mean weights, where there are any."""
-        return None if self.learner.ema is None else self.learner.ema.vector
+        return None if self.learner.ema is None else self.learner.ema.vectors
 
     def __call__(
         self, batch: Any, batch_idx: int, *, learning_rate: float, is_last: bool
@@ -153,7 +154,7 @@ class Update:
         flat = self.flat
         return {
             **self.learner.step_state(),
-            "gradient": flat.by_name(flat.gradient) if self.num_gathered else None,
+            "gradient": flat.by_name(flat.gradients) if self.num_gathered else None,
             "num_gathered": self.num_gathered,
             "totals": self.totals,
             "num_examples": self.num_examples,
@@ -161,8 +162,8 @@ class Update:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
-        names = ("ema", "gradient", "num_gathered", "totals", "num_examples", "scaler")
-        states.check_keys(state, *names)
+        names = ("gradient", "num_gathered", "totals", "num_examples")
+        states.check_keys(state, *self.learner.step_state(), *names)
         num_gathered = states.whole(state, "num_gathered", at_most=self._accumulate - 1)
         if num_gathered > 0:
             with states.within("gradient"):
@@ -172,9 +173,10 @@ class Update:
         num_examples = states.whole(state, "num_examples")
         totals = states.like(state, "totals", self.totals)
         self.learner.load_step_state(state)
-        self.flat.gradient.zero_()
+        for gradient in self.flat.gradients:
+            gradient.zero_()
         if num_gathered:
-            self.flat.load(self.flat.gradient, state["gradient"], finite=False)
+            self.flat.load(self.flat.gradients, state["gradient"], finite=False)
         self.num_gathered, self.num_examples = num_gathered, num_examples
         self.totals.copy_(totals)
 

@@ -52,5 +52,5 @@ def make_update(
     is_long = run_steps >= _WORTH_COMPILING
     is_compiled, notes = decide(config.compile, is_long=is_long, why_not=why_not)
     if is_compiled:
-        update.execute(partial(compile_method, device=update.flat.vector.device))
+        update.execute(partial(compile_method, device=update.flat.device))
     return update, is_compiled, notes

@@ -100,5 +100,5 @@ def test_a_bad_gradient_is_skipped_on_the_device_and_told_at_the_next_write(tmp_
     trainer.loaders["train"] = examples(poison=True)
     with pytest.raises(Diverged, match="nan"):
         trainer.fit(root=str(tmp_path))
-    assert torch.isfinite(trainer.flat.vector).all()
-    assert torch.isfinite(trainer.update.ema).all()
+    assert torch.isfinite(trainer.flat.vectors[0]).all()
+    assert torch.isfinite(trainer.update.ema[0]).all()

@@ -131,9 +131,11 @@ class Outcome:
 def weights_of(trainer: Any) -> dict[str, Tensor]:
     """Return a copy of every network's weights by its name."""
     if not hasattr(trainer, "agent"):
-        return {"model": trainer.flat.vector.detach().clone()}
+        return {"model": trainer.flat.vectors[0].detach().clone()}
     return {
-        name: (part.vector if isinstance(part, Target) else part.flat.vector).detach().clone()
+        name: (part.vectors[0] if isinstance(part, Target) else part.flat.vectors[0])
+        .detach()
+        .clone()
         for name, part in trainer.agent.learned().items()
     }
 

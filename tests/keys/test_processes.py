@@ -154,7 +154,7 @@ def test_so_many_processes_load_data_or_step_envs_and_the_result_is_the_same(
         trainer.add(Look())
         trainer.fit(root=str(tmp_path))
         assert len(children - before) == 2
-        own = torch.cat([part.flat.vector for part in (trainer.agent.learner,)])
+        own = torch.cat([part.flat.vectors[0] for part in (trainer.agent.learner,)])
         assert torch.equal(own, run(kind).moments[-1]["q"])
         return
     rows = {}

@@ -42,12 +42,12 @@ def moved(kind: str, **changed: Any) -> list[Tensor]:
     config = validate(_Optimizer, {"section": data}, source="x").section
     weights = nn.Linear(2, 1, bias=False)
     flat = FlatParameters(weights)
-    flat.vector.copy_(torch.tensor([1.0, 2.0]))
+    flat.vectors[0].copy_(torch.tensor([1.0, 2.0]))
     optimizer, found = Optimizer(config, flat), []
     for gradient in GRADIENTS:
-        flat.gradient.copy_(torch.tensor(gradient))
-        optimizer.step(torch.tensor(config.learning_rate), found_inf=None)
-        found.append(flat.vector.detach().clone())
+        flat.gradients[0].copy_(torch.tensor(gradient))
+        optimizer.step(torch.tensor(config.learning_rate), stays=[None])
+        found.append(flat.vectors[0].detach().clone())
     return found
 
 

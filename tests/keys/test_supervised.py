@@ -65,7 +65,7 @@ def test_the_loss_that_is_named_is_minimised(kind: str) -> None:
 def first_outputs(outcome: Any, inputs: torch.Tensor) -> torch.Tensor:
     """Return what the network said before it learned anything."""
     flat, module = outcome.trainer.flat, outcome.trainer.model.module
-    weights = flat.by_name(outcome.moments[0]["model"])
+    weights = flat.by_name([outcome.moments[0]["model"]])
     return torch.func.functional_call(module, weights, (inputs,)).detach()
 
 
@@ -161,7 +161,7 @@ def test_a_running_mean_that_forgets_so_slowly_is_kept(kind: str) -> None:
     mean = outcome.moments[0]["model"]
     for moment in outcome.moments[1:]:
         mean = 0.75 * mean + 0.25 * moment["model"]
-    assert torch.allclose(outcome.trainer.update.ema, mean, atol=1e-5)
+    assert torch.allclose(outcome.trainer.update.ema[0], mean, atol=1e-5)
     kept = torch.cat([t.flatten() for t in next(iter(outcome.kept.values())).values()])
     assert torch.allclose(kept, mean, atol=1e-5)
     assert torch.equal(outcome.weights, run(kind).weights)

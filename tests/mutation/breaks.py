@@ -106,12 +106,11 @@ _DATA = [
 ]  # fmt: skip
 
 _NN = [
-    (_TARGET, "self.vector.lerp_(self._learner.flat.vector, share)",
-     "self.vector.copy_(self._learner.flat.vector)"),
+    (_TARGET, "own.lerp_(vector, share)", "own.copy_(vector)"),
     (_STEP, "scale = (norm / limit).clamp_min_(1.0)", "scale = norm / limit"),
     (_STEP, "found_inf = torch.ne(norm * 0, 0, out=self._found_inf)",
      "found_inf = torch.zeros_like(self._found_inf)"),
-    (_STEP, "        gradient.zero_()\n        return norm", "        return norm"),
+    (_STEP, "            gradient.zero_()\n        return norm", "            pass\n        return norm"),
     (_OPTIMIZER, 'move = torch._fused_adam_ if config.kind == "adam" else torch._fused_adamw_',
      "move = torch._fused_adam_"),
     (_OPTIMIZER, "dampening=0.0, nesterov=config.nesterov", "dampening=0.0, nesterov=False"),

@@ -40,12 +40,12 @@ def test_flattening_changes_no_output() -> None:
 def test_the_parameters_are_views_of_the_vector() -> None:
     module = network()
     flat = FlatParameters(module)
-    assert flat.vector.numel() == sum(parameter.numel() for parameter in module.parameters())
-    flat.vector.fill_(0.25)
+    assert flat.vectors[0].numel() == sum(parameter.numel() for parameter in module.parameters())
+    flat.vectors[0].fill_(0.25)
     assert all(bool((parameter == 0.25).all()) for parameter in module.parameters())
     with torch.no_grad():
         module[2].bias.fill_(9.0)
-    assert flat.vector[-2:].tolist() == [9.0, 9.0]
+    assert flat.vectors[0][-2:].tolist() == [9.0, 9.0]
 
 
 def test_gradients_gather_in_the_gradient_vector() -> None:
@@ -53,12 +53,12 @@ def test_gradients_gather_in_the_gradient_vector() -> None:
     flat = FlatParameters(module)
     inputs = torch.randn(5, 3)
     module(inputs).square().sum().backward()
-    once = flat.gradient.clone()
+    once = flat.gradients[0].clone()
     assert once.abs().sum() > 0
     module(inputs).square().sum().backward()
-    torch.testing.assert_close(flat.gradient, 2 * once)
+    torch.testing.assert_close(flat.gradients[0], 2 * once)
     assert module[0].weight.grad is not None
-    assert module[0].weight.grad.data_ptr() == flat.gradient.data_ptr()
+    assert module[0].weight.grad.data_ptr() == flat.gradients[0].data_ptr()
 
 
 def test_clearing_the_gradient_of_the_module_clears_the_vector() -> None:
@@ -66,18 +66,18 @@ def test_clearing_the_gradient_of_the_module_clears_the_vector() -> None:
     flat = FlatParameters(module)
     module(torch.randn(5, 3)).sum().backward()
     module.zero_grad(set_to_none=False)
-    assert not flat.gradient.any()
+    assert not flat.gradients[0].any()
 
 
 def test_a_tied_weight_stands_in_the_vector_once() -> None:
     module = Tied()
     flat = FlatParameters(module)
     assert flat.names == ["into.weight"]
-    flat.vector.fill_(2.0)
+    flat.vectors[0].fill_(2.0)
     assert module.out.weight is module.into.weight
     assert bool((module.out.weight == 2.0).all())
     module(torch.tensor([1])).sum().backward()
-    assert flat.gradient.abs().sum() > 0
+    assert flat.gradients[0].abs().sum() > 0
 
 
 def test_a_frozen_parameter_stays_out_and_stays_as_it_is() -> None:
@@ -87,7 +87,7 @@ def test_a_frozen_parameter_stays_out_and_stays_as_it_is() -> None:
     flat = FlatParameters(module)
     assert "0.weight" not in flat.names
     assert "0.bias" in flat.names
-    flat.vector.zero_()
+    flat.vectors[0].zero_()
     assert torch.equal(module[0].weight, before)
 
 
@@ -95,55 +95,55 @@ def test_loading_copies_and_never_rebinds() -> None:
     module = network()
     flat = FlatParameters(module)
     places = [parameter.data_ptr() for parameter in module.parameters()]
-    saved = {name: torch.randn_like(tensor) for name, tensor in flat.by_name(flat.vector).items()}
-    flat.load(flat.vector, saved)
+    saved = {name: torch.randn_like(tensor) for name, tensor in flat.by_name(flat.vectors).items()}
+    flat.load(flat.vectors, saved)
     module.load_state_dict(network().state_dict())
     assert [parameter.data_ptr() for parameter in module.parameters()] == places
-    assert torch.equal(flat.by_name(flat.vector)["2.bias"], network()[2].bias)
+    assert torch.equal(flat.by_name(flat.vectors)["2.bias"], network()[2].bias)
 
 
 def test_what_is_saved_by_name_loads_into_a_module_that_was_never_flattened() -> None:
     module = network()
     flat = FlatParameters(module)
-    flat.vector.add_(0.5)
+    flat.vectors[0].add_(0.5)
     plain = network()
     plain.load_state_dict(module.state_dict())
     inputs = torch.randn(4, 3)
     assert torch.equal(plain.eval()(inputs), module.eval()(inputs))
-    assert set(flat.by_name(flat.vector)) == {name for name, _ in plain.named_parameters()}
+    assert set(flat.by_name(flat.vectors)) == {name for name, _ in plain.named_parameters()}
 
 
 def test_swapped_weights_are_swapped_back_even_after_an_error() -> None:
     module = network()
     flat = FlatParameters(module)
-    own, other = flat.vector.clone(), torch.full_like(flat.vector, 3.0)
+    own, other = flat.vectors[0].clone(), torch.full_like(flat.vectors[0], 3.0)
 
     def look_and_fail() -> None:
-        with flat.swapped(other):
+        with flat.swapped([other]):
             assert bool((module[0].weight == 3.0).all())
             raise ValueError("inside")
 
     with pytest.raises(ValueError, match="inside"):
         look_and_fail()
-    assert torch.equal(flat.vector, own)
+    assert torch.equal(flat.vectors[0], own)
 
 
 def test_pieces_of_another_shape_are_refused_rather_than_stretched() -> None:
     flat = FlatParameters(nn.Linear(3, 4))
     saved = {"weight": torch.zeros(4, 3), "bias": torch.ones(1)}
-    before = flat.vector.clone()
+    before = flat.vectors[0].clone()
     with pytest.raises(
         LudusError, match=r"'bias' is .* of \(1,\); it must be .* of \(4,\); build the model"
     ):
-        flat.load(flat.vector, saved)
-    assert torch.equal(flat.vector, before)
+        flat.load(flat.vectors, saved)
+    assert torch.equal(flat.vectors[0], before)
 
 
 def test_pieces_of_other_names_are_refused_by_name() -> None:
     flat = FlatParameters(nn.Linear(3, 4))
     saved = {"weight": torch.zeros(4, 3), "offset": torch.ones(4)}
     with pytest.raises(LudusError, match="'bias' is missing; build the model as it was"):
-        flat.load(flat.vector, saved)
+        flat.load(flat.vectors, saved)
 
 
 def test_a_model_with_nothing_to_train_is_refused() -> None:
@@ -151,7 +151,9 @@ def test_a_model_with_nothing_to_train_is_refused() -> None:
         FlatParameters(nn.Linear(2, 2).requires_grad_(False))
 
 
-def test_a_model_of_two_types_is_refused() -> None:
-    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
-    with pytest.raises(LudusError, match=r"float32 on cpu, torch.float64 on cpu"):
-        FlatParameters(module)
+def test_a_model_of_two_types_has_a_vector_of_each() -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double(), nn.Linear(2, 1))
+    flat = FlatParameters(module)
+    assert [(v.dtype, v.numel()) for v in flat.vectors] == [(torch.float32, 9), (torch.float64, 6)]
+    assert flat.names == [name for name, _ in module.named_parameters()]
+    assert flat.norm() == pytest.approx(float(nn.utils.get_total_norm(module.parameters())))

@@ -81,14 +81,14 @@ def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(
 
 def test_only_a_state_of_the_first_format_may_lack_all_of_it() -> None:
     own, other = learner(1), learner(2)
-    trained = copy.deepcopy(other.flat.by_name(other.flat.vector))
+    trained = copy.deepcopy(other.flat.by_name(other.flat.vectors))
     with pytest.raises(StateError, match=r"'1\._extra_state' is missing"), states.of_format(2):
         own.load_weights(trained)
     assert not own.held.was_lost
     with states.of_format(1):
         own.load_weights(trained)
     assert own.held.was_lost
-    assert own.flat.vector.equal(other.flat.vector)
+    assert own.flat.vectors[0].equal(other.flat.vectors[0])
     assert own.held.tensors()["1.mean"].tolist() == [1, 1]
     with states.of_format(1), pytest.raises(StateError, match=r"'1\._extra_state' is missing"):
         own.load_weights({**trained, "1.mean": torch.zeros(2)})

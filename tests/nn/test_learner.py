@@ -56,7 +56,7 @@ def test_a_step_is_that_of_torch(limit: float | None) -> None:
         torch.testing.assert_close(loss, expected.detach())
         torch.testing.assert_close(norm, whole)
         assert beside == "beside"
-    found = learner.flat.by_name(learner.flat.vector)
+    found = learner.flat.by_name(learner.flat.vectors)
     torch.testing.assert_close(found, dict(own.state_dict()), rtol=1e-4, atol=1e-6)
 
 
@@ -81,7 +81,7 @@ def test_a_learning_rate_out_of_all_proportion_never_makes_a_weight_infinite() -
     config = SGD.replace(learning_rate=1e38)
     learner = Learner(nn.Linear(3, 2), config, max_grad_norm=None)
     norms = [learner.improve(squares(100.0), 1e38)[1].item() for _ in range(4)]
-    assert torch.isfinite(learner.flat.vector).all()
+    assert torch.isfinite(learner.flat.vectors[0]).all()
     assert norms[-1] == float("inf") or norms[-1] != norms[-1]
 
 
@@ -91,44 +91,44 @@ def test_the_frozen_network_lets_a_gradient_through_but_takes_none() -> None:
     learner.frozen(inputs).sum().backward()
     assert inputs.grad is not None
     assert inputs.grad.abs().sum() > 0
-    assert not learner.flat.gradient.any()
+    assert not learner.flat.gradients[0].any()
 
 
 def test_bound_computes_with_other_weights_and_leaves_the_own() -> None:
     learner = Learner(network(), ADAM, max_grad_norm=None)
-    before = learner.flat.vector.clone()
-    assert not learner.bound(torch.zeros_like(before))(INPUTS).any()
-    torch.testing.assert_close(learner.bound(before)(INPUTS), learner(INPUTS))
-    assert learner.flat.vector.equal(before)
+    before = learner.flat.vectors[0].clone()
+    assert not learner.bound([torch.zeros_like(before)])(INPUTS).any()
+    torch.testing.assert_close(learner.bound([before])(INPUTS), learner(INPUTS))
+    assert learner.flat.vectors[0].equal(before)
 
 
 def test_half_precision_computes_in_half_and_keeps_whole_weights() -> None:
     learner = Learner(network(), ADAM, max_grad_norm=None, precision="bfloat16")
     assert learner(INPUTS).dtype == torch.bfloat16
-    before = learner.flat.vector.clone()
+    before = learner.flat.vectors[0].clone()
     learner.improve(squares(), 0.1)
-    assert learner.flat.vector.dtype == torch.float32
-    assert not learner.flat.vector.equal(before)
+    assert learner.flat.vectors[0].dtype == torch.float32
+    assert not learner.flat.vectors[0].equal(before)
 
 
 def test_a_target_follows_by_its_share() -> None:
     learner = Learner(network(), ADAM, max_grad_norm=None)
-    target, first = Target(learner), learner.flat.vector.clone()
+    target, first = Target(learner), learner.flat.vectors[0].clone()
     torch.testing.assert_close(target(INPUTS), learner(INPUTS))
     learner.improve(squares(), 0.1)
-    assert target.vector.equal(first)
+    assert target.vectors[0].equal(first)
     target.follow(0.25)
-    torch.testing.assert_close(target.vector, first + 0.25 * (learner.flat.vector - first))
+    torch.testing.assert_close(target.vectors[0], first + 0.25 * (learner.flat.vectors[0] - first))
     assert not target(INPUTS).requires_grad
     target.follow(1.0)
-    assert target.vector.equal(learner.flat.vector)
+    assert target.vectors[0].equal(learner.flat.vectors[0])
     torch.testing.assert_close(target(INPUTS), learner(INPUTS).detach())
 
 
 def test_a_loaded_target_computes_with_what_was_loaded() -> None:
     learner = Learner(network(), ADAM, max_grad_norm=None)
     target, other = Target(learner), Target(learner)
-    target.vector.mul_(2)
+    target.vectors[0].mul_(2)
     other.load_state_dict(copy.deepcopy(target.state_dict()))
     torch.testing.assert_close(other(INPUTS), target(INPUTS))
 
@@ -185,9 +185,9 @@ def test_a_gradient_that_is_not_finite_moves_nothing_at_all(
 def test_a_target_that_takes_all_is_a_copy_whatever_it_was_before() -> None:
     learner = Learner(network(), ADAM, max_grad_norm=None)
     target = Target(learner)
-    target.vector.fill_(torch.inf)
+    target.vectors[0].fill_(torch.inf)
     target.follow(1.0)
-    assert target.vector.equal(learner.flat.vector)
+    assert target.vectors[0].equal(learner.flat.vectors[0])
 
 
 class AlwaysDropping(nn.Dropout):
@@ -225,9 +225,9 @@ def test_a_traced_step_shortens_the_gradients_that_an_eager_one_does(factor: flo
         if is_traced:
             update = torch.compile(update, backend="eager", fullgraph=True)
         assert float(update(torch.tensor(0.1))) == pytest.approx(whole)
-        ends.append(learner.flat.vector)
+        ends.append(learner.flat.vectors[0])
     torch.testing.assert_close(*ends)
-    assert torch.allclose(ends[0], plain.flat.vector) is (factor > 1)
+    assert torch.allclose(ends[0], plain.flat.vectors[0]) is (factor > 1)
 
 
 def rising(learner: Learner, *, num_batches: int) -> Tensor:
@@ -247,9 +247,9 @@ def test_gathered_batches_are_one_step_along_their_mean(precision: Any) -> None:
         learner.scaling.scale.fill_(16.0 if learner.scaling.is_on else 1.0)
     norms = [rising(one, num_batches=1), rising(three, num_batches=3)]
     torch.testing.assert_close(*norms, rtol=1e-4, atol=0)
-    torch.testing.assert_close(one.flat.vector, three.flat.vector, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(one.flat.vectors[0], three.flat.vectors[0], rtol=1e-4, atol=1e-6)
     assert three.optimizer.num_steps.item() == 1
-    assert not three.flat.gradient.any()
+    assert not three.flat.gradients[0].any()
 
 
 def test_the_mean_weights_and_the_scale_come_back_with_a_learner() -> None:
@@ -263,8 +263,8 @@ def test_the_mean_weights_and_the_scale_come_back_with_a_learner() -> None:
     two.load_state_dict(state(one))
     assert two.ema is not None
     assert one.ema is not None
-    assert torch.equal(two.ema.vector, one.ema.vector)
-    assert not torch.equal(two.ema.vector, two.flat.vector)
+    assert torch.equal(two.ema.vectors[0], one.ema.vectors[0])
+    assert not torch.equal(two.ema.vectors[0], two.flat.vectors[0])
     assert two.scaling.scale.item() == one.scaling.scale.item() < 2.0**16
     plain = Learner(network(), ADAM, max_grad_norm=None)
     with pytest.raises(LudusError, match="ema"):
@@ -276,7 +276,7 @@ def test_a_short_gradient_is_left_alone_to_the_bit() -> None:
     plain, limited = (Learner(network(), SGD, max_grad_norm=limit) for limit in (None, 1e6))
     for learner in (plain, limited):
         learner.improve(squares(), torch.tensor(0.1))
-    assert torch.equal(plain.flat.vector, limited.flat.vector)
+    assert torch.equal(plain.flat.vectors[0], limited.flat.vectors[0])
 
 
 def test_a_schedule_that_rises_is_as_steep_as_its_highest_rate() -> None:
@@ -286,7 +286,7 @@ def test_a_schedule_that_rises_is_as_steep_as_its_highest_rate() -> None:
     learner = Learner(nn.Linear(3, 2), config, max_grad_norm=None, highest_rate=1e3)
     for _ in range(30):
         norm = learner.improve(lambda net: (net(INPUTS).sum(), ()), torch.tensor(1e3))[1]
-    assert torch.isfinite(learner.flat.vector).all()
+    assert torch.isfinite(learner.flat.vectors[0]).all()
     assert not torch.isfinite(norm)
 
 

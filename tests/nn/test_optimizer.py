@@ -76,8 +76,8 @@ def test_twenty_steps_end_where_torchs_own_optimizer_ends(config: Adam | Sgd) ->
     optimizer = Optimizer(config, flat)
     for loss in losses(module):
         loss.backward()
-        optimizer.step(config.learning_rate, found_inf=None)
-        flat.gradient.zero_()
+        optimizer.step(config.learning_rate, stays=[None])
+        flat.gradients[0].zero_()
 
     torch.testing.assert_close(as_vector(module), as_vector(reference), atol=1e-7, rtol=1e-6)
     assert not torch.equal(as_vector(module), as_vector(network()))
@@ -88,17 +88,19 @@ def test_the_arithmetic_for_the_compiler_is_the_same_step(config: Adam | Sgd) ->
     module = network()
     flat = FlatParameters(module)
     optimizer = Optimizer(config, flat)
-    vector = flat.vector.clone()
-    moments = [moment.clone() for moment in optimizer.moments]
+    vector = flat.vectors[0].clone()
+    moments = [moment.clone() for moment in optimizer.parts[0].moments]
     rate = torch.tensor(config.learning_rate)
     for num_steps, loss in enumerate(losses(module), start=1):
         loss.backward()
-        corrections = optimizer.corrections(torch.tensor(float(num_steps)))
-        vector, moments = optimizer.moved(vector, flat.gradient, moments, corrections, rate)
-        optimizer.step(config.learning_rate, found_inf=None)
-        flat.gradient.zero_()
+        corrections = optimizer.parts[0].corrections(torch.tensor(float(num_steps)))
+        vector, moments = optimizer.parts[0].moved(
+            vector, flat.gradients[0], moments, corrections, rate
+        )
+        optimizer.step(config.learning_rate, stays=[None])
+        flat.gradients[0].zero_()
 
-    torch.testing.assert_close(vector, flat.vector, atol=2e-6, rtol=2e-5)
+    torch.testing.assert_close(vector, flat.vectors[0], atol=2e-6, rtol=2e-5)
 
 
 def test_the_first_adam_step_by_hand() -> None:
@@ -108,10 +110,10 @@ def test_the_first_adam_step_by_hand() -> None:
         module.weight.fill_(2.0)
     flat = FlatParameters(module)
     optimizer = Optimizer(CASES["adam"], flat)
-    flat.gradient.fill_(-4.0)
-    optimizer.step(0.5, found_inf=None)
+    flat.gradients[0].fill_(-4.0)
+    optimizer.step(0.5, stays=[None])
     assert module.weight.item() == pytest.approx(2.5, abs=1e-6)
-    assert [moment.item() for moment in optimizer.moments] == pytest.approx([-0.8, 0.8])
+    assert [moment.item() for moment in optimizer.parts[0].moments] == pytest.approx([-0.8, 0.8])
     assert optimizer.num_steps.item() == 1
 
 
@@ -124,8 +126,8 @@ def test_two_nesterov_steps_by_hand() -> None:
     config = Sgd(kind="sgd", learning_rate=0.1, momentum=0.5, nesterov=True, weight_decay=0.0)
     optimizer = Optimizer(config, flat)
     for expected in (1.0 - 0.15, 1.0 - 0.15 - 0.175):
-        flat.gradient.fill_(1.0)
-        optimizer.step(0.1, found_inf=None)
+        flat.gradients[0].fill_(1.0)
+        optimizer.step(0.1, stays=[None])
         assert module.weight.item() == pytest.approx(expected, abs=1e-7)
 
 
@@ -133,11 +135,11 @@ def test_two_nesterov_steps_by_hand() -> None:
 def test_a_step_with_found_inf_changes_nothing(config: Adam | Sgd) -> None:
     flat = FlatParameters(network())
     optimizer = Optimizer(config, flat)
-    flat.gradient.fill_(1.0)
-    optimizer.step(0.1, found_inf=torch.tensor(0.0))
-    before = flat.vector.clone(), copy.deepcopy(optimizer.state_dict())
-    optimizer.step(0.1, found_inf=torch.tensor(1.0))
-    assert torch.equal(flat.vector, before[0])
+    flat.gradients[0].fill_(1.0)
+    optimizer.step(0.1, stays=[torch.tensor(0.0)])
+    before = flat.vectors[0].clone(), copy.deepcopy(optimizer.state_dict())
+    optimizer.step(0.1, stays=[torch.tensor(1.0)])
+    assert torch.equal(flat.vectors[0], before[0])
     assert torch.equal(optimizer.num_steps, before[1]["num_steps"])
     for moment, saved in zip(optimizer.moments, before[1]["moments"], strict=True):
         assert all(torch.equal(flat.by_name(moment)[name], saved[name]) for name in saved)
@@ -149,18 +151,18 @@ def test_its_state_goes_by_parameter_name_and_goes_on_exactly(config: Adam | Sgd
     one = Optimizer(config, first)
     for step in range(3):
         first.gradient.fill_(0.1 * (step + 1))
-        one.step(0.1, found_inf=None)
+        one.step(0.1, stays=[None])
     state = copy.deepcopy(one.state_dict())
     assert list(state["moments"][0]) == ["0.weight", "0.bias", "2.weight", "2.bias"]
 
     second = FlatParameters(network())
-    second.vector.copy_(first.vector)
+    second.vectors[0].copy_(first.vectors[0])
     two = Optimizer(config, second)
     two.load_state_dict(state)
     for flat, optimizer in ((first, one), (second, two)):
-        flat.gradient.fill_(0.7)
-        optimizer.step(0.1, found_inf=None)
-    assert torch.equal(first.vector, second.vector)
+        flat.gradients[0].fill_(0.7)
+        optimizer.step(0.1, stays=[None])
+    assert torch.equal(first.vectors[0], second.vectors[0])
 
 
 def test_moments_of_another_network_are_refused() -> None:
@@ -175,11 +177,11 @@ def test_moments_of_another_network_are_refused() -> None:
 def test_moments_may_be_infinite_but_the_count_of_steps_may_not() -> None:
     """The square of a very large gradient is infinite, and the run that has seen one goes on."""
     one = Optimizer(CASES["adam"], FlatParameters(network()))
-    one.moments[1].fill_(torch.inf)
+    one.moments[1][0].fill_(torch.inf)
     state = copy.deepcopy(one.state_dict())
     two = Optimizer(CASES["adam"], FlatParameters(network()))
     two.load_state_dict(state)
-    assert torch.equal(two.moments[1], one.moments[1])
+    assert torch.equal(two.moments[1][0], one.moments[1][0])
     for count in (torch.inf, torch.nan, -1.0):
         with pytest.raises(LudusError, match="'num_steps' holds a number"):
             two.load_state_dict({**state, "num_steps": torch.tensor(count)})
@@ -212,15 +214,17 @@ def test_named_parameters_can_be_left_out_of_the_weight_decay(config: Adam | Sgd
     module = network()
     flat = FlatParameters(module)
     optimizer = Optimizer(config, flat, undecayed=free)
-    vector = flat.vector.clone()
-    moments = [moment.clone() for moment in optimizer.moments]
+    vector = flat.vectors[0].clone()
+    moments = [moment.clone() for moment in optimizer.parts[0].moments]
     rate = torch.tensor(config.learning_rate)
     for num_steps, loss in enumerate(losses(module), start=1):
         loss.backward()
-        corrections = optimizer.corrections(torch.tensor(float(num_steps)))
-        vector, moments = optimizer.moved(vector, flat.gradient, moments, corrections, rate)
-        optimizer.step(config.learning_rate, found_inf=None)
-        flat.gradient.zero_()
+        corrections = optimizer.parts[0].corrections(torch.tensor(float(num_steps)))
+        vector, moments = optimizer.parts[0].moved(
+            vector, flat.gradients[0], moments, corrections, rate
+        )
+        optimizer.step(config.learning_rate, stays=[None])
+        flat.gradients[0].zero_()
     torch.testing.assert_close(as_vector(module), as_vector(reference), atol=1e-7, rtol=1e-6)
-    torch.testing.assert_close(vector, flat.vector, atol=2e-6, rtol=2e-5)
+    torch.testing.assert_close(vector, flat.vectors[0], atol=2e-6, rtol=2e-5)
     assert optimizer.num_steps.item() == 20

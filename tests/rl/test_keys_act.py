@@ -191,7 +191,7 @@ def test_the_loss_of_dqn_is_what_double_and_huber_say(double: bool, delta: float
         trainer.sampler.sample_and_push(agent, trainer.replay_buffer)
     generator = torch.Generator().manual_seed(0)
     # The target is another network, so that the two do not agree on the best action.
-    agent.target.vector.copy_(torch.randn(agent.target.vector.shape, generator=generator))
+    agent.target.vectors[0].copy_(torch.randn(agent.target.vectors[0].shape, generator=generator))
     batch = trainer.replay_buffer.sample(32)
     parts = agent.layout.split(batch.rows, None)
     with torch.no_grad():
@@ -214,13 +214,13 @@ def test_a_target_moves_its_share_of_the_way_when_it_is_due(kind: str, share: fl
     for _ in range(15):
         trainer.sampler.sample_and_push(agent, trainer.replay_buffer)
     for opts in range(6):
-        before = agent.target.vector.clone()
+        before = agent.target.vectors[0].clone()
         agent.learn(trainer.replay_buffer.sample(8), opts, 0.01)
-        own = learner.flat.vector
+        own = learner.flat.vectors[0]
         assert not own.equal(before)
         is_due = opts in (2, 5)
         aim = before + share * (own - before) if is_due else before
-        torch.testing.assert_close(agent.target.vector, aim)
+        torch.testing.assert_close(agent.target.vectors[0], aim)
     trainer.close()
 
 
@@ -291,7 +291,7 @@ def test_weight_decay_leaves_the_temperature_and_the_deviation_alone() -> None:
     before = sac.agent.temperature().item(), weight.clone()
     for learner in learners:
         # No gradient: what moves is moved by the decay.
-        learner.optimizer.step(torch.tensor(0.1), found_inf=None)
+        learner.optimizer.step(torch.tensor(0.1), stays=[None])
     assert sac.agent.temperature().item() == before[0] != 0
     assert (ppo.agent.learner.module.log_std == 1.5).all()
     torch.testing.assert_close(weight.data, before[1] * (1 - 0.1 * 0.5))

@@ -134,7 +134,7 @@ def test_numpy_sees_a_training_step_at_once() -> None:
     numpy_net = NumpyMlp(numpy_steps(net) or [])
     obs = torch.randn(3, 4)
     before = numpy_net(obs.numpy()).copy()
-    flat.vector.mul_(1.5)
+    flat.vectors[0].mul_(1.5)
     after = numpy_net(obs.numpy())
     assert not np.allclose(before, after)
     np.testing.assert_allclose(after, net(obs).detach().numpy(), rtol=1e-5, atol=1e-6)

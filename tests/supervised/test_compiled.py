@@ -197,17 +197,17 @@ def test_a_traced_update_skips_a_batch_that_is_not_finite(bad: float) -> None:
     update = update_of(is_traced=True, optimizer=ADAMW, ema_decay=0.9, max_grad_norm=1.0)
     good, other = batches(2)
     update(good, 0, learning_rate=0.1, is_last=True)
-    before = copy.deepcopy((update.flat.vector, update.optimizer.state_dict(), update.ema))
+    before = copy.deepcopy((update.flat.vectors[0], update.optimizer.state_dict(), update.ema))
     poisoned = other[0].clone()
     poisoned[2, 2] = bad
     metrics = update((poisoned, other[1]), 1, learning_rate=0.1, is_last=True)
     assert not torch.isfinite(metrics["train/grad_norm"])
-    after = (update.flat.vector, update.optimizer.state_dict(), update.ema)
+    after = (update.flat.vectors[0], update.optimizer.state_dict(), update.ema)
     torch.testing.assert_close(after, before, rtol=0, atol=0)
     assert all(torch.isfinite(buffer).all() for buffer in update.model.module.buffers())
     update(other, 1, learning_rate=0.1, is_last=True)
-    assert torch.isfinite(update.flat.vector).all()
-    assert not update.flat.vector.equal(before[0])
+    assert torch.isfinite(update.flat.vectors[0]).all()
+    assert not update.flat.vectors[0].equal(before[0])
 
 
 @pytest.mark.usefixtures("traced")
@@ -229,9 +229,9 @@ def test_a_traced_learning_rate_of_1e30_never_makes_a_weight_infinite() -> None:
         batch = (inputs, torch.arange(8) % 4)
         metrics = update(batch, 0, learning_rate=1e30, is_last=True)
         norms.append(metrics["train/grad_norm"].item())
-        assert torch.isfinite(update.flat.vector).all()
+        assert torch.isfinite(update.flat.vectors[0]).all()
         assert update.ema is not None
-        assert torch.isfinite(update.ema).all()
+        assert torch.isfinite(update.ema[0]).all()
     assert norms[-1] == float("inf")
 
 
@@ -243,9 +243,9 @@ def test_float16_overflows_are_skipped_in_a_traced_update_too() -> None:
     ]
     inputs, targets = batches(1)[0]
     for update in updates:
-        before = update.flat.vector.clone()
+        before = update.flat.vectors[0].clone()
         for _ in range(4):
             update((inputs, 1e3 * targets), 0, learning_rate=0.1, is_last=True)
-        assert update.flat.vector.equal(before)
+        assert update.flat.vectors[0].equal(before)
         scaling = update.learner.scaling
         assert (scaling.num_skipped.item(), scaling.scale.item()) == (4, 2.0**12)

@@ -221,7 +221,7 @@ def test_float16_goes_on_after_a_resume_with_the_scale_it_had(tiny: Tiny, tmp_pa
     assert made[1].update.learner.scaling.num_skipped.item() == 4
     straight, resumed = made[0], made[2]
     assert straight.update.learner.scaling.scale.equal(resumed.update.learner.scaling.scale)
-    assert straight.flat.vector.equal(resumed.flat.vector)
+    assert straight.flat.vectors[0].equal(resumed.flat.vectors[0])
     assert (tmp_path / "straight" / "metrics.jsonl").read_bytes() == (
         tmp_path / "broken" / "metrics.jsonl"
     ).read_bytes()

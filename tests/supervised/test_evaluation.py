@@ -152,7 +152,7 @@ def test_the_final_test_is_of_the_best_model(tiny: Tiny, tmp_path: Path) -> None
     class Ruined(Trainer):
         def before_epoch(self) -> None:
             if self.epoch == 3:
-                self.flat.vector.zero_()
+                self.flat.vectors[0].zero_()
 
     best = {"metric": "validation/epoch_loss", "mode": None}
     config = tiny(max_epochs=4, best_model=best, **{"optimizer.learning_rate": 0.01})

@@ -71,7 +71,7 @@ def test_accumulating_equal_batches_is_one_large_batch(optimizer: Any) -> None:
     at_once = make(network(), optimizer=optimizer)
     metrics = learn(gathered, data)
     (expected,) = learn(at_once, [whole(data)])
-    torch.testing.assert_close(gathered.flat.vector, at_once.flat.vector)
+    torch.testing.assert_close(gathered.flat.vectors[0], at_once.flat.vectors[0])
     assert ["train/grad_norm" in one for one in metrics] == [False, False, False, True]
     torch.testing.assert_close(metrics[-1]["train/grad_norm"], expected["train/grad_norm"])
 
@@ -84,15 +84,15 @@ def test_the_last_batch_of_an_epoch_closes_a_step_that_is_not_full() -> None:
     slow = make(network())
     learn(slow, [whole(data[:3])])
     learn(slow, [whole(data[3:])])
-    torch.testing.assert_close(gathered.flat.vector, slow.flat.vector)
+    torch.testing.assert_close(gathered.flat.vectors[0], slow.flat.vectors[0])
 
 
 def test_nothing_moves_while_batches_gather() -> None:
     update = make(network(), accumulate=3)
-    before = update.flat.vector.clone()
+    before = update.flat.vectors[0].clone()
     for batch in batches(2):
         update(batch, 0, learning_rate=0.1, is_last=False)
-    assert torch.equal(update.flat.vector, before)
+    assert torch.equal(update.flat.vectors[0], before)
     assert update.num_gathered == 2
 
 
@@ -111,19 +111,19 @@ def test_clipping_is_that_of_torch(without_reading: bool, max_norm: float) -> No
     update = make(network(), max_grad_norm=max_norm, without_reading=without_reading)
     (metrics,) = learn(update, [batch])
     torch.testing.assert_close(metrics["train/grad_norm"], norm)
-    torch.testing.assert_close(update.flat.vector, FlatParameters(reference).vector)
+    torch.testing.assert_close(update.flat.vectors[0], FlatParameters(reference).vector)
 
 
 @pytest.mark.parametrize("without_reading", [False, True])
 def test_the_mean_weights_are_the_slow_running_mean(without_reading: bool) -> None:
     update = make(network(), ema_decay=0.9, without_reading=without_reading)
     assert update.ema is not None
-    slow = update.flat.vector.clone()
+    slow = update.flat.vectors[0].clone()
     for batch in batches(12):
         learn(update, [batch])
-        slow = 0.9 * slow + 0.1 * update.flat.vector
-    torch.testing.assert_close(update.ema, slow)
-    assert not torch.allclose(update.ema, update.flat.vector)
+        slow = 0.9 * slow + 0.1 * update.flat.vectors[0]
+    torch.testing.assert_close(update.ema[0], slow)
+    assert not torch.allclose(update.ema[0], update.flat.vectors[0])
 
 
 @pytest.mark.covers("003-D4")
@@ -171,11 +171,11 @@ def test_a_saved_update_goes_on_exactly_from_between_any_two_batches(at: int) ->
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     for batch in data[at:]:
         second(batch, 0, learning_rate=0.1, is_last=False)
-    assert torch.equal(second.flat.vector, straight.flat.vector)
-    assert torch.equal(second.flat.gradient, straight.flat.gradient)
+    assert torch.equal(second.flat.vectors[0], straight.flat.vectors[0])
+    assert torch.equal(second.flat.gradients[0], straight.flat.gradients[0])
     assert second.ema is not None
     assert straight.ema is not None
-    assert torch.equal(second.ema, straight.ema)
+    assert torch.equal(second.ema[0], straight.ema[0])
     assert second.close_epoch() == straight.close_epoch()
 
 
@@ -199,18 +199,18 @@ def test_a_batch_that_is_not_finite_changes_no_weight_moment_mean_or_buffer(
     torch.testing.assert_close(after, before, rtol=0, atol=0)
     assert not torch.isfinite(metrics["train/grad_norm"])
     learn(update, [other])
-    assert torch.isfinite(update.flat.vector).all()
+    assert torch.isfinite(update.flat.vectors[0]).all()
     assert not torch.equal(update.model.state_dict()["0.weight"], before[0]["0.weight"])
 
 
 def test_a_gradient_too_long_for_its_square_is_skipped() -> None:
     """Adam keeps squares: once one is inf, that weight would never move again."""
     update = make(nn.Linear(4, 1), optimizer=ADAM, loss="mse")
-    before = update.flat.vector.clone()
+    before = update.flat.vectors[0].clone()
     (metrics,) = learn(update, [(torch.ones(8, 4), torch.full((8,), 1e19))])
-    assert torch.equal(update.flat.vector, before)
+    assert torch.equal(update.flat.vectors[0], before)
     assert metrics["train/grad_norm"].item() == float("inf")
-    assert all(torch.isfinite(moment).all() for moment in update.optimizer.moments)
+    assert all(torch.isfinite(moment).all() for moment in update.optimizer.parts[0].moments)
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
@@ -230,7 +230,7 @@ def test_a_learning_rate_of_1e30_never_makes_a_weight_infinite(
     for batch in batches(10):
         metrics = update(batch, 0, learning_rate=1e30, is_last=True)
         norms.append(metrics["train/grad_norm"].item())
-        assert torch.isfinite(update.flat.vector).all()
+        assert torch.isfinite(update.flat.vectors[0]).all()
     assert norms[-1] == float("inf") or norms[-1] != norms[-1]
 
 
@@ -239,7 +239,7 @@ def test_bfloat16_learns_while_the_weights_stay_float32() -> None:
     data = batches(1, size=64) * 40
     losses = [metrics["train/loss"].item() for metrics in learn(update, data)]
     assert losses[-1] < 0.8 * losses[0]
-    assert update.flat.vector.dtype == torch.float32
+    assert update.flat.vectors[0].dtype == torch.float32
     full = [m["train/loss"].item() for m in learn(make(network(), optimizer=ADAM), data)]
     assert losses != full
     assert losses[-1] == pytest.approx(full[-1], abs=0.1)
@@ -264,16 +264,16 @@ def numbers(update: Update) -> tuple[float, float]:
 def test_float16_skips_the_steps_that_overflow_and_halves_its_scale() -> None:
     """The gradient, 200 times the scale, fits into 65,504 once the scale is 256 or less."""
     update = half(max_grad_norm=1.0)
-    before = update.flat.vector.clone()
+    before = update.flat.vectors[0].clone()
     for number in range(1, 9):
         update(far_away(100.0), 0, learning_rate=0.1, is_last=True)
-        assert torch.equal(update.flat.vector, before)
+        assert torch.equal(update.flat.vectors[0], before)
         assert (update.learner.scaling.num_skipped.item(), update.learner.scaling.scale.item()) == (
             number,
             2.0 ** (16 - number),
         )
     update(far_away(100.0), 0, learning_rate=0.1, is_last=True)
-    assert not torch.equal(update.flat.vector, before)
+    assert not torch.equal(update.flat.vectors[0], before)
     assert (update.learner.scaling.num_skipped.item(), update.learner.scaling.scale.item()) == (
         0,
         256.0,
@@ -284,9 +284,9 @@ def test_float16_skips_the_steps_that_overflow_and_halves_its_scale() -> None:
 def test_a_skipped_float16_step_moves_no_mean() -> None:
     update = half(ema_decay=0.5)
     assert update.ema is not None
-    update.ema.fill_(3.0)
+    update.ema[0].fill_(3.0)
     update(far_away(100.0), 0, learning_rate=0.1, is_last=True)
-    assert bool((update.ema == 3.0).all())
+    assert bool((update.ema[0] == 3.0).all())
 
 
 def test_float16_doubles_its_scale_after_many_good_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,4 +20,4 @@ def make() -> Optimizer:
 def use(optimizer: Optimizer) -> None:
     optimizer._flat.vector.fill_(0.5)
     optimizer._flat.gradient.fill_(0.25)
-    optimizer.step(0.1, found_inf=None)
+    optimizer.step(0.1, stays=[None])

@@ -30,9 +30,9 @@ def use(update: Update) -> None:
     torch.manual_seed(1)
     batch = (torch.randn(4, 3), torch.tensor([0, 1, 1, 0]))
     # The weights and moments are parts of their own: start them from the same place each time.
-    update.flat.vector.fill_(0.5)
+    update.flat.vectors[0].fill_(0.5)
     update.optimizer.num_steps.zero_()
-    for moment in update.optimizer.moments:
+    for moment in update.optimizer.parts[0].moments:
         moment.zero_()
     for _ in range(4):
         update(batch, 0, learning_rate=0.1, is_last=False)
