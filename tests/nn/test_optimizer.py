@@ -150,7 +150,7 @@ def test_its_state_goes_by_parameter_name_and_goes_on_exactly(config: Adam | Sgd
     first = FlatParameters(network())
     one = Optimizer(config, first)
     for step in range(3):
-        first.gradient.fill_(0.1 * (step + 1))
+        first.gradients[0].fill_(0.1 * (step + 1))
         one.step(0.1, stays=[None])
     state = copy.deepcopy(one.state_dict())
     assert list(state["moments"][0]) == ["0.weight", "0.bias", "2.weight", "2.bias"]

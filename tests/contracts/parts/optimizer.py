@@ -18,6 +18,6 @@ def make() -> Optimizer:
 
 
 def use(optimizer: Optimizer) -> None:
-    optimizer._flat.vector.fill_(0.5)
-    optimizer._flat.gradient.fill_(0.25)
+    optimizer._flat.vectors[0].fill_(0.5)
+    optimizer._flat.gradients[0].fill_(0.25)
     optimizer.step(0.1, stays=[None])
