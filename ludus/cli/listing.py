@@ -49,6 +49,7 @@ def summary(storage: Storage) -> dict[str, Any]:
         "counters": ending.get("counters", {}),
         "best_score": best["score"] if best else None,
         "best_metric": best["metric"] if best else None,
+        **({"more_bests": more} if (more := ending.get("more_bests")) else {}),
         "exact": ending.get("exact") if has_ended or ending.get("exact") is False else None,
         "inexact_because": ending.get("inexact_because", []),
     }
@@ -82,9 +83,10 @@ def _created(text: str) -> str:
 def _print_runs(rows: list[dict[str, Any]]) -> None:
     table = Table("run", "trainer", "status", "progress", "best", "exact", "started", box=None)
     for row in rows:
-        best = (
-            "" if row["best_score"] is None else f"{row['best_metric']} {_score(row['best_score'])}"
-        )
+        told = [(row["best_metric"], row["best_score"])]
+        told += [(more["metric"], more["score"]) for more in row.get("more_bests", {}).values()]
+        found = ((metric, score) for metric, score in told if score is not None)
+        best = ", ".join(f"{metric} {_score(score)}" for metric, score in found)
         started = row["created"]
         if started:
             moment = datetime.datetime.fromisoformat(started).astimezone()

@@ -13,7 +13,9 @@ from ludus.show.terminal import say
 Model = Annotated[
     str,
     typer.Option(
-        "--model", metavar="best|last|PATH", help="Which weights; PATH is the directory of a model."
+        "--model",
+        metavar="best|best-SCORE|last|PATH",
+        help="Which weights: the best, the best by another score, or the directory of a model.",
     ),
 ]
 

@@ -23,6 +23,7 @@ from ludus.session.device import Compute
 from ludus.session.logger import Logger
 from ludus.show.terminal import pass_on, say, tell, warn
 from ludus.store import checkpoint, directory
+from ludus.store.bests import bests
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 from ludus.store.outputs import check_file, head_of, write_file
@@ -44,17 +45,21 @@ def result_json(result: Result) -> str:
             "counters": dict(result.counters),
             "best": dict(result.best) if result.best else None,
             "best_score": result.best["score"] if result.best else None,
+            **({"more_bests": _plain(result.more_bests)} if result.more_bests else {}),
             "exact": result.exact,
             "inexact_because": list(result.inexact_because),
         }
     )
 
 
+def _plain(more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: dict(best) for name, best in more.items()}
+
+
 def print_result(result: Result, *, is_silent: bool) -> None:
     """Print how a run ended and what to do next; a display has told the way to resume already."""
     say(f"{result.status}: {result.reason}" if result.reason else result.status)
-    if result.best is not None:
-        best = result.best
+    for best in bests({"best": result.best, "more_bests": result.more_bests}).values():
         say(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
     if not result.exact:
         say("not exact: " + "; ".join(result.inexact_because))
@@ -89,23 +94,24 @@ def _with_weights(
 
     `able` refuses a trainer that cannot do what is asked, before anything is built.
 
-    `model` is best, last, or the directory of a model; a run that kept no best gives its last.
+    `model` is best, best-<score>, last, or the directory of a model; a run that kept no best gives its
+    last.
     """
     trainer, storage = rebuild_trainer(path, [])
     able(trainer)
     saved = checkpoint.read_newest(storage, damaged=tell)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
-    best = saved.manifest.get("best")
+    kept, best = bests(saved.manifest), saved.manifest.get("best")
     with Compute(trainer.config.settings):
         ready = prepared(trainer.config)
         try:
-            if model not in ("best", "last"):
-                source, weights = model, _model_at(storage, model)
-            elif model == "best" and best is not None:
-                source, weights = _best_weights(storage, best["model"])
-            else:
+            if (copy := f"models/{model}") in kept:
+                source, weights = _best_weights(storage, kept[copy]["model"], copy)
+            elif model in ("best", "last"):
                 source, weights = f"checkpoint {saved.number}", able(ready).weights_of(saved.state)
+            else:
+                source, weights = model, _model_at(storage, model)
             yield able(ready), weights, storage, best, source
         finally:
             ready.close()
@@ -131,13 +137,13 @@ def _that_exports(trainer: Trainer) -> Exports:
     return trainer
 
 
-def _best_weights(storage: Storage, name: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the best model and where it is from: its own directory, or the copy for people."""
+def _best_weights(storage: Storage, name: str, copy: str) -> tuple[str, Mapping[str, Any]]:
+    """Return a best model and where it is from: its own directory, or the copy for people."""
     try:
         return name, read_model(storage, name)[0]
     except (CheckpointError, StorageError) as error:
-        tell(f"{error}; its copy in models/best is read instead")
-        return "models/best", read_model(storage, "models/best")[0]
+        tell(f"{error}; its copy in {copy} is read instead")
+        return copy, read_model(storage, copy)[0]
 
 
 def _model_at(storage: Storage, path: str) -> Mapping[str, Any]:
@@ -149,8 +155,8 @@ def _model_at(storage: Storage, path: str) -> Mapping[str, Any]:
             return read_model(storage, name)[0]
     kept = ", ".join(sorted(storage.names("models"))) or "none"
     raise RunError(
-        f"--model {path}: no model is kept there; give best, last, or the directory of a model (in"
-        f" {storage.place}/models: {kept})"
+        f"--model {path}: no model is kept there; give best, best-<score>, last, or the directory of a"
+        f" model (in {storage.place}/models: {kept})"
     )
 
 

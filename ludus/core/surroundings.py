@@ -38,6 +38,8 @@ class Result:
     reason: str | None
     counters: Mapping[str, int]
     best: Mapping[str, Any] | None = None
+    more_bests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The best by each further score, by the score's name."""
     run_dir: str | None = None
     exact: bool = True
     inexact_because: Sequence[str] = field(default_factory=tuple)

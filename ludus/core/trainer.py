@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from ludus.core import counters
@@ -76,8 +76,12 @@ class Trainer:
             raise ConfigError(f"{type(self).__name__} does not take max_steps")
 
     def best(self) -> Mapping[str, Any] | None:
-        """Return the record of the best model so far: metric, score, where it is kept."""
+        """Return the best model so far by the first score: metric, score, where it is kept."""
         return None
+
+    def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the same for each further score, by the score's name."""
+        return {}
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons why a resumed run may end with other bytes; none means exact."""
@@ -87,8 +91,8 @@ class Trainer:
         """Return inexact_because, and what was seen to change without being saved."""
         return [*self.inexact_because(), *self._unsaved.reasons()]
 
-    def forget_elsewhere(self) -> None:
-        """Drop what a state says of files that are not there: those of another run, or a lost best model."""
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Drop what a state says of best models that are not there: lost, or None: all, of another run."""
 
     def open(self) -> None:
         """Called once per process, before the walk; the place for worker processes and files."""
@@ -262,7 +266,7 @@ class Trainer:
         if saved is not None:
             self.load_state_dict(saved)
             if is_from_elsewhere:
-                self.forget_elsewhere()
+                self.forget_models(None)
         self._unsaved.watch(self, self.all_parts().values())
 
     def _take_up_again(self, plan: Repeat) -> bool:

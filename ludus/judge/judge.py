@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,8 +66,8 @@ class Judge:
         def more_bests(self):
             return self.judge.more_bests
 
-        def forget_elsewhere(self):
-            self.judge.forget_models()
+        def forget_models(self, names):
+            self.judge.forget_models(names)
     """
 
     def __init__(self, *scores: Score, end: Callable[[Run, str], None] = stop_run) -> None:
@@ -166,10 +166,11 @@ class Judge:
         if reasons:
             self._end(run, " and ".join(reasons))
 
-    def forget_models(self) -> None:
-        """Forget the best models, whose weights are not in this run's directory; patience stays."""
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Forget the best models of these names, whose weights are not there, or all; patience stays."""
         for standing in self.standings.values():
-            standing.best = None
+            if standing.best is not None and (names is None or standing.best["model"] in names):
+                standing.best = None
 
     def reset(self) -> None:
         """Begin anew, as for the first evaluation: for a loop that is entered again."""

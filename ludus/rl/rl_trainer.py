@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -293,6 +293,6 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         self.env.close()
         self.evaluations.close()
 
-    def forget_elsewhere(self) -> None:
-        """Forget the best policy: its weights are in another run's directory."""
-        self.judge.forget_models()
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Forget the best policy: its weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)

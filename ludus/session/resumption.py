@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ludus.config import rooms, strict_yaml
 from ludus.config.base import TrainerConfig, from_data
-from ludus.core.errors import CheckpointError, RunError
+from ludus.core.errors import CheckpointError, RunError, StorageError
 from ludus.session.fingerprint import differences
 from ludus.store import checkpoint, directory, models, segments
+from ludus.store.bests import FIRST, best_number, bests, is_copy_name
 from ludus.store.checkpoint import Saved
 from ludus.store.storage import Storage
 from ludus.store.strict_json import one_line
@@ -134,20 +136,33 @@ def put_back(storage: Storage, saved: Saved, *, keep_last: int, tell: Tell) -> N
 
 
 def _restore_models(storage: Storage, saved: Saved, *, tell: Tell) -> None:
-    """Forget the best models since the checkpoint, and publish the one it names."""
+    """Forget the best models since the checkpoint, and publish those it names."""
     for name in storage.names("models"):
-        if checkpoint.is_best_name(name) and name > f"best-{saved.number:010d}":
+        found_at = best_number(name)
+        if found_at is not None and found_at > saved.number:
             storage.remove(f"models/{name}")
-    if saved.lost_best is not None:
-        reason = f"{saved.lost_best} has changed since it was saved, or was lost; it is forgotten"
+    for name in saved.lost_models:
+        reason = f"{name} has changed since it was saved, or was lost; it is forgotten"
         tell("best_model_lost", reason=reason)
-        return
-    if not saved.manifest["best"]:
-        if storage.exists("models/best"):
-            storage.remove("models/best")
-        return
-    best = saved.manifest["best"]["model"]
-    if not checkpoint.is_model(storage, best, saved.manifest["models"][best]):
-        models.publish(storage, "models/best", best)
-        tell("best_model_restored", reason=f"{best} was damaged and was restored from models/best")
-    models.publish(storage, best, "models/best")
+    lost = {name.rpartition("-")[0] for name in saved.lost_models}
+    kept = {copy: best["model"] for copy, best in bests(saved.manifest).items()}
+    for copy in _copies(storage):
+        if copy not in kept and copy not in lost:
+            storage.remove(copy)
+    for copy, best in kept.items():
+        if not checkpoint.is_model(storage, best, saved.manifest["models"][best]):
+            models.publish(storage, copy, best)
+            tell("best_model_restored", reason=f"{best} was damaged and was restored from {copy}")
+        models.publish(storage, best, copy)
+
+
+def _copies(storage: Storage) -> list[str]:
+    """Return the copies of best models that are there; a directory of the user's own is none."""
+    copies = [FIRST] if storage.exists(FIRST) else []
+    for name in storage.names("models"):
+        with contextlib.suppress(CheckpointError, StorageError):
+            if is_copy_name(name):
+                model = str(models.read_model(storage, f"models/{name}")[1].get("model"))
+                is_ours = best_number(model.removeprefix("models/")) is not None
+                copies += [f"models/{name}"] if is_ours else []
+    return copies

@@ -17,6 +17,7 @@ from ludus.config.base import CheckpointSettings
 from ludus.core.errors import LudusError, RunTaken, StorageError
 from ludus.core.run import Every, Run, Stateful
 from ludus.store import checkpoint, codec, directory
+from ludus.store.bests import bests
 from ludus.store.models import mend, publish, read_model, write_model
 from ludus.store.storage import Storage
 from ludus.store.tensors import Snapshot
@@ -104,7 +105,7 @@ class Saver:
         self._has_failed = False
         # All of these are written before the next checkpoint.
         self._models: list[WaitingModel] = []
-        self._published = ""
+        self._published: dict[str, str] = {}
         # Each model that is gone, and whether that has been told.
         self._gone: dict[str, bool] = {}
 
@@ -162,21 +163,23 @@ class Saver:
             needed = 2 * sum(tensor.nbytes for tensor in taken[1].values())
             if (free := self._storage.free_bytes()) < needed:
                 raise StorageError(f"a checkpoint needs {needed} bytes of disk, {free} are free")
-            kept = [name for name in about["models"] if self._is_kept(name)]
+            named = {best["model"]: copy for copy, best in bests(about).items()}
+            kept = [name for name in about["models"] if self._is_kept(name, named[name])]
             checkpoint.write(self._storage, number, taken, {**about, "models": kept})
             if not self._has_saved:
                 directory.note_checkpoint(self._storage)
             self._has_saved, self.saved_number = True, number
-            if kept and kept[0] != self._published:
-                publish(self._storage, kept[0], "models/best")
-                self._published = kept[0]
+            for name in kept:
+                if self._published.get(named[name]) != name:
+                    publish(self._storage, name, named[name])
+                    self._published[named[name]] = name
             checkpoint.collect(self._storage, keep_last=self._settings.keep_last)
 
         self._background.start(write)
 
-    def _is_kept(self, name: str) -> bool:
+    def _is_kept(self, name: str, copy: str) -> bool:
         """Return whether a model that the state names is on disk; what is gone is told at the next save."""
-        is_kept = mend(self._storage, name)
+        is_kept = mend(self._storage, name, copy)
         if not is_kept:
             self._gone.setdefault(name, False)
         return is_kept

@@ -28,6 +28,7 @@ from ludus.session.saver import Saver
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory
+from ludus.store.bests import bests, told_of
 from ludus.store.journal import Journal
 
 
@@ -104,7 +105,7 @@ class Session:
         if saved is not None and self._inexact == saved.manifest["inexact_because"]:
             self._saver.saved_number = saved.number
         run.keep_model, run.recall_model = self._saver.keep_model, self._saver.recall_model
-        self._has_lost_best = saved is not None and saved.lost_best is not None
+        self._lost_models = () if saved is None else saved.lost_models
         self._saved_state = dict(saved.state) if saved else None
         if saved is not None:
             self._stack.enter_context(of_format(saved.manifest["format"]))
@@ -117,8 +118,8 @@ class Session:
 
     def ready(self, run: Run) -> None:
         """Make the display, listen for signals, and put the generators back last."""
-        if self._has_lost_best:
-            self._trainer.forget_elsewhere()
+        if self._lost_models:
+            self._trainer.forget_models(self._lost_models)
         settings = self._trainer.config.settings
         self._logger.open(self._storage)
         self._stack.callback(self._logger.close)
@@ -156,7 +157,7 @@ class Session:
             if lengths:
                 keys = ", ".join(lengths)
                 self._inexact.append(f"its length ({keys}) was changed at boundary {saved.number}")
-            if saved.lost_best is not None:
+            if saved.lost_models:
                 reason = f"its best model was damaged and forgotten at boundary {saved.number}"
                 self._inexact.append(reason)
             keep_last = new.settings.checkpoint.keep_last
@@ -187,8 +188,7 @@ class Session:
         self.tell("started")
 
     def _about(self) -> dict[str, Any]:
-        best = self._trainer.best()
-        reasons = self._reasons()
+        copies, reasons = self._bests(), self._reasons()
         return {
             "run_id": self._run_id,
             "config_hash": self._trainer.config.digest(),
@@ -196,9 +196,15 @@ class Session:
             "fingerprint": self._fingerprint(),
             "exact": not reasons,
             "inexact_because": reasons,
-            "best": dict(best) if best else None,
-            "models": [best["model"]] if best else [],
+            **told_of(copies),
+            "models": [best["model"] for best in copies.values()],
         }
+
+    def _bests(self) -> dict[str, dict[str, Any]]:
+        """Return each best model of the trainer, by the name of its copy."""
+        trainer = self._trainer
+        told = {"best": trainer.best(), "more_bests": trainer.more_bests()}
+        return {copy: dict(best) for copy, best in bests(told).items()}
 
     def _fingerprint(self) -> dict[str, str]:
         given = {
@@ -254,10 +260,10 @@ class Session:
                 self._screen.say(self.way_to_resume())
 
     def _ending(self, run: Run) -> dict[str, Any]:
-        best, reasons = self._trainer.best(), self._reasons()
+        reasons = self._reasons()
         return {
             "counters": {name: value for name, value in run.counters.items() if value},
-            "best": dict(best) if best else None,
+            **told_of(self._bests()),
             "exact": not reasons,
             "inexact_because": reasons,
         }
@@ -283,6 +289,7 @@ class Session:
         return ending(
             run,
             best=self._trainer.best(),
+            more_bests=self._trainer.more_bests(),
             run_dir=self._storage.place,
             exact=not reasons,
             inexact_because=reasons,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.store import codec
+from ludus.store.bests import FIRST, best_number, bests, told_of
 from ludus.store.checkpoint_files import FILES, MAX_STATE, check_hash
 from ludus.store.checkpoint_files import numbers as numbers
 from ludus.store.checkpoint_files import verify as verify
@@ -30,8 +30,6 @@ from ludus.store.segments import collect_segments, read_segments, write_segments
 from ludus.store.storage import Storage
 from ludus.store.strict_json import check_bounds, dump_json, parse_json
 from ludus.store.tensors import read_stored, write_tensors
-
-_BEST = re.compile(r"best-[0-9]{10}")
 
 
 def passed(point: str) -> None:
@@ -49,8 +47,8 @@ class Saved:
     number: int
     state: dict[str, Any]
     manifest: dict[str, Any] = field(default_factory=dict)
-    lost_best: str | None = None
-    """The best model, if it was damaged beyond repair; the manifest then names none."""
+    lost_models: tuple[str, ...] = ()
+    """The best models that were damaged beyond repair; the manifest then does not name them."""
 
 
 def write(
@@ -120,19 +118,23 @@ def _without_lost_models(
 ) -> dict[str, Any]:
     """Return the manifest; raise CheckpointError for a damaged model, unless one may be lost.
 
-    The copy of the best model that is made for people stands in for the model itself.
+    The copy of a best model that is made for people stands in for the model itself.
     """
-    best, models = manifest["best"], manifest["models"]
-    lost = [
-        name
+    named, models = bests(manifest), manifest["models"]
+    copies = {best["model"]: copy for copy, best in named.items()}
+    whole = {
+        name: digest
         for name, digest in models.items()
-        if not any(is_model(storage, one, digest) for one in (name, "models/best"))
-    ]
+        if any(is_model(storage, one, digest) for one in (name, copies.get(name, FIRST)))
+    }
+    lost = [name for name in models if name not in whole]
     if lost and not may_lose:
         raise ModelLost(f"{lost[0]} has changed since it was saved, or was lost")
-    if best is None or (best["model"] in models and best["model"] not in lost):
+    kept = {copy: best for copy, best in named.items() if best["model"] in whole}
+    if kept == named:
         return manifest
-    return {**manifest, "best": None, "models": {}}
+    models = {best["model"]: whole[best["model"]] for best in kept.values()}
+    return {**manifest, "more_bests": {}, **told_of(kept), "models": models}
 
 
 def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved:
@@ -150,8 +152,9 @@ def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved
     state = codec.decode(tree, tensors, segments)
     if not isinstance(state, dict) or not all(isinstance(part, dict) for part in state.values()):
         raise CheckpointError(f"{directory}/state.json does not hold the states of parts")
-    lost_best = told["best"]["model"] if told["best"] and not manifest["best"] else None
-    return Saved(number, state, manifest, lost_best)
+    kept = bests(manifest)
+    lost = tuple(best["model"] for copy, best in bests(told).items() if copy not in kept)
+    return Saved(number, state, manifest, lost)
 
 
 def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | None:
@@ -187,11 +190,6 @@ def set_newer_aside(storage: Storage, number: int) -> None:
             storage.set_aside(f"checkpoints/{newer:010d}")
 
 
-def is_best_name(name: str) -> bool:
-    """Return whether a name in models/ is one under which a best model is kept."""
-    return _BEST.fullmatch(name) is not None
-
-
 def collect(storage: Storage, *, keep_last: int) -> None:
     """Delete old checkpoints, and the segments and best models that no kept one names."""
     found = numbers(storage)
@@ -209,9 +207,10 @@ def collect(storage: Storage, *, keep_last: int) -> None:
         storage.remove(f"checkpoints/{number:010d}")
     collect_segments(storage, segments)
     # A best model newer than the newest checkpoint is still to be named by the next one.
-    newest = f"best-{kept[-1]:010d}" if kept else ""
+    newest = kept[-1] if kept else 0
     for name in storage.names("models"):
-        if is_best_name(name) and f"models/{name}" not in models and name < newest:
+        found_at = best_number(name)
+        if found_at is not None and found_at < newest and f"models/{name}" not in models:
             storage.remove(f"models/{name}")
     passed("collected")
 

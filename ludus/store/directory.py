@@ -189,17 +189,22 @@ def last_ending(storage: Storage) -> dict[str, Any] | None:
 
 
 def _is_plain(ending: Mapping[str, Any]) -> bool:
-    counters, best = ending.get("counters", {}), ending.get("best")
+    counters, best, more = ending.get("counters", {}), ending.get("best"), ending.get("more_bests")
     return (
         ending.get("exact") in (True, False, None)
         and isinstance(counters, dict)
         and all(type(value) is int for value in counters.values())
-        and (best is None or (isinstance(best, dict) and _is_score(best)))
+        and (best is None or _is_score(best))
+        and (more is None or (isinstance(more, dict) and all(map(_is_score, more.values()))))
     )
 
 
-def _is_score(best: Mapping[str, Any]) -> bool:
-    return type(best.get("score")) in (int, float) and isinstance(best.get("metric"), str)
+def _is_score(best: object) -> bool:
+    return (
+        isinstance(best, dict)
+        and type(best.get("score")) in (int, float)
+        and isinstance(best.get("metric"), str)
+    )
 
 
 def check_metrics(storage: Storage, manifest: Mapping[str, Any]) -> None:

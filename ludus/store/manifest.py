@@ -16,6 +16,8 @@ FORMAT = 2
 MAX_MANIFEST = 4 << 20
 # What a checkpoint of format 1, or one that was written outside a run, does not say.
 _UNSAID: dict[str, Any] = {"run_id": None, "config_hash": None, "config": None, "log_hashes": {}}
+# What is written only where there is any.
+_RARE: dict[str, Any] = {"more_bests": {}}
 
 
 def _log_name(name: str) -> str:
@@ -35,6 +37,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 SegmentName = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\.safetensors$")]
 LogName = Annotated[str, AfterValidator(_log_name)]
+ScoreName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 ModelName = Annotated[str, AfterValidator(_model_name)]
 
 
@@ -90,6 +93,8 @@ class Manifest(FirstManifest):
     """What the run was trained with up to here: all keys but its name and its settings."""
     log_hashes: dict[LogName, Sha256]
     """The hash of each growing file up to its offset."""
+    more_bests: dict[ScoreName, Best] = {}
+    """The best model by each further score, by the score's name."""
 
 
 _FORMATS: dict[int, type[FirstManifest]] = {1: FirstManifest, FORMAT: Manifest}
@@ -98,7 +103,9 @@ _FORMATS: dict[int, type[FirstManifest]] = {1: FirstManifest, FORMAT: Manifest}
 def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields with their seal; raise CheckpointError unless they make a whole manifest."""
     manifest = {"format": FORMAT, **_UNSAID, **fields}
-    return check_manifest({**manifest, "seal": _seal(manifest)}, source="the manifest")
+    manifest["seal"] = _seal(manifest)
+    check_manifest(manifest, source="the manifest")
+    return manifest
 
 
 def _seal(fields: Mapping[str, Any]) -> str:
@@ -122,7 +129,8 @@ def check_manifest(data: object, *, source: str) -> dict[str, Any]:
     if data["seal"] != _seal({name: value for name, value in data.items() if name != "seal"}):
         raise CheckpointError(f"{source} has changed since it was written")
     # What is there keeps its order, which the seal is of.
-    return {**data, **{name: value for name, value in _UNSAID.items() if name not in data}}
+    unsaid = {**_UNSAID, **_RARE}
+    return {**data, **{name: value for name, value in unsaid.items() if name not in data}}
 
 
 def read_manifest(storage: Storage, number: int) -> dict[str, Any]:

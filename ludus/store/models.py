@@ -75,14 +75,14 @@ def _is_same(storage: Storage, name: str, note: bytes) -> bool:
         return False
 
 
-def mend(storage: Storage, name: str) -> bool:
+def mend(storage: Storage, name: str, copy: str) -> bool:
     """Return whether the model is on disk; if its directory is gone, put its published copy there."""
     if storage.exists(f"{name}/{_FILES[1]}"):
         return True
     try:
-        is_copy = read_model(storage, "models/best")[1].get("model") == name
+        is_copy = read_model(storage, copy)[1].get("model") == name
     except (CheckpointError, StorageError):
         return False
     if is_copy:
-        publish(storage, "models/best", name)
+        publish(storage, copy, name)
     return is_copy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -203,9 +203,9 @@ class BaseTrainer(Evaluated, Trainer):
         """Return a state of an earlier version with the parts of this one."""
         return with_judge(state)
 
-    def forget_elsewhere(self) -> None:
-        """Forget the best model: its weights are in another run's directory."""
-        self.judge.forget_models()
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Forget the best model: its weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)
 
     def open(self) -> None:
         """Say what fit changed, and what is not done as a long run would like it."""

@@ -15,6 +15,7 @@ from ludus.core.surroundings import Request, Result
 from ludus.core.trainer import Trainer
 from ludus.session.session import Session
 from ludus.store import checkpoint
+from ludus.store.bests import best_number
 from ludus.store.places import below, open_storage
 from ludus.testing.recorder import listen
 from ludus.testing.undeclared import UndeclaredState
@@ -44,7 +45,7 @@ def ending_of(place: str | Path) -> Ending:
     models = tuple(
         (name, storage.sha256(f"models/{name}/weights.safetensors"))
         for name in storage.names("models")
-        if "." not in name and not name.startswith("best-")
+        if "." not in name and best_number(name) is None
     )
     heard = saved.state.get("callback.recorder", {}).get("heard", [])
     metrics = hashlib.sha256(storage.read("metrics.jsonl")).hexdigest()

@@ -218,7 +218,7 @@ def test_a_best_model_that_all_checkpoints_share_costs_the_best_model_and_not_th
     storage = LocalStorage(run)
     saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
     assert not saved.manifest["exact"]
-    assert saved.lost_best is None
+    assert saved.lost_models == ()
 
 
 def test_best_models_deleted_during_the_run_cost_no_checkpoint(run: Path) -> None:

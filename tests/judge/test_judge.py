@@ -266,8 +266,11 @@ def test_models_that_are_elsewhere_are_forgotten_and_patience_is_not() -> None:
     judge = two_roles()
     for _ in range(2):
         judge.hear(run_at(1), both(1, 1), weights_of)
-    judge.forget_models()
-    assert (judge.best, judge.more_bests) == (None, {})
+    first = judge.best
+    judge.forget_models(["models/best-guest-0000000001"])
+    assert (judge.best, judge.more_bests) == (first, {})
+    judge.forget_models(None)
+    assert judge.best is None
     assert judge.standings["host"].num_bad == 1
 
 

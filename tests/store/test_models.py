@@ -104,10 +104,10 @@ def test_a_model_whose_directory_is_gone_comes_back_from_its_published_copy(
     write_model(storage, "models/best-1", WEIGHTS, {"model": "models/best-1"})
     publish(storage, "models/best-1", "models/best")
     storage.remove("models/best-1")
-    assert mend(storage, "models/best-1")
+    assert mend(storage, "models/best-1", "models/best")
     assert read_model(storage, "models/best-1")[0].keys() == WEIGHTS.keys()
     # The copy is of another model.
-    assert not mend(storage, "models/best-2")
+    assert not mend(storage, "models/best-2", "models/best")
     assert not storage.exists("models/best-2")
 
 

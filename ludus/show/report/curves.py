@@ -40,7 +40,7 @@ def metric_charts(runs: Sequence[RunRecord]) -> str:
     for index, run in enumerate(runs):
         for name, series in run.metrics.items():
             groups.setdefault(name.rpartition("/")[2] or name, []).append((index, name, series))
-    best_names = {str(mapping(run.best).get("metric")) for run in runs}
+    best_names = {str(best.get("metric")) for run in runs for best in run.all_bests}
 
     def importance(group: _Named) -> tuple[bool, int]:
         names = {name for _, name, _ in group}
@@ -131,12 +131,13 @@ def run_labels(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _best_point(run: RunRecord, metric: str, axis: str) -> tuple[float, float] | None:
-    best = mapping(run.best)
-    counters = mapping(best.get("counters"))
-    score, at = number(best.get("score")), number(counters.get(axis, 0))
-    if best.get("metric") != metric or not counters or score is None or at is None:
-        return None
-    return (at, score) if is_drawn(score) and 0 <= at < 1 << 63 else None
+    for best in run.all_bests:
+        counters = mapping(best.get("counters"))
+        score, at = number(best.get("score")), number(counters.get(axis, 0))
+        if best.get("metric") != metric or not counters or score is None or at is None:
+            continue
+        return (at, score) if is_drawn(score) and 0 <= at < 1 << 63 else None
+    return None
 
 
 def _between(low: int, value: int, high: int) -> int:

@@ -75,6 +75,20 @@ class RunRecord:
         return None
 
     @property
+    def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
+        """The same by each further score, by the score's name."""
+        for event in reversed(self.events):
+            if "best" in event:
+                told = mapping(event.get("more_bests"))
+                return {str(name): mapping(best) for name, best in told.items() if mapping(best)}
+        return {}
+
+    @property
+    def all_bests(self) -> Sequence[Mapping[str, Any]]:
+        """Every best, the first score's first."""
+        return [*([self.best] if self.best else []), *self.more_bests.values()]
+
+    @property
     def counter_names(self) -> Sequence[str]:
         """Every counter of the run; all other numbers of its log are metrics."""
         own = self.about.get("counters")

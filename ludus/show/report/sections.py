@@ -17,7 +17,7 @@ from ludus.store.places import below
 
 _MOST_EVENTS = 200
 _MOST_TEXTS, _LONGEST_TEXT = 60, 4_000
-_SAID_ELSEWHERE = {"time", "event", "pid", "counters", "best"}
+_SAID_ELSEWHERE = {"time", "event", "pid", "counters", "best", "more_bests"}
 _EXACT_WORDS = ("yes", '<span class="warn">no</span>', "unknown")
 _BEST_WORDS = {"min": "lowest", "max": "highest"}
 
@@ -67,10 +67,10 @@ def exactness(run: RunRecord) -> str:
 def summary_cards(run: RunRecord) -> str:
     """Return the figures that matter most, large."""
     cards = []
-    if run.best:
-        words = _BEST_WORDS.get(str(run.best.get("mode")), "best")
-        cards.append(("card wide", _score(run), f"{words} {text(run.best.get('metric', ''))}"))
-    else:
+    for best in run.all_bests:
+        words = _BEST_WORDS.get(str(best.get("mode")), "best")
+        cards.append(("card wide", _score(best), f"{words} {text(best.get('metric', ''))}"))
+    if not cards:
         cards.append(("card wide", "none", "best score: no best model was recorded"))
     for name, value in run.counters.items():
         if value:
@@ -92,7 +92,7 @@ def comparison(runs: Sequence[RunRecord]) -> str:
         exact = mapping(run.ending).get("exact")
         cells = [
             status_pill(run),
-            _score(run),
+            _score(mapping(run.best)),
             text(mapping(run.best).get("metric", "")),
             *(_figure(run.counters.get(name, 0)) for name in counters),
             _duration(run.wall_seconds),
@@ -109,21 +109,24 @@ def comparison(runs: Sequence[RunRecord]) -> str:
 
 
 def best_model(run: RunRecord) -> str:
-    """Return where the best weights lie, their score, and when they were found."""
-    if not run.best:
+    """Return where the best weights by each score lie, their score, and when they were found."""
+    if not run.all_bests:
         return _panel("<p>No best model was recorded.</p>")
-    counters = mapping(run.best.get("counters"))
+    return _panel("".join(_table(_best_rows(run, best)) for best in run.all_bests))
+
+
+def _best_rows(run: RunRecord, best: Mapping[str, Any]) -> dict[str, str]:
+    counters = mapping(best.get("counters"))
     when = ", ".join(
         f"{_plain_figure(value)} {AXIS_NAMES.get(name, name)}"
         for name, value in counters.items()
         if value
     )
-    rows = {
-        "model": below(run.place, str(run.best.get("model", ""))),
-        "score": f"{_plain_score(run)} ({run.best.get('metric', 'unnamed metric')})",
+    return {
+        "model": below(run.place, str(best.get("model", ""))),
+        "score": f"{_plain_score(best)} ({best.get('metric', 'unnamed metric')})",
         "when": f"after {when}" if when else "not recorded",
     }
-    return _panel(_table(rows))
 
 
 def environment(run: RunRecord) -> str:
@@ -213,13 +216,13 @@ def _cells(titles: Sequence[str], cells: Sequence[str]) -> str:
     return "".join(f'<td data-title="{text(title)}">{cell}</td>' for title, cell in named)
 
 
-def _plain_score(run: RunRecord) -> str:
-    score = number(mapping(run.best).get("score"))
+def _plain_score(best: Mapping[str, Any]) -> str:
+    score = number(best.get("score"))
     return "none" if score is None else short_number(score)
 
 
-def _score(run: RunRecord) -> str:
-    return text(_plain_score(run))
+def _score(best: Mapping[str, Any]) -> str:
+    return text(_plain_score(best))
 
 
 def _plain_figure(value: object) -> str:
