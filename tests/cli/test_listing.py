@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ludus
-from ludus.show.terminal import clean, plain
+from ludus.show.terminal import clean, printable
 from ludus.store.strict_json import one_line
 from tests.command_line import Ludus, in_process, small_config, small_file
 
@@ -134,9 +134,9 @@ def test_one_line_of_json_has_no_number_that_json_lacks_and_nothing_that_steers(
 
 
 def test_what_steers_a_terminal_is_taken_out_and_the_words_stay() -> None:
-    assert plain(f"  a\tb\n  {STEERING}") == "  a     b\n  red31mover"
+    assert printable(f"  a\tb\n  {STEERING}") == "  a     b\n  red31mover"
     assert clean(f"  a\tb\n  {STEERING}") == "a b red31m over"
-    assert plain("half \udcff é", "ascii") == "half ? ?"
+    assert printable("half \udcff é", "ascii") == "half ? ?"
 
 
 @pytest.mark.parametrize(
