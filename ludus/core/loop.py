@@ -2,7 +2,7 @@
 
     before_<loop>                             once a round
       before_<stage>, work, after_<stage>
-    after_<loop>
+    after_<loop>                              and after_all once, where the loop names such a hook
     -- boundary --                            observers, then the checkpoint
 
 A boundary comes just before a node opens, if anything happened since the last one, and at the end.
@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from ludus.core.cursor import Cursor, Frame, to_json
 from ludus.core.errors import Interrupted
 from ludus.core.hooks import Hooks
-from ludus.core.plan import Node, Repeat, Stage, hook_names
+from ludus.core.plan import Repeat, Stage, hook_names
 from ludus.core.run import Observer, Run
 
-# A node ready to be walked; it takes, and uses up, what remains of a saved cursor.
+# A node bound to all it needs; it takes, and uses up, what remains of a saved cursor.
 Walker = Callable[[Cursor], None]
 
 
@@ -29,8 +29,7 @@ def walk(
     """Walk the plan from run.cursor (empty: the beginning) to its end; a signal raises Interrupted."""
 
     def boundary() -> None:
-        run.is_pending = False
-        run.boundaries += 1
+        run.is_pending, run.boundaries = False, run.boundaries + 1
         for observe in observers:
             observe(run)
         run.is_pausing = is_asked = run.decide(run.interrupted)
@@ -39,15 +38,9 @@ def walk(
             raise Interrupted
 
     start, run.cursor = run.cursor, []
-    _bind(plan, run, hooks, boundary)(start)
+    _bind_repeat(plan, run, hooks, boundary)(start)
     run.is_finished = True
     boundary()
-
-
-def _bind(node: Node, run: Run, hooks: Hooks, boundary: Callable[[], None]) -> Walker:
-    """Turn a node into a function that holds all it needs: nothing is looked up while walking."""
-    bind: Callable[..., Walker] = _bind_stage if isinstance(node, Stage) else _bind_repeat
-    return bind(node, run, hooks, boundary)
 
 
 def _bind_stage(stage: Stage, run: Run, hooks: Hooks, boundary: Callable[[], None]) -> Walker:
@@ -71,8 +64,12 @@ def _bind_stage(stage: Stage, run: Run, hooks: Hooks, boundary: Callable[[], Non
 
 
 def _bind_repeat(loop: Repeat, run: Run, hooks: Hooks, boundary: Callable[[], None]) -> Walker:
-    before, after = (hooks.get(name, ()) for name in hook_names(loop))
-    body = [_bind(child, run, hooks, boundary) for child in loop.body]
+    before, after, *after_all = (hooks.get(name, ()) for name in hook_names(loop))
+    more = (run, hooks, boundary)
+    body = [
+        _bind_stage(child, *more) if isinstance(child, Stage) else _bind_repeat(child, *more)
+        for child in loop.body
+    ]
     body_from = {child.name: body[index:] for index, child in enumerate(loop.body)}
 
     def opens(frame: Frame) -> bool:
@@ -113,7 +110,10 @@ def _bind_repeat(loop: Repeat, run: Run, hooks: Hooks, boundary: Callable[[], No
         if len(run.cursor) == 2 and not run.is_ending:
             run.exhausted = to_json(run.cursor)
         run.cursor.pop()
-        if run.leaving == loop.name:
-            run.leaving = None
+        run.leaving = None if run.leaving == loop.name else run.leaving
+        if after_all and (frame.index or not run.decide(run.is_ending)):
+            for hook in after_all[0]:
+                hook()
+            run.is_pending = True
 
     return walk_repeat

@@ -53,7 +53,12 @@ class Repeat:
     counter: str | None = None
     """The counter this loop owns: one more after each round."""
     before: str | None = None
+    """The hook called before each round; `before_<name>` where not given."""
     after: str | None = None
+    """The hook called after each round; `after_<name>` where not given."""
+    after_all: str | None = None
+    """A hook called once, after the last round, also where there was none; but not where the run was
+    ending before the loop was entered. It has no such hook unless it names one."""
     info: Callable[[Run], Mapping[str, Any]] | None = None
     """What came of a round; asked only by an `after` hook that has a parameter named `info`."""
     note: str = ""
@@ -72,9 +77,10 @@ def walk_nodes(plan: Repeat) -> Iterator[Node]:
             yield child
 
 
-def hook_names(node: Node) -> tuple[str, str]:
-    """Return the names of the hooks called before and after this node."""
-    return node.before or f"before_{node.name}", node.after or f"after_{node.name}"
+def hook_names(node: Node) -> tuple[str, ...]:
+    """Return the names of the hooks called before and after this node, then of one after all rounds."""
+    names = node.before or f"before_{node.name}", node.after or f"after_{node.name}"
+    return (*names, node.after_all) if isinstance(node, Repeat) and node.after_all else names
 
 
 def check_plan(plan: Repeat, counter_names: Iterable[str] = counters.SHARED) -> None:
@@ -104,6 +110,10 @@ def _check_names(node: Node, *, above: tuple[str, ...]) -> None:
         return
     if not node.body:
         raise PlanError(f"loop '{node.name}' has an empty body")
+    if node.when is not None and node.after_all:
+        raise PlanError(
+            f"loop '{node.name}' has when and after_all; give one, the hook comes always"
+        )
     if node.times is None and node.until is None:
         raise PlanError(f"loop '{node.name}' never ends; give it times or until")
     names = [child.name for child in node.body]

@@ -8,6 +8,7 @@ from typing import Any
 
 from ludus.rl.evaluations import Evaluations, evaluator_of, job_of
 from ludus.rl.export import export_policy
+from ludus.rl.plans import without_learn
 
 
 class KeptPolicies:
@@ -18,6 +19,11 @@ class KeptPolicies:
 
     make_evaluator = staticmethod(evaluator_of)
     evaluation_job = staticmethod(job_of)
+
+    def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a state of an earlier version with the cursor of this one's plan."""
+        run = {**state["run"], "cursor": without_learn(state["run"]["cursor"])}
+        return {**state, "run": run}
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights of the policy in a saved state."""

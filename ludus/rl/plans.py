@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +65,10 @@ def in_epochs(
         times=num_updates,
         until=None if most is None and is_far is None else is_learned,
         after="after_update",
+        after_all="after_step",
         note=note,
         body=(Stage(name="train_step", work=works.train_step),),
     )
-    learn = Repeat(name="learn", times=1, after="after_step", body=(step,))
 
     def is_evaluated(run: Run) -> bool:
         return is_due(run.counters["epoch"], epochs.eval_freq)
@@ -87,7 +87,7 @@ def in_epochs(
         info=info,
         body=(
             Stage(name="collect", work=works.collect),
-            learn,
+            step,
             Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
                   note=every(epochs.eval_freq, "epoch")),
             Stage(name="record", work=works.record, when=is_recorded,
@@ -152,3 +152,16 @@ def in_steps(
     )
     finish = Stage(name="finish", work=works.finish, always=True)
     return Repeat(name="train", times=1, body=(step, finish))
+
+
+def without_learn(cursor: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return the cursor of an older run, whose updates stood in a loop `learn` of one round."""
+    rows = [list(row) for row in cursor]
+    names = [row[0] for row in rows]
+    if names[:3] != ["train", "epoch", "learn"]:
+        return rows
+    inner = rows[3:]
+    if not inner:
+        # About to begin, or over.
+        inner = [["evaluate" if rows[2][1] else "step", 0, None]]
+    return [*rows[:2], *inner]

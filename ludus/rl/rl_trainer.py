@@ -39,9 +39,8 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
     train
       epoch until max_env_steps
         collect
-        learn                      after_step comes once, after all its updates
-          step x num_updates       before_step comes before each
-            train_step
+        step x num_updates         before_step comes before each, after_step once after all
+          train_step
         evaluate (every eval_freq epochs, never in the first)
         record (every record_freq epochs, and after an evaluation)
         save (every save_freq epochs)

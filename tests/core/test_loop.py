@@ -190,6 +190,96 @@ def test_leaving_one_loop_ends_it_alone_and_only_once() -> None:
     assert trainer.events == ["one", "two", "three", "one", "two", "one", "two", "three"]
 
 
+class AfterAll(Tiny):
+    """Takes a round of a loop that names a hook for its end."""
+
+    rounds = 2
+
+    def after_one(self, run: Run) -> None:
+        if "stop" in self.events:
+            run.stop("enough")
+
+    def after_turn(self) -> None:
+        self.events.append("after_turn")
+
+    def after_turns(self, run: Run) -> None:
+        self.events.append("after_turns")
+
+
+def turns(self: AfterAll) -> Repeat:
+    turn = Repeat(
+        name="turn", times=lambda run: self.rounds, after_all="after_turns", body=(self.say("one"),)
+    )
+    return simple(turn, self.say("two"), times=2)
+
+
+def round_of(plan: Repeat) -> Repeat:
+    """Return the loop of a simple plan."""
+    loop = plan.body[0]
+    assert isinstance(loop, Repeat)
+    return loop
+
+
+def test_a_loop_may_name_a_hook_that_comes_once_after_all_its_rounds() -> None:
+    trainer = AfterAll(turns)
+    trainer.fit()
+    assert trainer.events == ["one", "after_turn", "one", "after_turn", "after_turns", "two"] * 2
+
+
+def test_the_hook_after_all_rounds_comes_where_there_was_none_and_when_the_run_is_stopped() -> None:
+    trainer = AfterAll(turns)
+    trainer.rounds = 0
+    trainer.fit()
+    assert trainer.events == ["after_turns", "two"] * 2
+    stopped = AfterAll(turns)
+    stopped.events.append("stop")
+    assert stopped.fit().status == "stopped"
+    assert stopped.events == ["stop", "one", "after_turn", "after_turns"]
+
+
+def test_the_hook_after_all_rounds_is_not_called_for_a_loop_that_was_never_entered() -> None:
+    class Early(AfterAll):
+        def after_zero(self, run: Run) -> None:
+            run.stop("before the loop")
+
+    def plan(self: AfterAll) -> Repeat:
+        return simple(self.say("zero"), *round_of(turns(self)).body)
+
+    trainer = Early(plan)
+    trainer.fit()
+    assert trainer.events == ["zero"]
+
+
+def test_a_resume_calls_the_hook_after_all_rounds_once() -> None:
+    """Cut at each boundary, that before the loop closes and that after it among them."""
+    whole = AfterAll(turns)
+    whole.fit()
+    for cut in range(1, whole.run.boundaries):
+
+        class Paused(AfterAll):
+            def observers(self) -> list[Any]:
+                return [self._pause]
+
+            def _pause(self, run: Run, at: int = cut) -> None:
+                run.interrupted = run.boundaries == at
+
+        first, second = Paused(turns), AfterAll(turns)
+        assert first.fit().status == "interrupted"
+        second.fit(trainer_state=first.state_dict())
+        assert [*first.events, *second.events] == whole.events
+
+
+def test_a_loop_with_a_condition_and_a_hook_after_all_rounds_is_refused() -> None:
+    def plan(self: Tiny) -> Repeat:
+        loop = Repeat(
+            name="turn", times=1, when=lambda run: True, after_all="x", body=(self.say("one"),)
+        )
+        return simple(loop)
+
+    with pytest.raises(PlanError, match="'turn' has when and after_all"):
+        Tiny(plan).fit()
+
+
 def test_leaving_a_loop_that_is_not_open_is_refused_with_the_open_ones() -> None:
     class Wrong(Tiny):
         def after_one(self, run: Run) -> None:
