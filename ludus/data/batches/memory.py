@@ -20,6 +20,7 @@ from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.data.batches.loader import LoaderBatches, is_indexed
 from ludus.data.batches.splits import Examples
+from ludus.data.upload import upload
 from ludus.seeds import generator
 
 
@@ -97,7 +98,7 @@ class MemoryBatches:
             order = torch.randperm(count, generator=generator(self._seed, "order", epoch))
         else:
             order = torch.arange(count)
-        order = order.to(self._tensors[0].device)
+        order = upload(order, self._tensors[0].device)
         if self._is_small:
             shuffled = [tensor.index_select(0, order).split(self._size) for tensor in self._tensors]
             self._pieces = list(zip(*shuffled, strict=True))

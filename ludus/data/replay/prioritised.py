@@ -16,6 +16,7 @@ from ludus.core.errors import Diverged
 from ludus.data.replay.ring import Batch, ReplayBuffer
 from ludus.data.replay.row_layout import RowLayout
 from ludus.data.replay.sum_tree import SumTree
+from ludus.data.upload import upload
 
 
 class PerConfig(StrictConfig):
@@ -88,7 +89,7 @@ class PrioritisedReplay(ReplayBuffer):
         least = tree.minimum if self.config.normalise == "all" else priorities.min()
         weights = torch.from_numpy(((least / priorities) ** beta).astype(np.float32))
         self._gather(indices, out)
-        return Batch(out.batch.rows, out.batch.images, indices, weights.to(self.device))
+        return Batch(out.batch.rows, out.batch.images, indices, upload(weights, self.device))
 
     def update_priorities(self, indices: NDArray[np.int64], td_errors: Tensor | Any) -> None:
         """Give the transitions of a batch, by `batch.indices`, the priorities that their errors make.

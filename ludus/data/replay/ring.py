@@ -17,6 +17,7 @@ from ludus.core import states
 from ludus.core.errors import CheckpointError, ConfigError, LudusError
 from ludus.data.replay.row_layout import RowLayout
 from ludus.data.replay.segments import RingPieces
+from ludus.data.upload import upload
 from ludus.seeds import derive, read_generator
 
 # How many rows wait on the CPU before they are copied to a buffer on another device.
@@ -160,8 +161,9 @@ class ReplayBuffer:
                 continue
             start = (self.total - self._at) % self.capacity
             fitting = min(self._at, self.capacity - start)
-            ring[start : start + fitting].copy_(staged[:fitting])
-            ring[: self._at - fitting].copy_(staged[fitting : self._at])
+            rows = upload(staged[: self._at], self.device)
+            ring[start : start + fitting].copy_(rows[:fitting])
+            ring[: self._at - fitting].copy_(rows[fitting:])
         self._at = 0
 
     def sample(self, batch_size: int | None = None) -> Batch:
@@ -188,7 +190,7 @@ class ReplayBuffer:
         """Copy the rows at these places into `out`."""
         if self._is_staged:
             self._flush()
-            places = torch.from_numpy(indices).to(self.device)
+            places = upload(torch.from_numpy(indices), self.device)
             torch.index_select(self._rows, 0, places, out=out.batch.rows)
             if self._images is not None:
                 torch.index_select(self._images, 0, places, out=out.batch.images)

@@ -37,8 +37,10 @@ class RingPieces:
     `rings` holds tensors of (capacity, ...), by name; row number n lies at place n % capacity.
     """
 
-    def __init__(self, rings: Mapping[str, Tensor]) -> None:
+    def __init__(self, rings: Mapping[str, Tensor], *, finite: bool = True) -> None:
+        """`finite` says that a row saved with another number was damaged."""
         self._rings = dict(rings)
+        self._finite = finite
         self._capacity = len(next(iter(self._rings.values())))
         row_bytes = sum(ring[0].nbytes for ring in self._rings.values())
         self.length = piece_length(self._capacity, row_bytes)
@@ -103,7 +105,7 @@ class RingPieces:
         """Raise StateError unless these are the rows from one number to another."""
         states.check_keys(tensors, *self._rings)
         for name, ring in self._rings.items():
-            states.shaped(tensors, name, ring, (end - start, *ring.shape[1:]), finite=True)
+            states.shaped(tensors, name, ring, (end - start, *ring.shape[1:]), finite=self._finite)
 
     def _put(self, tensors: Mapping[str, Tensor], start: int, end: int) -> None:
         cut = self._places(start, end)

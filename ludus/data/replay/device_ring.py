@@ -1,0 +1,158 @@
+"""A replay buffer for rows that are made on the device: pushed, kept and drawn there, without the host.
+
+Shapes: N rows of a push, B of a batch, C the capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ludus.core import states
+from ludus.core.errors import CheckpointError, ConfigError, LudusError, nearest
+from ludus.data.replay.segments import RingPieces
+from ludus.seeds import derive
+
+
+class Column(NamedTuple):
+    """One piece of a row: an observation, a mask, a value."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class DeviceReplay:
+    """The last `capacity` rows in a tensor for each column, drawn uniformly by a generator of its own.
+
+    How many rows there are is known on the device alone, so nothing waits for it, and pushing and
+    drawing can be part of a captured CUDA graph (with `generator` registered there). Only saving waits.
+    `ReplayBuffer` is the one for envs that step on the CPU.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        capacity: int,
+        *,
+        seed: int,
+        device: torch.device,
+        name: str = "replay",
+    ) -> None:
+        if capacity < 1:
+            raise ConfigError(f"the capacity of '{name}' is {capacity}; use 1 or more")
+        if not columns:
+            raise ConfigError(f"'{name}' has no columns; name one at least")
+        self.capacity = capacity
+        self.name = name
+        self.device = device
+        self.total_pushed = torch.zeros((), dtype=torch.int64, device=device)
+        """How many rows were ever pushed; the next one goes to place `total_pushed % capacity`."""
+        self._seed = seed
+        self.generator = torch.Generator(device).manual_seed(derive(seed, name))
+        self._rings = {
+            column: torch.zeros(capacity, *shape, dtype=dtype, device=device)
+            for column, (shape, dtype) in columns.items()
+        }
+        self._pieces = RingPieces(self._rings, finite=False)
+        self._is_empty = True
+
+    @property
+    def size(self) -> Tensor:
+        """How many rows are held, on the device."""
+        return self.total_pushed.clamp(max=self.capacity)
+
+    def push(self, rows: Mapping[str, Tensor]) -> None:
+        """Write N rows, a tensor of (N, *shape) for each column, over the oldest ones."""
+        count = self._count(rows)
+        if not count:
+            return
+        # Of more rows than there is room for only the newest stay: no place is written twice.
+        kept = min(count, self.capacity)
+        numbers_N = torch.arange(count - kept, count, device=self.device)
+        places_N = numbers_N.add_(self.total_pushed).remainder_(self.capacity)
+        for column, ring in self._rings.items():
+            ring.index_copy_(0, places_N, rows[column][count - kept :])
+        self.total_pushed.add_(count)
+        self._is_empty = False
+
+    def _count(self, rows: Mapping[str, Tensor]) -> int:
+        """Return how many rows there are; raise LudusError unless they are rows of this buffer."""
+        for column in rows:
+            if column not in self._rings:
+                known = nearest(column, self._rings)
+                raise LudusError(f"'{self.name}' has no column '{column}'.{known}")
+        count = -1
+        for column, ring in self._rings.items():
+            if column not in rows:
+                raise LudusError(f"the column '{column}' of '{self.name}' was not pushed; give it")
+            given = rows[column]
+            count = len(given) if count < 0 and given.ndim else count
+            shape = (count, *ring.shape[1:])
+            found = tuple(given.shape), given.dtype, given.device
+            if found != (shape, ring.dtype, ring.device):
+                raise LudusError(
+                    f"the column '{column}' pushed to '{self.name}' is {given.dtype} of {found[0]} on"
+                    f" {given.device}; it must be {ring.dtype} of {shape} on {ring.device}"
+                )
+        return count
+
+    def draw(self, batch_size: int) -> Tensor:
+        """Return (B,) places of rows held, drawn uniformly, with replacement."""
+        if batch_size < 1:
+            raise ConfigError(f"a batch of {batch_size} was asked of '{self.name}'; use 1 or more")
+        if self._is_empty:
+            raise LudusError(
+                f"'{self.name}' is empty, so nothing can be drawn; collect some steps first"
+            )
+        places_B = torch.empty(batch_size, dtype=torch.int64, device=self.device)
+        # 63 random bits: that they are no multiple of the size shows nowhere.
+        return places_B.random_(generator=self.generator).remainder_(self.size)
+
+    def at(self, places_B: Tensor) -> dict[str, Tensor]:
+        """Return copies of the rows at these places, by column."""
+        return {column: ring.index_select(0, places_B) for column, ring in self._rings.items()}
+
+    def sample(self, batch_size: int) -> dict[str, Tensor]:
+        """Return rows drawn uniformly, with replacement, by column; in memory of their own."""
+        return self.at(self.draw(batch_size))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all rows held and the generator; rows already saved once are not copied."""
+        total = int(self.total_pushed)
+        return {
+            "capacity": self.capacity,
+            "total": total,
+            "rows": self._pieces.save(total),
+            "generator": {"device": self.device.type, "state": self.generator.get_state()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy the rows back into the ring, in place."""
+        states.check_keys(state, "capacity", "total", "rows", "generator")
+        capacity = states.whole(state, "capacity")
+        if capacity != self.capacity:
+            raise CheckpointError(
+                f"'{self.name}' was saved with a capacity of {capacity} and has {self.capacity} now;"
+                f" resume with {capacity}"
+            )
+        total = states.whole(state, "total")
+        generator = self._read_generator(state, total)
+        with states.within("rows"):
+            self._pieces.load(state["rows"], total)
+        self.total_pushed.fill_(total)
+        self._is_empty = not total
+        self.generator.set_state(generator.get_state())
+
+    def _read_generator(self, state: Mapping[str, Any], total: int) -> torch.Generator:
+        """Return the saved generator; one derived anew if it was saved on a device of another kind."""
+        own = torch.Generator(self.device)
+        saved = states.mapping(state, "generator")
+        with states.within("generator"):
+            states.check_keys(saved, "device", "state")
+            if states.text(saved, "device") != self.device.type:
+                return own.manual_seed(derive(self._seed, self.name, total))
+            own.set_state(states.like(saved, "state", own.get_state()))
+        return own
