@@ -47,14 +47,14 @@ class Window:
         return (self.end[1] - self.begin[1]) / (self.end[0] - self.begin[0])
 
 
-def ludus_rate(kind: str, num_envs: int, compile: bool, precision: str) -> float:  # noqa: A002
+def ludus_rate(kind: str, num_envs: int, engine: str, precision: str) -> float:
     """Return the env steps a second of the work of this kind and number of envs."""
     work = next(w for w in WORKS.values() if (w.kind, w.num_envs) == (kind, num_envs))
     changes = {"dqn": _dqn, "ppo": _ppo, "sac": _sac}[kind](work)
     config = ludus.example(kind).replace(
         **SETTINGS,
         **changes,
-        compile=compile,
+        engine=engine,
         precision={"fp32": "float32", "bf16": "bfloat16"}[precision],
         num_envs=num_envs,
         **{"env.id": work.env_id},

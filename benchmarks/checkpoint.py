@@ -104,7 +104,7 @@ def _train() -> _Watch:
         max_steps=NUM_SAVES * STEPS_PER_SAVE + STEPS_PER_SAVE // 2,
         max_grad_norm=None,
         ema_decay=None,
-        compile=False,
+        engine="tape",
         with_validation=False,
         early_stopping=None,
         best_model=None,

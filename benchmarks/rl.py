@@ -40,10 +40,10 @@ def run(rounds: int) -> list[Row]:
             )
         if todo.kind == "ppo":
             cases.append(_peer(work, "skrl", "skrl"))
-        cases.append(_ludus(work, "ludus, not compiled", compile=False))
-        cases.append(_ludus(work, "ludus", compile=True))
+        cases.append(_ludus(work, "ludus, not compiled", engine="tape"))
+        cases.append(_ludus(work, "ludus", engine="compiled"))
         if todo.kind == "sac":
-            cases.append(_ludus(work, "ludus, bf16", compile=True, precision="bf16"))
+            cases.append(_ludus(work, "ludus, bf16", engine="compiled", precision="bf16"))
     return measure(cases, rounds, baseline=BASELINE)
 
 
@@ -67,7 +67,7 @@ def _peer(
     )
 
 
-def _ludus(work: str, system: str, *, compile: bool, precision: str = "fp32") -> Case:  # noqa: A002
+def _ludus(work: str, system: str, *, engine: str, precision: str = "fp32") -> Case:
     """Return the case of ludus in one of its ways."""
     todo = WORKS[work]
     return _case(
@@ -79,7 +79,7 @@ def _ludus(work: str, system: str, *, compile: bool, precision: str = "fp32") ->
         arguments={
             "kind": todo.kind,
             "num_envs": todo.num_envs,
-            "compile": compile,
+            "engine": engine,
             "precision": precision,
         },
         requires=("gymnasium",),

@@ -43,8 +43,8 @@ def run(rounds: int) -> list[Row]:
             _case("accelerate", "peer", "_accelerate", requires="accelerate"),
             _case("hf_trainer", "peer", "_hf_trainer", requires="transformers"),
             _case("lightning", "peer", "_lightning", requires="lightning"),
-            _case("ludus", "ludus", "_ludus", {"compile": False}),
-            _case("ludus_compiled", "ludus", "_ludus", {"compile": True}),
+            _case("ludus", "ludus", "_ludus", {"engine": "tape"}),
+            _case("ludus_compiled", "ludus", "_ludus", {"engine": "compiled"}),
         ],
         rounds,
     )
@@ -226,8 +226,8 @@ def _lightning() -> float:
     return stopwatch.microseconds_per_step()
 
 
-def _ludus(compile: bool) -> float:  # noqa: A002
-    """Time the supervised trainer of ludus, as it is or with its step compiled.
+def _ludus(engine: str) -> float:
+    """Time the supervised trainer of ludus, its update executed by this engine.
 
     Everything a user has is on: metrics.jsonl and TensorBoard every 50 steps, exact checkpoints in
     the background (one every 2,000 steps), non-finite guard, epoch accuracy, hooks, the display.
@@ -243,7 +243,7 @@ def _ludus(compile: bool) -> float:  # noqa: A002
         max_epochs=NUM_EPOCHS,
         max_grad_norm=None,
         ema_decay=None,
-        compile=compile,
+        engine=engine,
         with_validation=False,
         early_stopping=None,
         best_model=None,

@@ -30,7 +30,7 @@ ALL_OF_REPLAY: dict[str, Any] = {
     "normalise": NORMALISE,
     "learning_rate": FALLING,
     "max_grad_norm": 0.5,
-    "compile": False,
+    "engine": "tape",
     "seed": 3,
 }
 
@@ -70,7 +70,7 @@ def supervised() -> Any:
             },
             "schedule": {"kind": "cosine", "warmup_steps": 5, "final": 0.0, "total_steps": None},
             "precision": "float32",
-            "compile": False,
+            "engine": "tape",
             "ema_decay": 0.9,
             "early_stopping": None,
             "best_model": None,
@@ -88,10 +88,10 @@ TRACES: dict[str, Any] = {
     "iqn": lambda: small("iqn", **ALL_OF_REPLAY),
     "sac": lambda: small("sac", **ALL_OF_REPLAY),
     "ppo": lambda: small(
-        "ppo", normalise=NORMALISE, learning_rate=FALLING, value_clip=0.2, compile=False, seed=3
+        "ppo", normalise=NORMALISE, learning_rate=FALLING, value_clip=0.2, engine="tape", seed=3
     ),
     "ppo of continuous actions": lambda: small(
-        "ppo", **{"env.id": "Pendulum-v1", "shared_body": True, "compile": False, "seed": 3}
+        "ppo", **{"env.id": "Pendulum-v1", "shared_body": True, "engine": "tape", "seed": 3}
     ),
 }
 

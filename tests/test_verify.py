@@ -51,7 +51,7 @@ class CentredModel(nn.Module):
 '''
 LENGTHS = {
     "ppo": {"epochs.max_env_steps": 480},
-    "supervised": {"max_epochs": 8, "data": WINE, "batch_size": 16, "compile": False},
+    "supervised": {"max_epochs": 8, "data": WINE, "batch_size": 16, "engine": "tape"},
 }
 
 

@@ -78,11 +78,23 @@ def _torch() -> Iterator[Finding]:
             yield "ok", f"cuda:{index}", f"{about.name}, {memory}"
     else:
         yield "note", "cuda", "none: settings.device must be cpu or auto"
-    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
-    if compiler:
-        yield "ok", "compiler", f"{compiler}: compile: true works"
-    else:
-        yield "note", "compiler", "none: compile: true needs g++ (apt-get install g++)"
+    yield from _engines()
+
+
+def _engines() -> Iterator[Finding]:
+    """Yield which engines can execute an update here, and what the others lack."""
+    import torch
+
+    from ludus.nn.engines.compiled import why_no_compiler
+
+    has_cuda = torch.cuda.is_available()
+    yield "ok", "engines", "eager, tape on the cpu" + (", graph on cuda" if has_cuda else "")
+    if not has_cuda:
+        yield "note", "engine graph", "none: it needs a CUDA device"
+    for device in ["cpu", *(["cuda"] if has_cuda else [])]:
+        reason = why_no_compiler(torch.device(device))
+        mark, told = ("ok", f"works on {device}") if reason is None else ("note", f"none: {reason}")
+        yield mark, "engine compiled", told
 
 
 def _extras() -> Iterator[Finding]:

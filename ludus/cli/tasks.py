@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
-from ludus.config.base import TrainerConfig, from_data, read_data
+from ludus.config.base import TrainerConfig, current, from_data, read_data
 from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Plays
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError, StorageError
 from ludus.core.plan import check_plan, render
@@ -244,7 +244,7 @@ def migrate_file(path: Path, *, write: bool) -> None:
         raise ConfigError("--write needs a file, not standard input")
     data = read_data(path)
     config = from_data(data, source=str(path))
-    if data["version"] == config.version:
+    if current(data, source=str(path)) == data:
         warn(f"{path} is at version {config.version} already")
         text = strict_yaml.dump(data) if str(path) == "-" else path.read_text(encoding="utf-8")
     else:

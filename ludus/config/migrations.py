@@ -11,6 +11,21 @@ from ludus.core.errors import ConfigError
 VERSION = 2
 
 
+def _renamed(data: dict[str, Any]) -> dict[str, Any]:
+    """Give each key the name it has now: version 2 changed some while it was the current one.
+
+    A key is known by those beside it, for another kind may have one of the same name of its own.
+    """
+    if _has(data, "compile", "optimizer", "precision") and "engine" not in data:
+        wanted = data["compile"]
+        engine = {True: "compiled", False: "tape"}[wanted] if isinstance(wanted, bool) else wanted
+        return {
+            ("engine" if key == "compile" else key): (engine if key == "compile" else value)
+            for key, value in data.items()
+        }
+    return data
+
+
 def _to_2(data: dict[str, Any]) -> dict[str, Any]:
     """Give each key that version 2 added the value that version 1 behaved by.
 
@@ -139,4 +154,4 @@ def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[
         version += 1
         data["version"] = version
         passed.append(version)
-    return data, passed
+    return _renamed(data), passed

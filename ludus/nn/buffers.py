@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.nn.engines.gate import is_plain_kind
-from ludus.nn.engines.tape import is_recording
+from ludus.nn.engines.tape import is_taping
 
 # A buffer larger than this is copied at every step only if the first batch changed it.
 _LARGE = 2**20
@@ -46,7 +46,7 @@ class GuardedBuffers:
         if not self._has_looked:
             self._forget_large(before)
         with torch.no_grad():
-            if self.may_read and not is_recording():
+            if self.may_read and not is_taping():
                 if not math.isfinite(is_good.item()):
                     for part, name, old in before:
                         self._buffer(part, name).copy_(old)
@@ -58,7 +58,7 @@ class GuardedBuffers:
 
     def _forget_large(self, before: Before) -> None:
         self._has_looked = True
-        if is_recording():
+        if is_taping():
             return
         still = {
             (part, name)

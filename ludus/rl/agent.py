@@ -15,8 +15,6 @@ from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.data.replay.row_layout import Transitions
 from ludus.envs.spaces import EnvSpec
-from ludus.nn.engines.compiled import compile_method
-from ludus.nn.engines.tape import Recorded, is_recordable
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
@@ -35,12 +33,12 @@ _LONG_AFTER = 10**12
 class Agent:
     """Acts on observations and learns from batches. Subclasses write `act`, `act_greedy`, `_update`.
 
-    `_update` holds everything one step of learning does. Compiled or not, it is the same code.
+    `_update` holds everything one step of learning does. `update` is the same, executed by an engine.
     """
 
     metric_names: tuple[str, ...] = ("loss", "grad_norm")
     worth_compiling: ClassVar[int] = 150_000
-    """From how many updates on compiling pays, by `compile: auto`."""
+    """From how many updates on compiling pays, by `engine: auto`."""
 
     def __init__(self, config: RLConfig, spec: EnvSpec, device: torch.device) -> None:
         self.config = config
@@ -65,20 +63,9 @@ class Agent:
         self.num_counted = 0
         self._numbers: Tensor | None = None
         self._last_numbers: tuple[float, ...] = ()
-        self.is_compiled = False
         self.plain_state: PlainState | None = None
         """The plain attributes of networks from outside, as they were before the first update."""
         self.update: Any = self._update
-
-    def compile(self) -> None:
-        """Learn through one compiled function from now on."""
-        self.is_compiled = True
-        self.update = compile_method(self._update, self.device)
-
-    def record(self) -> None:
-        """Learn by repeating what the first update does, where that is known to be the same."""
-        if is_recordable(self, self.modules(), self.device):
-            self.update = Recorded(self._update)
 
     def modules(self) -> list[nn.Module]:
         """Return the networks that learn."""
@@ -128,7 +115,7 @@ class Agent:
         raise NotImplementedError
 
     def _learn(self, *inputs: Any, numbers: tuple[float, ...]) -> Any:
-        """Update with numbers, the learning rate first, that a compiled function reads anew."""
+        """Update with numbers, the learning rate first, as a tensor, which every engine reads anew."""
         self.num_counted += 1
         if self.device.type != "cpu":
             inputs = tuple(

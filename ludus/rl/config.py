@@ -16,6 +16,7 @@ from ludus.config.base import (
     TrainerConfig,
 )
 from ludus.envs.config import EnvSection
+from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, too_long
 
@@ -114,9 +115,9 @@ class RLConfig(TrainerConfig):
     """Shorten a gradient that is longer than this; null leaves it."""
     precision: Literal["float32", "bfloat16"]
     """What the networks compute in; weights stay float32."""
-    compile: bool | Literal["auto"]
-    """Compile the update into one function: faster steps for some seconds at the start. auto decides
-    by the length of the run. Without it, on the CPU, the first update is recorded and repeated."""
+    engine: EngineKey
+    """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
+    graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
     evaluation: EvaluationConfig
     """How the agent is judged."""
     return_window: Positive

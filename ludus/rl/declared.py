@@ -34,6 +34,7 @@ declare(
         "max_iterations": "iteration",
     },
     other_names={
+        "compile": ("engine",),
         # The keys of the schedule that a file does not follow, and those of the one it does.
         "max_env_steps": ("steps.max_opts",),
         "max_opts": ("epochs.max_opts",),

@@ -14,6 +14,7 @@ from ludus.core.errors import LudusError
 from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
 from ludus.envs.workers import make_envs
+from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
@@ -28,7 +29,7 @@ from ludus.rl.run_length import with_length
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.standing import Standing
 from ludus.rl.updating import choose_update
-from ludus.session.begun import as_begun
+from ludus.session.begun import as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer
 
@@ -81,8 +82,8 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         config = self.config
         self.agent = self._make_agent()
         self.num_train_steps = int(config.run_opts)
-        is_compiled, self._not_compiled = self._choose_update()
-        self.config = config = config.replace(compile=is_compiled)
+        engine, self._engine_notes = self._choose_update()
+        self.config = config = config.replace(engine=engine)
         self.rate = Schedule(
             config.learning_rate,
             initial=config.optimizer.learning_rate,
@@ -109,9 +110,18 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         with giving(self.model, self.env.spec):
             return type(self).Agent(self.config, self.env.spec, self.device)
 
-    def _choose_update(self) -> tuple[bool, list[str]]:
-        is_long = self.num_train_steps >= self.agent.worth_compiling
-        return choose_update(self.agent, self.config.compile, is_long=is_long)
+    def _choose_update(self) -> tuple[EngineName, list[str]]:
+        chosen = choose_update(
+            self.agent,
+            self.config.engine,
+            is_long=self.num_train_steps >= self.agent.worth_compiling,
+            has_begun=has_begun(self.run.files),
+            tell=self._tell_of_engine,
+        )
+        return chosen.engine, chosen.notes
+
+    def _tell_of_engine(self, note: str) -> None:
+        self.run.tell(note, event="engine")
 
     def set_model(self, model: Any) -> None:
         """Use this torch network, or ludus.Model, as the body of the agent's networks.
@@ -282,9 +292,9 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
             # Taken up in the middle of an epoch, whose last hook may still ask for it.
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)
         self.evaluations.open()
-        for note in self._not_compiled:
-            self.run.tell(note, event="not_compiled")
-        if self.config.compile:
+        for note in self._engine_notes:
+            self._tell_of_engine(note)
+        if self.config.engine == "compiled":
             self.tell("the first update is compiled: some seconds, fewer once it is cached")
 
     def close(self) -> None:

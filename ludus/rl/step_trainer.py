@@ -11,6 +11,7 @@ from ludus.core import Repeat, Result, Run
 from ludus.core.surroundings import Resume
 from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
+from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
 from ludus.rl.costs import Costs
 from ludus.rl.given_parts import KeepOwn, as_logger, build_changes, check_given, unread
@@ -69,8 +70,8 @@ class StepRLTrainer(RLTrainer):
             keep = self.run.keep_model
             self.run.keep_model = KeepOwn(self.own_agent, keep, self.model_dir, self.tell)
 
-    def _choose_update(self) -> tuple[bool, list[str]]:
-        return super()._choose_update() if self.own_agent is None else (False, [])
+    def _choose_update(self) -> tuple[EngineName, list[str]]:
+        return super()._choose_update() if self.own_agent is None else ("eager", [])
 
     def _prepare_data(self, episodes: Episodes) -> None:
         config, agent = self.config, self.agent

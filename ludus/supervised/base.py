@@ -18,7 +18,7 @@ from ludus.judge.milestones import Milestones
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.model import Model
 from ludus.nn.schedules import Schedule
-from ludus.session.begun import as_begun
+from ludus.session.begun import as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
@@ -93,7 +93,7 @@ class BaseTrainer(Evaluated, Trainer):
         given = self.model if self._is_own_model else None
         self.model = make_model(config, given, self.train_data, self.device)
         files = self.run.files
-        if files is None or not files.exists("run.json"):
+        if not has_begun(files):
             # A run that has begun goes on as it began.
             config.refuse_unreached(self.train_data.length())
         self._unrepeatable = check_data(datasets)
@@ -101,11 +101,17 @@ class BaseTrainer(Evaluated, Trainer):
         self.num_train_steps = run_steps
         learning_rate = config.optimizer.learning_rate
         self.schedule = Schedule(config.schedule, initial=learning_rate, run_steps=run_steps)
-        self.update, is_compiled, self._not_compiled = make_update(
-            config, self.model, self.train_data, schedule=self.schedule, run_steps=run_steps
+        self.update, chosen = make_update(
+            config,
+            self.model,
+            self.train_data,
+            schedule=self.schedule,
+            run_steps=run_steps,
+            has_begun=has_begun(files),
+            tell=self._tell_of_engine,
         )
         self.flat, self.optimizer = self.update.flat, self.update.optimizer
-        self.config = config.replace(compile=is_compiled)
+        self.config, self._engine_notes = config.replace(engine=chosen.engine), chosen.notes
         self._plain_state = PlainState(self.model, self.model.module)
         self._prepare_observers()
         self._prepare_beside()
@@ -211,8 +217,11 @@ class BaseTrainer(Evaluated, Trainer):
         """Say what fit changed, and what is not done as a long run would like it."""
         for note in self._notes:
             self.run.tell(note, event="changed_by_fit")
-        for note in self._not_compiled:
-            self.run.tell(note, event="not_compiled")
+        for note in self._engine_notes:
+            self._tell_of_engine(note)
+
+    def _tell_of_engine(self, note: str) -> None:
+        self.run.tell(note, event="engine")
 
     def close(self) -> None:
         """Let the processes that load data go."""

@@ -19,6 +19,7 @@ from ludus.config.base import (
 )
 from ludus.core.errors import ConfigError
 from ludus.judge.directions import Direction, direction_of
+from ludus.nn.engines.choice import EngineKey
 from ludus.nn.model import Loss
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, too_long
@@ -77,8 +78,9 @@ class SupervisedConfig(TrainerConfig):
     """How the learning rate changes with the optimisation steps."""
     precision: Literal["float32", "bfloat16", "float16"]
     """What the network computes in; weights stay float32."""
-    compile: bool | Literal["auto"]
-    """Compile the whole update to one function; auto does so if the run is long enough to gain."""
+    engine: EngineKey
+    """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
+    graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None
     """Evaluate and save an exponential moving average of the weights with this decay; null for none."""
     with_validation: bool

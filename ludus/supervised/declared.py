@@ -9,6 +9,7 @@ declare(
         "num_train_steps": ("max_steps",),
         "n_epochs": ("max_epochs",),
         "epochs": ("max_epochs",),
+        "compile": ("engine",),
         "lr": ("optimizer.learning_rate",),
     },
 )

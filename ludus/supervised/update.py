@@ -10,14 +10,12 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
+from ludus.nn.engines.batches import OnBatches
+from ludus.nn.engines.choice import Chosen, Executed
 from ludus.nn.flat import Vectors
 from ludus.nn.learner import Forward, Learner, Precision
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam, Sgd
-
-Executed = Callable[..., Any]
-Executor = Callable[[Executed], Executed]
-"""Returns a function that does what a method does, in its own way."""
 
 
 class StepModule(nn.Module):
@@ -74,10 +72,16 @@ class Update:
         self._gather: Executed = self.gather
         self._learn: Executed = self.learn
 
-    def execute(self, by: Executor) -> None:
+    def execute(self, chosen: Chosen) -> None:
         """Let an engine execute the two functions that do the work from now on."""
-        self._is_eager = False
-        self._gather, self._learn = by(self.gather), by(self.learn)
+        self._is_eager = chosen.is_eager
+        if chosen.used in ("tape", "graph"):
+            options: dict[str, Any] = {"copies": chosen.used == "tape"}
+            modules = [self.model.module]
+            self._gather = OnBatches(self.gather, chosen.by, modules, **options)
+            self._learn = OnBatches(self.learn, chosen.by, modules, **options)
+        else:
+            self._gather, self._learn = chosen.by(self.gather), chosen.by(self.learn)
 
     @property
     def numbers(self) -> tuple[Tensor, Tensor | None]:

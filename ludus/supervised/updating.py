@@ -1,15 +1,12 @@
-"""Choose how a model's update is computed: compiled, or called plainly every time."""
+"""Make the update of a model, and choose the engine that executes it."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from torch import nn
+from collections.abc import Sequence
 
 from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import MemoryBatches
-from ludus.nn.engines.compiled import compile_method, why_not_traced
-from ludus.nn.engines.gate import decide, is_plain, why_not_repeatable
+from ludus.nn.engines.choice import Chosen, Subject, Tell, choose_engine
 from ludus.nn.model import Model
 from ludus.nn.schedules import Schedule
 from ludus.supervised.config import SupervisedConfig
@@ -27,10 +24,12 @@ def make_update(
     *,
     schedule: Schedule,
     run_steps: int,
-) -> tuple[Update, bool, list[str]]:
-    """Return the update, whether it is compiled, and what to tell of it.
+    has_begun: bool,
+    tell: Tell,
+) -> tuple[Update, Chosen]:
+    """Return the update, executed by an engine, and which that is, with what to tell.
 
-    Raise ConfigError if it cannot be compiled as asked.
+    Raise ConfigError where one is asked for by name that cannot.
     """
     update = Update(
         model,
@@ -42,15 +41,13 @@ def make_update(
         highest_rate=schedule.highest,
     )
 
-    def why_not() -> str | None:
-        modules: list[nn.Module] = [model.module]
-        if (reason := why_not_repeatable(model, modules)) is not None or is_plain(modules):
-            return reason
+    def example() -> Sequence[object] | None:
         batch = first_batch(data)
-        return None if batch is None else why_not_traced(update.learn, (batch, *update.numbers))
+        return None if batch is None else (batch, *update.numbers)
 
+    device = update.flat.device
+    subject = Subject(update.learn, model, [model.module], device, example, more=[model])
     is_long = run_steps >= _WORTH_COMPILING
-    is_compiled, notes = decide(config.compile, is_long=is_long, why_not=why_not)
-    if is_compiled:
-        update.execute(partial(compile_method, device=update.flat.device))
-    return update, is_compiled, notes
+    chosen = choose_engine(config.engine, subject, is_long=is_long, has_begun=has_begun, tell=tell)
+    update.execute(chosen)
+    return update, chosen

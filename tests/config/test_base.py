@@ -163,7 +163,7 @@ def test_a_missing_key_says_what_it_means(data: dict[str, Any], path: str) -> No
         ("drop_last", "on", 'must be true or false (found "on")'),
         ("drop_last", 1, "must be true or false (found 1)"),
         ("name", 12, "must be text (found 12)"),
-        ("compile", "maybe", "must be true or false or 'auto' (found \"maybe\")"),
+        ("engine", "maybe", "must be true or false or 'auto' (found \"maybe\")"),
         ("model.widths", 8, "must be a list (found 8)"),
         ("model.widths.0", "8", 'must be a whole number (found "8")'),
         ("settings", 3, "must be a section with keys of its own (found 3)"),

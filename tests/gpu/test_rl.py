@@ -46,10 +46,10 @@ def test_an_agent_learns_the_same_on_both_devices(kind: str, tmp_path: Path) -> 
 
 def test_a_compiled_update_on_a_gpu_learns_as_an_eager_one(tmp_path: Path) -> None:
     ends = []
-    for is_compiled in (False, True):
-        config = small("dqn", **{**ON_GPU, "compile": is_compiled, "replay.on_device": True})
+    for engine in ("eager", "compiled"):
+        config = small("dqn", **{**ON_GPU, "engine": engine, "replay.on_device": True})
         trainer = ludus.build_trainer(config)
-        trainer.fit(root=str(tmp_path), name=f"compiled-{is_compiled}")
+        trainer.fit(root=str(tmp_path), name=engine)
         ends.append(torch.cat([t.flatten() for t in trainer.agent.weights().values()]))
     assert torch.allclose(*ends, atol=1e-3), (ends[0] - ends[1]).abs().max()
 

@@ -39,7 +39,7 @@ def make(**changes: Any) -> ludus.Trainer:
             "accumulate": 2,
             "ema_decay": 0.9,
             "log_every_opt_steps": 4,
-            "compile": False,
+            "engine": "eager",
             "model": {
                 "kind": "mlp",
                 "inputs": 16,
@@ -67,15 +67,15 @@ def test_killed_anywhere_on_a_gpu_a_run_ends_with_the_same_bytes(precision, tmp_
 
 
 def test_a_compiled_run_on_a_gpu_is_exact_too(tmp_path: Path) -> None:
-    trainers.check_kill_anywhere(lambda: make(compile=True), tmp_path, max_kills=3)
+    trainers.check_kill_anywhere(lambda: make(engine="compiled"), tmp_path, max_kills=3)
 
 
 def test_compiled_and_eager_learn_the_same_on_a_gpu(tmp_path: Path) -> None:
     # Dropout draws differently when compiled, so it is off here.
     losses = []
-    for compiled in (False, True):
-        trainer = make(compile=compiled, **{"model.dropout": 0.0})
-        trainer.fit(root=str(tmp_path), name=f"compiled-{compiled}")
+    for engine in ("eager", "compiled"):
+        trainer = make(engine=engine, **{"model.dropout": 0.0})
+        trainer.fit(root=str(tmp_path), name=engine)
         losses.append(trainer.logger.written["train/epoch_loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 

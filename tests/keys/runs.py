@@ -25,7 +25,7 @@ EPOCHS = {
     "updates_per_env_step": 0.5, "max_opts": None,
 }  # fmt: skip
 _RL: dict[str, Any] = {
-    "num_envs": 2, "optimizer.learning_rate": 0.01, "learning_rate": STEADY, "compile": False,
+    "num_envs": 2, "optimizer.learning_rate": 0.01, "learning_rate": STEADY, "engine": "tape",
     "max_grad_norm": None,
 }  # fmt: skip
 _OFF_POLICY: dict[str, Any] = {
@@ -45,7 +45,7 @@ def tiny(kind: str, **changed: Any) -> Any:
     """Return the config of a run of a few steps; sections are changed by path."""
     if kind == "supervised":
         own = {
-            "data": WINE, "model": MLP, "batch_size": 16, "max_epochs": 2, "compile": False,
+            "data": WINE, "model": MLP, "batch_size": 16, "max_epochs": 2, "engine": "tape",
             "ema_decay": None, "max_grad_norm": None, "early_stopping": None, "best_model": None,
             "log_every_opt_steps": 0, "schedule": STEADY, **QUIET,
         }  # fmt: skip

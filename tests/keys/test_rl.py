@@ -10,7 +10,7 @@ import torch
 
 import ludus
 from ludus.nn.engines.compiled import CompiledMethod
-from ludus.nn.engines.tape import Recorded
+from ludus.nn.engines.tape import Taped
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import RL, changes
 
@@ -144,23 +144,21 @@ def test_networks_compute_in_the_precision_and_weights_stay_float32(kind: str) -
             break
 
 
-@changes(RL, "compile")
+@changes(RL, "engine")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 def test_updates_are_compiled_if_asked_or_if_the_run_is_long_enough(
     kind: str, compiled_calls: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = run(kind, compile=False)
+    plain = run(kind, engine="tape")
     # Without it the first update is recorded, and repeated from the second on.
-    assert isinstance(plain.agent.update, Recorded)
+    assert isinstance(plain.agent.update, Taped)
     assert compiled_calls == []
-    compiled = Outcome(tiny(kind, compile=True))
+    compiled = Outcome(tiny(kind, engine="compiled"))
     assert len(compiled_calls) == compiled.counters["opt_steps"]
     assert torch.allclose(compiled.weights, plain.weights, atol=1e-4)
     for threshold, is_compiled in ((13, False), (12, True)):
         monkeypatch.setattr(type(plain.agent), "worth_compiling", threshold)
-        assert (
-            isinstance(prepared(kind, compile="auto").agent.update, CompiledMethod) == is_compiled
-        )
+        assert isinstance(prepared(kind, engine="auto").agent.update, CompiledMethod) == is_compiled
 
 
 @changes(RL, "gamma")

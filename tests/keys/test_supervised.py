@@ -137,22 +137,22 @@ def test_the_network_computes_in_the_precision_and_weights_stay_float32(kind: st
         assert torch.allclose(outcome.weights, run(kind).weights, atol=0.02)
 
 
-@changes(SUPERVISED, "compile")
+@changes(SUPERVISED, "engine")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 def test_updates_are_compiled_if_asked_or_if_the_run_is_long_enough(
     kind: str, compiled_calls: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = run(kind, compile=False)
+    plain = run(kind, engine="tape")
     assert compiled_calls == []
-    compiled = Outcome(tiny(kind, compile=True, max_steps=9))
+    compiled = Outcome(tiny(kind, engine="compiled", max_steps=9))
     assert len(compiled_calls) == compiled.counters["opt_steps"] == 9
     assert torch.allclose(compiled.weights, plain.moments[9]["model"], atol=1e-4)
     for threshold, is_compiled in ((15, False), (14, True)):
         monkeypatch.setattr(updating, "_WORTH_COMPILING", threshold)
-        trainer: Any = ludus.build_trainer(tiny(kind, compile="auto"))
+        trainer: Any = ludus.build_trainer(tiny(kind, engine="auto"))
         trainer.set_logger(ludus.Logger({"backends": []}))
         trainer.prepare(max_steps=None)
-        assert trainer.config.compile is is_compiled
+        assert trainer.config.engine == ("compiled" if is_compiled else "tape")
 
 
 @changes(SUPERVISED, "ema_decay")

@@ -19,7 +19,7 @@ TESTS: dict[str, list[str]] = {
     "ludus/nn": [
         "tests/nn",
         "tests/rl/test_modes.py",
-        "tests/rl/test_recorded.py",
+        "tests/rl/test_taped.py",
         "tests/supervised/test_update.py",
         "tests/test_golden_traces.py",
     ],
@@ -34,7 +34,7 @@ _ROLLOUT, _BATCHES = "ludus/data/replay/rollout.py", "ludus/data/batches/memory.
 _STEP, _TARGET, _OPTIMIZER, _SCHEDULES = (
     f"ludus/nn/{n}.py" for n in ("step", "target", "optimizer", "schedules")
 )
-_RECORDING, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("engines/tape", "model", "flat"))
+_TAPE, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("engines/tape", "model", "flat"))
 
 _LOSSES = [
     # A truncated step is treated as one that terminated, and the other way round.
@@ -120,7 +120,7 @@ _NN = [
     (_SCHEDULES, 'share = 1 - done if config.kind == "linear"', 'share = 1 if config.kind == "linear"'),
     (_FLAT, "states.like(named, name, piece, finite=finite)", "pass"),
     (_MODEL, "module.training = mode", "pass"),
-    (_RECORDING, "own.copy_(value)  # type: ignore[arg-type]", "pass"),
+    (_TAPE, "own.copy_(value)  # type: ignore[arg-type]", "pass"),
 ]  # fmt: skip
 
 BREAKS = [

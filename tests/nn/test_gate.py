@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from ludus import Model, Trainer
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.engines import compiled, gate
 from ludus.nn.engines.gate import why_not_repeatable
-from ludus.nn.engines.tape import Recorded
+from ludus.nn.engines.tape import Taped
 from ludus.rl.agents.dqn import Dqn
-from tests.rl.odd_networks import Branch, Counter, fitted, odd, prepared
+from tests.rl.odd_networks import Branch, Counter, engine_of, fitted, odd, prepared
 from tests.supervised.conftest import QUIET, WINE
 
 STEADY: dict[str, Any] = {"schedule": {"kind": "constant", "warmup_steps": 0}}
@@ -77,46 +78,54 @@ def long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("long_runs")
 @pytest.mark.parametrize(
-    ("part", "known", "why"),
+    ("part", "known", "why", "engine", "count"),
     [
-        ("counter", False, "Odd is neither torch's"),
-        ("branch", True, "torch's compiler cannot take"),
+        ("counter", False, "neither compiled nor taped: Odd is neither torch's", "eager", 1),
+        # That it looks at a number shows only when it is taped, so that is told later.
+        ("branch", True, "not compiled: torch's compiler cannot take", "tape", 2),
     ],
 )
 def test_auto_does_not_compile_what_is_not_known_and_says_why(
-    tmp_path: Path, part: str, known: bool, why: str
+    tmp_path: Path, part: str, known: bool, why: str, engine: str, count: int
 ) -> None:
-    trainer = fitted(odd("dqn", part, known=known, compile="auto"), tmp_path)
-    assert trainer.config.compile is False
-    assert "compile: false" in (tmp_path / "run" / "config.yaml").read_text()
+    trainer = fitted(odd("dqn", part, known=known, engine="auto"), tmp_path)
+    assert trainer.config.engine == engine
+    assert f"engine: {engine}" in (tmp_path / "run" / "config.yaml").read_text()
     events = (tmp_path / "run" / "events.jsonl").read_text().splitlines()
-    told = [e["reason"] for e in map(json.loads, events) if e["event"] == "not_compiled"]
-    assert len(told) == 1
-    assert f"the update is not compiled: {why}" in told[0]
+    told = [e["reason"] for e in map(json.loads, events) if e["event"] == "engine"]
+    assert told[0].startswith(f"the update is {why}")
+    assert len(told) == count
 
 
 @pytest.mark.usefixtures("long_runs")
 @pytest.mark.parametrize(("part", "known"), [("counter", False), ("branch", True)])
 def test_true_is_refused_in_one_sentence_before_training(part: str, known: bool) -> None:
-    with pytest.raises(ConfigError, match=r"'compile' is true, but .*set compile to false"):
-        prepared(odd("dqn", part, known=known, compile=True))
+    with pytest.raises(ConfigError, match=r"'engine' is compiled, but .*; set engine to auto"):
+        prepared(odd("dqn", part, known=known, engine="compiled"))
 
 
 @pytest.mark.usefixtures("long_runs")
-@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("engine", ["tape", "compiled"])
 @pytest.mark.parametrize("part", ["counter", "extra"])
 def test_a_network_that_says_it_is_repeatable_and_is_not_is_found_out(
-    tmp_path: Path, part: str, is_compiled: bool
+    tmp_path: Path, part: str, engine: str
 ) -> None:
     """Its counter would stand still, saved or not."""
     with pytest.raises(LudusError, match=r"Counter changes calls as it runs, yet says"):
-        fitted(odd("dqn", part, known=True, compile=is_compiled), tmp_path)
+        fitted(odd("dqn", part, known=True, engine=engine), tmp_path)
 
 
 def test_a_branch_that_is_vouched_for_is_called_every_time(tmp_path: Path) -> None:
     trainer = fitted(odd("dqn", "branch", known=True), tmp_path)
-    assert isinstance(trainer.agent.update, Recorded)
-    assert not trainer.agent.update.is_possible
+    taped = engine_of(trainer.agent)
+    assert isinstance(taped, Taped)
+    assert not taped.is_possible
+    events = (tmp_path / "run" / "events.jsonl").read_text().splitlines()
+    told = [e["reason"] for e in map(json.loads, events) if e["event"] == "engine"]
+    assert told == [
+        "the update is not taped: it reads numbers out of tensors as it goes, so it may differ each"
+        " time; it is called eagerly"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["dqn", "sac"])
@@ -167,20 +176,20 @@ def test_a_supervised_run_keeps_to_the_same_gate(tmp_path: Path) -> None:
         pass
 
     for network in (between(Unknown()), between(Branch()), Asking(between())):
-        with pytest.raises(ConfigError, match="'compile' is true, but"):
-            supervised(network, compile=True).prepare(max_steps=None)
-        trainer = supervised(network, compile="auto")
+        with pytest.raises(ConfigError, match="'engine' is compiled, but"):
+            supervised(network, engine="compiled").prepare(max_steps=None)
+        trainer = supervised(network, engine="auto")
         trainer.prepare(max_steps=None)
-        assert trainer.config.compile is False
-        assert "the update is not compiled" in trainer._not_compiled[0]
-    trainer = supervised(between(nn.BatchNorm1d(8)), compile="auto")
+        assert trainer.config.engine in ("eager", "tape")
+        assert re.match("the update is (not compiled|neither)", trainer._engine_notes[0])
+    trainer = supervised(between(nn.BatchNorm1d(8)), engine="auto")
     trainer.prepare(max_steps=None)
-    assert trainer.config.compile is True
+    assert trainer.config.engine == "compiled"
 
 
 def test_a_supervised_model_with_state_of_its_own_makes_a_run_not_exact(tmp_path: Path) -> None:
     for name, network in (("net", between(Counter())), ("model", Asking(between()))):
-        result = supervised(network, compile=False).fit(root=str(tmp_path), name=name)
+        result = supervised(network, engine="eager").fit(root=str(tmp_path), name=name)
         assert not result.exact
         assert "as it runs, which no checkpoint holds" in result.inexact_because[0]
 

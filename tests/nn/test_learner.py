@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
-from ludus.nn.engines.tape import Recorded
+from ludus.nn.engines.tape import Taped
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam, Sgd
 from ludus.nn.target import Target
@@ -164,7 +164,7 @@ def test_a_gradient_that_is_not_finite_moves_nothing_at_all(
 
         return learner.improve(loss_of, rate)[1]
 
-    take = Recorded(update) if is_recorded else update
+    take = Taped(update) if is_recorded else update
     for factor in (1e-3, torch.nan, -1e-3, torch.inf, 1e30, 1e-3):
         before = state(learner)
         norm = take(torch.tensor(factor))

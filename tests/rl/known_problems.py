@@ -146,7 +146,7 @@ def learning(kind: str, env: ProblemConfig, **changes: Any) -> Any:
         "network.widths": [32],
         "optimizer.learning_rate": 0.01,
         "learning_rate": STEADY,
-        "compile": False,
+        "engine": "tape",
     }
     if kind == "ppo":
         own: dict[str, Any] = {

@@ -162,7 +162,7 @@ def odd(kind: str, part: str, *, known: bool = False, **changes: Any) -> Any:
     """Return the config of a small run whose network has this oddity."""
     length = {"epochs.max_env_steps": 96} if kind == "ppo" else {"steps.max_opts": 16}
     network = {"kind": "tests_odd_known" if known else "tests_odd", "part": part}
-    config = small(kind, **{"compile": False, **length, **changes})
+    config = small(kind, **{"engine": "tape", **length, **changes})
     return config.replace(network=network)
 
 
@@ -176,6 +176,11 @@ def fitted(config: Any, root: Path, name: str = "run") -> Any:
     trainer: Any = ludus.build_trainer(config)
     trainer.result = trainer.fit(root=str(root), name=name)
     return trainer
+
+
+def engine_of(agent: Any) -> Any:
+    """Return what executes an agent's update, without the look at what is vouched for."""
+    return getattr(agent.update, "update", agent.update)
 
 
 def batch_for(agent: Any) -> tuple[Any, ...]:

@@ -14,16 +14,16 @@ import ludus
 from ludus.core.errors import LudusError
 from ludus.core.states import StateError
 from ludus.nn.engines import compiled
-from ludus.nn.engines.tape import Recorded
+from ludus.nn.engines.compiled import CompiledMethod
+from ludus.nn.engines.tape import Taped
 from ludus.nn.held import EXTRA, Held, extra_to_tensor
-from ludus.rl.agent import Agent
 from ludus.store.checkpoint import digest_of
 from ludus.store.local import LocalStorage
 from ludus.store.manifest import FirstManifest
 from ludus.store.models import read_model
 from ludus.store.strict_json import dump_json
 from ludus.testing import trainers
-from tests.rl.odd_networks import KINDS, batch_for, fitted, odd, prepared
+from tests.rl.odd_networks import KINDS, batch_for, engine_of, fitted, odd, prepared
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 # Each agent with everything at once, and each single oddity with one agent or two.
@@ -56,10 +56,9 @@ def test_a_taped_run_with_an_odd_network_is_exact_and_a_plain_one(
     config = odd(kind, "all", known=True)
     check_kills(config, tmp_path)
     taped = fitted(config, tmp_path, "taped")
-    assert isinstance(taped.agent.update, Recorded)
-    assert taped.agent.update.is_possible
-    monkeypatch.setattr(Agent, "record", lambda self: None)
-    plain = fitted(config, tmp_path, "plain")
+    assert isinstance(engine_of(taped.agent), Taped)
+    assert engine_of(taped.agent).is_possible
+    plain = fitted(config.replace(engine="eager"), tmp_path, "plain")
     states = [digest_of(dict(trainer.agent.state_dict())) for trainer in (taped, plain)]
     assert states[0] == states[1]
 
@@ -70,9 +69,9 @@ def test_a_traced_run_with_an_odd_network_is_the_plain_one(tmp_path: Path, kind:
     made = {}
     for is_compiled in (False, True):
         # With dropout the two would draw in another order.
-        config = odd(kind, "buffers", known=True, compile=is_compiled)
+        config = odd(kind, "buffers", known=True, engine="compiled" if is_compiled else "tape")
         made[is_compiled] = fitted(config, tmp_path, str(is_compiled)).agent
-    assert made[True].is_compiled
+    assert isinstance(engine_of(made[True]), CompiledMethod)
     for name, part in made[False].learned().items():
         found = made[True].learned()[name].state_dict()
         torch.testing.assert_close(found, part.state_dict(), rtol=1e-3, atol=1e-5)
@@ -89,7 +88,7 @@ def test_a_traced_run_with_dropout_and_buffers_is_exact(tmp_path: Path) -> None:
     states = []
     for name in ("straight", "cut", "cut"):
         trainer: Any = ludus.build_trainer(
-            odd("dqn", "all", known=True, compile=True, **{"steps.max_opts": 11})
+            odd("dqn", "all", known=True, engine="compiled", **{"steps.max_opts": 11})
         )
         interrupt = Interrupt()
         interrupt.at = 5 if len(states) == 1 else -1

@@ -10,6 +10,8 @@ import torch
 
 import ludus
 from ludus.nn.engines import compiled
+from ludus.nn.engines.compiled import CompiledMethod
+from ludus.nn.engines.tape import Taped
 from ludus.store.checkpoint import digest_of
 from tests.rl.known_problems import learning, problem
 from tests.rl.small import BY_KL, NORMALISE, PRIORITISED, small
@@ -46,7 +48,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 def trained(kind: str, root: Path, *, compiled: bool, **changes: Any) -> Any:
     length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opts": 12}
-    trainer: Any = ludus.build_trainer(small(kind, compile=compiled, **{**length, **changes}))
+    trainer: Any = ludus.build_trainer(
+        small(kind, engine="compiled" if compiled else "tape", **{**length, **changes})
+    )
     trainer.fit(root=str(root), name=f"{kind}-{compiled}")
     return trainer
 
@@ -58,8 +62,8 @@ def test_the_traced_update_is_the_eager_one(
 ) -> None:
     """Weights, targets, moments and metrics, after some updates with a falling learning rate."""
     eager, traced = (trained(kind, tmp_path, compiled=c, **changes) for c in (False, True))
-    assert traced.agent.is_compiled
-    assert not eager.agent.is_compiled
+    assert isinstance(traced.agent.update, CompiledMethod)
+    assert isinstance(eager.agent.update, Taped)
     for name, part in eager.agent.learned().items():
         other = traced.agent.learned()[name]
         torch.testing.assert_close(other.state_dict(), part.state_dict(), rtol=1e-3, atol=1e-5)
@@ -75,7 +79,12 @@ def test_the_traced_update_with_masks_is_the_eager_one(tmp_path: Path, kind: str
     length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opts": 12}
     made = []
     for is_compiled in (False, True):
-        config = learning(kind, problem(env, 2, has_masks=True), **length, compile=is_compiled)
+        config = learning(
+            kind,
+            problem(env, 2, has_masks=True),
+            **length,
+            engine="compiled" if is_compiled else "tape",
+        )
         trainer: Any = ludus.build_trainer(config)
         trainer.fit(root=str(tmp_path), name=str(is_compiled))
         made.append(trainer.agent.learner.state_dict())
@@ -97,13 +106,13 @@ def check_the_real_compiler(kind: str, root: Path, **changes: Any) -> None:
     length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opts": 12}
 
     def fit(name: str, at: int, *, compiled: bool, resume: bool = False) -> tuple[Any, Any]:
-        config = small(kind, compile=compiled, **{**length, **changes})
+        config = small(kind, engine="compiled" if compiled else "tape", **{**length, **changes})
         trainer: Any = ludus.build_trainer(config)
         trainer.add(Interrupt(at))
         return trainer, trainer.fit(root=str(root), name=name, resume=resume)
 
     straight, _ = fit("straight", -1, compiled=True)
-    assert straight.agent.is_compiled
+    assert isinstance(straight.agent.update, CompiledMethod)
     eager, _ = fit("eager", -1, compiled=False)
     for name, part in eager.agent.learned().items():
         other = straight.agent.learned()[name]
@@ -132,7 +141,7 @@ def test_the_real_compiler_serves_every_agent(
 
 def test_auto_compiles_long_runs_alone_and_says_so_in_the_config(tmp_path: Path) -> None:
     for opts, expected in ((24, False), (150_000, True)):
-        trainer: Any = ludus.build_trainer(small("dqn", compile="auto", **{"steps.max_opts": opts}))
+        trainer: Any = ludus.build_trainer(small("dqn", engine="auto", **{"steps.max_opts": opts}))
         trainer.prepare(max_steps=None)
-        assert trainer.config.compile is expected
-        assert trainer.agent.is_compiled is expected
+        assert trainer.config.engine == ("compiled" if expected else "tape")
+        assert isinstance(trainer.agent.update, CompiledMethod) is expected

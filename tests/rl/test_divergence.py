@@ -132,7 +132,7 @@ def test_a_traced_update_skips_a_bad_batch_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "BACKEND", "eager")
-    trainer: Any = ludus.build_trainer(saved_often("ppo", {}, compile=True))
+    trainer: Any = ludus.build_trainer(saved_often("ppo", {}, engine="compiled"))
     callback = SetPoison(trainer, math.nan, at=4)
     trainer.add(callback)
     with pytest.raises(Diverged, match="lower the learning rate"):

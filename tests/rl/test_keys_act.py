@@ -20,7 +20,7 @@ TINY = {"optimizer.learning_rate": 1e-3}
 
 
 def prepared(kind: str, **changes: Any) -> Any:
-    trainer: Any = ludus.build_trainer(small(kind, compile=False, **changes))
+    trainer: Any = ludus.build_trainer(small(kind, engine="tape", **changes))
     trainer.prepare(max_steps=None)
     return trainer
 

@@ -60,11 +60,11 @@ def test_a_script_may_make_a_run_longer_than_what_compile_auto_goes_by(
     monkeypatch.setattr("ludus.rl.agents.ppo.Ppo.worth_compiling", 20)
     monkeypatch.setattr("ludus.supervised.updating._WORTH_COMPILING", 20)
     changed = {"epochs.eval_freq": 0} if kind == "ppo" else {"max_epochs": 2}
-    config = tiny(kind, compile="auto", **changed)
+    config = tiny(kind, engine="auto", **changed)
     ludus.build_trainer(config).fit(max_steps=6, root=str(tmp_path), name="run")
     longer: Any = ludus.build_trainer(config)
     result = longer.fit(max_steps=24, root=str(tmp_path), name="run", resume=True)
-    assert (result.counters["opt_steps"], longer.config.compile) == (24, False)
+    assert (result.counters["opt_steps"], longer.config.engine) == (24, "tape")
 
 
 @pytest.mark.covers("000-M3")
@@ -121,8 +121,8 @@ def test_every_key_that_fit_changes_besides_the_length_is_told(
     events = [e for e in lines(result.run_dir, "events.jsonl") if e["event"] == "changed_by_fit"]
     told = {event["reason"].split("'")[1] for event in events}
     lengths = {"steps.max_opts", "epochs.max_opts", "max_steps"}
-    # What `compile: auto` was resolved to is no change of fit's.
-    assert changed - lengths - {"compile", "steps", "epochs"} == told
+    # What `engine: auto` was resolved to is no change of fit's.
+    assert changed - lengths - {"engine", "steps", "epochs"} == told
     assert told or count == 60 or name == "supervised"
 
 

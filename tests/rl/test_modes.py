@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.nn.engines.tape import Recorded
+from ludus.nn.engines.tape import Taped
 from ludus.store.checkpoint import digest_of
-from tests.rl.odd_networks import KINDS, batch_for, fitted, odd, prepared
+from tests.rl.odd_networks import KINDS, batch_for, engine_of, fitted, odd, prepared
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 
@@ -47,7 +47,7 @@ def test_running_statistics_move_once_for_each_gradient_step_of_their_network(
     agent = prepared(odd(kind, "batch_norm", known=known)).agent
     for _ in range(3):
         agent.update(*batch_for(agent))
-    assert isinstance(agent.update, Recorded) is known
+    assert isinstance(engine_of(agent), Taped) is known
     for name, part in agent.learned().items():
         counts = [t for n, t in part.state_dict().get("weights", {}).items() if "num_batches" in n]
         assert all(int(count) == 3 for count in counts), name

@@ -254,7 +254,7 @@ def test_a_counter_beyond_the_end_ends_the_run_too(tmp_path: Path) -> None:
 @pytest.mark.covers("004-D4")
 def test_counters_are_exact_beyond_what_float32_holds(tmp_path: Path) -> None:
     large = 2**24 + 1
-    spy = Spy(small("dqn", compile=False, **{"steps.max_opts": large + 1}))
+    spy = Spy(small("dqn", engine="tape", **{"steps.max_opts": large + 1}))
 
     class Grown:
         def before_train(self, run: Run) -> None:

@@ -38,7 +38,7 @@ def tiny() -> Tiny:
             model=MLP,
             batch_size=16,
             max_epochs=2,
-            compile=False,
+            engine="tape",
             ema_decay=None,
             max_grad_norm=None,
             early_stopping=None,

@@ -30,7 +30,7 @@ def network() -> nn.Module:
 
 def make() -> Trainer:
     return supervised(
-        network(), compile=False, max_epochs=3, ema_decay=0.9, best_model=BEST, early_stopping=None,
+        network(), engine="eager", max_epochs=3, ema_decay=0.9, best_model=BEST, early_stopping=None,
         log_every_opt_steps=1,
     )  # fmt: skip
 

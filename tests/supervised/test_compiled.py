@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import ludus
 from ludus import Model, Trainer
 from ludus.nn.engines import compiled
+from ludus.nn.engines.choice import Chosen
 from ludus.nn.optimizer import Adam, Sgd
 from ludus.store.checkpoint import digest_of
 from ludus.supervised.update import Update
@@ -50,7 +51,11 @@ def network() -> nn.Module:
 
 
 def make(cls: type[Trainer] = Trainer, *, compiled: bool) -> Trainer:
-    trainer = cls(ludus.example("supervised").replace(**CONFIG, compile=compiled, **QUIET))
+    trainer = cls(
+        ludus.example("supervised").replace(
+            **CONFIG, engine="compiled" if compiled else "tape", **QUIET
+        )
+    )
     trainer.set_model(network())
     return trainer
 
@@ -79,7 +84,7 @@ def test_a_compiled_run_learns_as_an_eager_one(straight: Straight) -> None:
     root, trainer = straight.root, straight.trainer
     eager = make(compiled=False)
     eager.fit(root=str(root), name="eager")
-    assert trainer.config.compile is True
+    assert trainer.config.engine == "compiled"
     for metric in ("train/loss", "train/grad_norm", "train/epoch_loss", "validation/epoch_loss"):
         compiled = history(root / "straight", metric)
         assert len(compiled) == (3 if "epoch" in metric else 12)
@@ -162,7 +167,8 @@ def update_of(
 
 
 def trace(update: Update) -> None:
-    update.execute(partial(compiled.compile_method, device=torch.device("cpu")))
+    by = partial(compiled.compile_method, device=torch.device("cpu"))
+    update.execute(Chosen("compiled", by, "compiled", []))
 
 
 def batches(count: int) -> list[tuple[Tensor, Tensor]]:

@@ -178,10 +178,10 @@ def test_the_argument_wins_else_the_config_decides(tiny: Tiny, tmp_path: Path) -
 
 
 def test_the_length_asked_for_stands_in_the_resolved_config(tiny: Tiny, tmp_path: Path) -> None:
-    result = Trainer(tiny(compile="auto")).fit(max_steps=3, root=str(tmp_path))
+    result = Trainer(tiny(engine="auto")).fit(max_steps=3, root=str(tmp_path))
     config = ludus.read_config(f"{result.run_dir}/config.yaml")
     assert config.max_steps == 3
-    assert config.compile is False
+    assert config.engine == "tape"
 
 
 @pytest.mark.covers("000-M4", "000-D5")

@@ -1,1 +1,1 @@
-"""How one gradient step is executed: taped, compiled, or plainly; never what it does."""
+"""How one gradient step is executed: eagerly, by a tape, by a CUDA graph or compiled; never what it does."""

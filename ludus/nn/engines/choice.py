@@ -1,40 +1,209 @@
-"""The engines by name: each takes a function and returns one that does the same in its own way."""
+"""Choose the engine that executes an update: the one place of decision, for every family.
+
+auto       compiled where the run is long enough, else graph on CUDA, else tape on the CPU, else eager
+eager      call it
+tape       replay its operations, the same to the bit (the CPU)
+graph      replay it as a CUDA graph
+compiled   torch's compiler makes one function of it
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
+from torch import nn
 
-from ludus.nn.engines.compiled import compile_method
+from ludus.core.errors import ConfigError, LudusError
+from ludus.nn.engines.compiled import compile_method, why_no_compiler, why_not_traced
+from ludus.nn.engines.gate import is_plain, why_not_repeatable
 from ludus.nn.engines.graph import Graphed
-from ludus.nn.engines.tape import Recorded
+from ludus.nn.engines.tape import Taped
+from ludus.nn.engines.unsaved import PlainState, is_foreign
 
-EngineName = Literal["eager", "tape", "compiled", "graph"]
+EngineName = Literal["eager", "tape", "graph", "compiled"]
+EngineKey = Literal["auto", "eager", "tape", "graph", "compiled"]
+"""What a config may say: an engine, or that one is to be chosen."""
 Executed = Callable[..., Any]
 """An update: a method of tensors that changes its owner's tensors in place."""
+Executor = Callable[[Executed], Executed]
+"""Returns a function that does what an update does, by an engine."""
+Tell = Callable[[str], None]
 
 
 class Engine(Protocol):
     """Executes an update; never decides what it computes."""
 
-    def __call__(self, method: Executed, device: torch.device, /) -> Executed:
-        """Return a function that does what the method does; raise ConfigError where it cannot here."""
+    def __call__(
+        self, method: Executed, device: torch.device, /, *, tell: Tell | None = None
+    ) -> Executed:
+        """Return a function that does what the method does; raise ConfigError where it cannot here.
+
+        Where it turns out at the first calls that it cannot, `tell` is given a sentence why, and the
+        method is called eagerly.
+        """
         ...
 
 
-def _eager(method: Executed, device: torch.device) -> Executed:
+def eager(method: Executed, device: torch.device, *, tell: Tell | None = None) -> Executed:
+    """Return the method itself."""
     return method
 
 
-def _tape(method: Executed, device: torch.device) -> Executed:
-    return Recorded(method)
+def _tape(method: Executed, device: torch.device, *, tell: Tell | None = None) -> Executed:
+    return Taped(method, tell=tell)
 
 
 ENGINES: Mapping[EngineName, Engine] = {
-    "eager": _eager,
+    "eager": eager,
     "tape": _tape,
-    "compiled": compile_method,
     "graph": Graphed,
+    "compiled": compile_method,
 }
+_UNUSED = {"tape": "taped", "graph": "captured as a CUDA graph", "compiled": "compiled"}
+
+
+class Subject(NamedTuple):
+    """An update that is to be executed, and what decides which engines can."""
+
+    method: Executed
+    """A bound method; others of the same owner may be executed in the same way."""
+    owner: object
+    """Whose class says what is computed: the agent, or the model."""
+    modules: Sequence[nn.Module]
+    """The networks that learn."""
+    device: torch.device
+    example: Callable[[], Sequence[object] | None]
+    """Returns arguments of the method, None where there are none to be had yet."""
+    more: Sequence[object] = ()
+    """What else must hold no plain attribute that changes in an update: a model around a network."""
+
+    def why_not(self, engine: EngineName) -> str | None:
+        """Return why this engine cannot execute the update here, or None if it can."""
+        if engine == "eager":
+            return None
+        needs = {"tape": "cpu", "graph": "cuda"}.get(engine, self.device.type)
+        if self.device.type != needs:
+            return f"the engine '{engine}' is for {needs}, and the device is {self.device.type}"
+        if (reason := why_not_repeatable(self.owner, self.modules)) is not None:
+            return reason
+        if engine == "compiled":
+            reason = why_no_compiler(self.device)
+            return reason if reason or is_plain(self.modules) else self._why_not_traced()
+        if engine == "graph" and self.is_vouched:
+            # A branch on a number would stop the capture, when training has begun.
+            return self._why_not_traced()
+        return None
+
+    def _why_not_traced(self) -> str | None:
+        arguments = self.example()
+        return None if arguments is None else why_not_traced(self.method, arguments)
+
+    @property
+    def is_vouched(self) -> bool:
+        """Whether there is something from outside that says that it is repeatable."""
+        parts = [part for module in self.modules for part in module.modules()]
+        return any(is_foreign(type(part)) for part in [*parts, *self.more])
+
+
+class Chosen(NamedTuple):
+    """What was decided."""
+
+    engine: EngineName
+    """What stands in the resolved config."""
+    by: Executor
+    """Executes methods of the subject's owner."""
+    used: EngineName
+    """What executes them: eager where the one of the config cannot be used here."""
+    notes: list[str]
+    """What the user is told: why the update is not executed as it could be."""
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether methods are simply called."""
+        return self.used == "eager"
+
+
+def choose_engine(
+    wanted: EngineKey,
+    subject: Subject,
+    *,
+    is_long: bool,
+    has_begun: bool = False,
+    tell: Tell | None = None,
+) -> Chosen:
+    """Return the engine for an update, what executes by it, and what to tell.
+
+    `is_long` says that the time to compile would be gained back. Raise ConfigError where `graph` or
+    `compiled` is asked for and cannot be; a run that has begun on another device goes on without.
+    `tell` is given what shows only at the first updates.
+    """
+    notes: list[str] = []
+    named: EngineName
+    if wanted == "auto":
+        named = used = _best(subject, is_long=is_long, notes=notes)
+    else:
+        named = used = wanted
+        reason = subject.why_not(wanted)
+        is_moved = has_begun and wanted == "graph" and subject.device.type != "cuda"
+        if reason is not None and wanted != "tape" and not is_moved:
+            raise ConfigError(f"'engine' is {wanted}, but {reason}; set engine to auto")
+        if reason is not None:
+            used = _best(subject, is_long=False, notes=[]) if is_moved else "eager"
+            notes.append(_sentence([wanted], reason))
+    may_fall_back = wanted not in ("graph", "compiled")
+
+    def by(method: Executed) -> Executed:
+        engine = ENGINES[used]
+        executed = engine(method, subject.device, tell=tell if may_fall_back else None)
+        return _WatchedOnce(executed, subject) if is_watched else executed
+
+    is_watched = used != "eager" and subject.is_vouched
+    return Chosen(named, by, used, notes)
+
+
+def _best(subject: Subject, *, is_long: bool, notes: list[str]) -> EngineName:
+    """Return the quickest engine that can be, and note why a quicker one cannot."""
+    quick: EngineName = "graph" if subject.device.type == "cuda" else "tape"
+    reasons: dict[EngineName, str] = {}
+    tried: list[EngineName] = ["compiled", quick] if is_long else [quick]
+    for engine in tried:
+        reason = subject.why_not(engine)
+        if reason is None:
+            notes += [_sentence([other], why) for other, why in reasons.items()]
+            return engine
+        reasons[engine] = reason
+    if len({*reasons.values()}) == 1:
+        notes.append(_sentence([*reasons], reasons[quick]))
+    else:
+        notes += [_sentence([other], why) for other, why in reasons.items()]
+    return "eager"
+
+
+def _sentence(engines: Sequence[EngineName], reason: str) -> str:
+    words = [_UNUSED[engine] for engine in engines]
+    what = f"not {words[0]}" if len(words) == 1 else f"neither {' nor '.join(words)}"
+    return f"the update is {what}: {reason}"
+
+
+class _WatchedOnce:
+    """An executed update that at its first call shows whether networks are repeatable, as they say."""
+
+    def __init__(self, update: Executed, subject: Subject) -> None:
+        self.update = update
+        self._watched: Sequence[object] | None = [*subject.more, *subject.modules]
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return what the update returns."""
+        if self._watched is None:
+            return self.update(*inputs)
+        state = PlainState(*self._watched, saved_too=True)
+        result = self.update(*inputs)
+        if changed := state.changed():
+            raise LudusError(
+                f"{changed[0]}, yet says that it is_repeatable; only what it does to tensors is"
+                " repeated, so keep such state in buffers, or take 'is_repeatable' out"
+            )
+        self._watched = None
+        return result

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
@@ -15,14 +18,33 @@ BACKEND = "inductor"
 """What compiles the traced code; tests set it to eager, which takes the trace as it is."""
 
 
-def compile_method(method: Any, device: torch.device) -> Callable[..., Any]:
+def compile_method(
+    method: Any, device: torch.device, *, tell: Callable[[str], None] | None = None
+) -> Callable[..., Any]:
     """Compile a method whose answer depends on its owner and on the tensors it is given alone.
 
     The tensors of the owner that it reads or changes must be the same objects for ever. It returns
     None, a tensor, or a tuple of tensors. Arguments that are tensors, None, or lists of these take
-    the short way; any others go through torch's compiler at every call.
+    the short way; any others go through torch's compiler at every call. It never falls back, so there
+    is nothing to `tell`.
     """
     return CompiledMethod(method, device)
+
+
+def why_no_compiler(device: torch.device) -> str | None:
+    """Return why nothing can be compiled for this device on this machine, or None if it can."""
+    if BACKEND != "inductor":
+        return None
+    if device.type == "cpu" and find_cpp() is None:
+        return "torch's compiler needs g++, which is not here (apt-get install g++)"
+    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
+        return "torch's compiler needs triton, which is not installed (pip install triton)"
+    return None
+
+
+def find_cpp() -> str | None:
+    """Return where the C++ compiler is that torch would use, None if there is none."""
+    return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
 def why_not_traced(method: Any, arguments: Sequence[Any]) -> str | None:
@@ -63,14 +85,14 @@ def _own_code(method: Any) -> Callable[..., Any]:
     Torch keeps what it compiled with the code object. The owner's loss, layers and options are in it
     and nobody checks them, so no two owners may share one.
     """
-    function = method.__func__
+    function = getattr(method, "__func__", method)
     own = FunctionType(
         function.__code__.replace(),
         function.__globals__,
         argdefs=function.__defaults__,
         closure=function.__closure__,
     )
-    return MethodType(own, method.__self__)
+    return MethodType(own, method.__self__) if function is not method else own
 
 
 class CompiledMethod:
@@ -81,16 +103,29 @@ class CompiledMethod:
     """
 
     def __init__(self, method: Any, device: torch.device) -> None:
+        self._method = method
         self._device = device
         self._graphs: dict[tuple[Any, ...], _Graph] = {}
         self._called: Any = None
-        self._compile = torch.compile(
-            _own_code(method),
-            dynamic=False,
-            fullgraph=True,
-            backend=self._build,
-            options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe},
-        )
+        self._compiled: dict[tuple[bool, ...], Callable[..., Any]] = {}
+
+    def _compile(self, *arguments: Any) -> Any:
+        """Call through torch's compiler.
+
+        It is told to check tensors alone, so it would not see that an argument is None which was a
+        tensor before: what is missing has a code object of its own.
+        """
+        missing = tuple([value is None for value in arguments])
+        compiled = self._compiled.get(missing)
+        if compiled is None:
+            compiled = self._compiled[missing] = torch.compile(
+                _own_code(self._method),
+                dynamic=False,
+                fullgraph=True,
+                backend=self._build,
+                options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe},
+            )
+        return compiled(*arguments)
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the method returns."""
@@ -118,7 +153,7 @@ class CompiledMethod:
             with ended_at_once("the update is compiled"):
                 result = self._compile(*arguments)
         except TorchDynamoException as error:
-            raise LudusError(f"{_first_line(error)}; set compile to false") from error
+            raise LudusError(f"{_first_line(error)}; set engine to auto, tape or eager") from error
         if self._called is not None:
             graph = _Graph(self._called, leaves, result)
             if graph.is_understood:

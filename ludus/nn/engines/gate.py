@@ -1,21 +1,18 @@
-"""Say whether an update is known to do the same operations every time, so that it may be compiled or taped.
+"""Say whether an update is known to do the same operations every time, so that an engine may repeat it.
 
-Both ways run once through Python and never again: a branch on a number, a counter, a hook or a NumPy
-call in a network's forward pass would be frozen as it was the first time. What torch and ludus
-themselves are made of is known; a class from elsewhere says it of itself, with `is_repeatable = True`.
+Tape, CUDA graph and compiler run once through Python and never again: a branch on a number, a counter, a
+hook or a NumPy call in a network's forward pass would be frozen as it was the first time. What torch and
+ludus themselves are made of is known; a class from elsewhere says it of itself, `is_repeatable = True`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 from torch import nn
 
-from ludus.core.errors import ConfigError
-
 _KNOWN = ("torch.nn.modules.", "ludus.")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _PLAIN = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Conv2d, nn.Flatten, nn.Identity, nn.LayerNorm}
 _PLAIN |= {nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU}
 
@@ -32,7 +29,7 @@ def why_not_repeatable(owner: object, modules: Sequence[nn.Module]) -> str | Non
             )
     for part in parts:
         kind = type(part)
-        if any(getattr(part, name) for name in _HOOKS):
+        if any(getattr(part, name) for name in HOOKS):
             return f"a {kind.__qualname__} has hooks, which would be called once only"
         if "forward" in vars(part):
             return f"the forward of a {kind.__qualname__} was replaced"
@@ -49,23 +46,6 @@ def is_plain(modules: Sequence[nn.Module]) -> bool:
 def is_plain_kind(kind: type) -> bool:
     """Return whether a module of this class computes the same in train mode as in eval mode, itself."""
     return kind in _PLAIN or f"{kind.__module__}.".startswith("ludus.")
-
-
-def decide(
-    wanted: bool | Literal["auto"], *, is_long: bool, why_not: Callable[[], str | None]
-) -> tuple[bool, list[str]]:
-    """Return whether to compile the update and, where a long run is not compiled, a sentence why not.
-
-    Raise ConfigError where compiling was asked for and cannot be.
-    """
-    if wanted is False or (wanted == "auto" and not is_long):
-        return False, []
-    reason = why_not()
-    if reason is None:
-        return True, []
-    if wanted == "auto":
-        return False, [f"the update is not compiled: {reason}"]
-    raise ConfigError(f"'compile' is true, but {reason}; else set compile to false or auto")
 
 
 def _is_known(kind: type) -> bool:

@@ -1,4 +1,13 @@
-"""Capture an update as a CUDA graph, once for each set of shapes, and replay it with one launch."""
+"""Capture an update as a CUDA graph, once for each set of shapes, and replay it with one launch.
+
+    call 1 to 3   called, on a side stream: libraries choose their kernels and find their memory
+    call 4        captured on that stream, on inputs that stay where they are; then replayed
+    later ones    the inputs are copied to their place, the graph is replayed, the results are copied
+
+A captured update must not wait for the device: no `.item()`, no branch on a tensor, nothing copied to the
+host. The learning rate is a tensor on the device, the step count of the fused optimizer too. Torch registers
+its default generator with the graph, so that each replay draws new numbers.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +19,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 
-# Calls before the capture: libraries choose their kernels and find their memory in them.
 _WARM_UP = 3
 _MAX_GRAPHS = 8
+# Shapes that are seen only now and then are not counted for ever.
+_MAX_COUNTED = 1000
 
 Kinds = tuple[tuple[torch.Size, torch.dtype] | None, ...]
 
@@ -23,11 +33,19 @@ class Graphed:
     """A function of tensors that is called some times, then captured, and replayed after that.
 
     Its tensors, other than the arguments, must be the same objects for ever; it may change them in
-    place, and must not wait for the device. The calls before the capture are real ones, on the stream
-    of the capture, so nothing is computed twice and no state has to be put back.
+    place. The calls before the capture are real ones, on the stream of the capture, so nothing is
+    computed twice and no state has to be put back.
     """
 
-    def __init__(self, function: Callable[..., Any], device: torch.device) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        device: torch.device,
+        *,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """Where a call cannot be captured, `tell` is given a sentence and it is called eagerly from
+        then on; without `tell` that is a LudusError."""
         if device.type != "cuda":
             raise ConfigError(
                 f"the engine 'graph' replays CUDA graphs, but the device is {device.type}; choose"
@@ -35,22 +53,46 @@ class Graphed:
             )
         self._function = function
         self._device = device
+        self._tell = tell
         self._stream = torch.cuda.Stream(device)
+        # One pool for all: a graph's results are copied before another one is replayed.
+        self._pool = torch.cuda.graph_pool_handle()
         self._num_calls: dict[Kinds, int] = {}
         self._graphs: dict[Kinds, _Graph] = {}
+        self.is_possible = True
+        """Whether, as far as is known, the function can be captured."""
 
     def __call__(self, *inputs: Tensor | None) -> Any:
         """Return what the function returns, in memory of its own."""
         kinds = tuple([None if x is None else (x.shape, x.dtype) for x in inputs])
         graph = self._graphs.get(kinds)
         if graph is None:
-            num_calls = self._num_calls.get(kinds, 0)
+            graph = self._captured(kinds, inputs)
+        return self._call(inputs) if graph is None else graph.replay(inputs)
+
+    def _captured(self, kinds: Kinds, inputs: Sequence[Tensor | None]) -> _Graph | None:
+        """Return the graph for such inputs once it is time to make one, and None before."""
+        num_calls = self._num_calls.get(kinds, 0)
+        if len(self._num_calls) < _MAX_COUNTED:
             self._num_calls[kinds] = num_calls + 1
-            if num_calls < _WARM_UP or len(self._graphs) >= _MAX_GRAPHS:
-                return self._call(inputs)
-            graph = _Graph(self._function, inputs, self._stream)
-            self._graphs[kinds] = graph
-        return graph.replay(inputs)
+        if num_calls < _WARM_UP or len(self._graphs) >= _MAX_GRAPHS or not self.is_possible:
+            return None
+        try:
+            graph = _Graph(self._function, inputs, self._stream, self._pool)
+        except RuntimeError as error:
+            self.is_possible = False
+            self._give_up(error)
+            return None
+        self._graphs[kinds] = graph
+        return graph
+
+    def _give_up(self, error: RuntimeError) -> None:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        told = lines[0] if lines else type(error).__name__
+        why = f"the update cannot be captured as a CUDA graph ({told})"
+        if self._tell is None:
+            raise LudusError(f"{why}; set engine to auto or eager") from error
+        self._tell(f"{why}; it is called eagerly")
 
     def _call(self, inputs: Sequence[Tensor | None]) -> Any:
         current = torch.cuda.current_stream(self._device)
@@ -62,7 +104,7 @@ class Graphed:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graphed:
         # A graph works on the memory of the original.
-        return Graphed(deepcopy(self._function, memo), self._device)
+        return Graphed(deepcopy(self._function, memo), self._device, tell=self._tell)
 
 
 class _Graph:
@@ -73,12 +115,16 @@ class _Graph:
         function: Callable[..., Any],
         inputs: Sequence[Tensor | None],
         stream: torch.cuda.Stream,
+        pool: Any,
     ) -> None:
         device = stream.device
         self._inputs = [None if x is None else x.to(device, copy=True) for x in inputs]
         self._graph = torch.cuda.CUDAGraph()
-        # A capture computes nothing: the state is as before until the first replay.
-        with torch.cuda.graph(self._graph, stream=stream):
+        # A capture computes nothing: the state is as before until the first replay. What another
+        # thread does with the device meanwhile (one that writes a checkpoint) does not disturb it.
+        with torch.cuda.graph(
+            self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"
+        ):
             result = function(*self._inputs)
         self._result = tree_map_only(Tensor, Tensor.detach, result)
 

@@ -1,125 +1,140 @@
-"""Record what an update does to its tensors, once, and do the same again without asking why.
+"""Tape the operations of an update, once, and replay them without the Python around them.
 
 On a small network most of an eager update is not arithmetic: it is building a graph, walking it
 backwards, making views and finding memory. All of that comes out the same every time. So the first
-call is watched, and every later one repeats the operations alone, on the memory of the first:
+call is taped, and every later one replays the operations alone, on the memory of the first:
 
-    recorded   addmm  relu_  t  addmm  detach  gather  sub  huber  ...  mm  t  add_  ...  adam
-    repeated   addmm  relu_     addmm          gather  sub  huber  ...  mm     add_  ...  adam
+    taped      addmm  relu_  t  addmm  detach  gather  sub  huber  ...  mm  t  add_  ...  adam
+    replayed   addmm  relu_     addmm          gather  sub  huber  ...  mm     add_  ...  adam
 
 The operations and their order are those of the eager call, so the results are the same to the bit.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
-from ludus.nn.engines.gate import why_not_repeatable
+from ludus.nn.engines.operations import Call, Listener, Watcher
 
-Call = Callable[[], object]
-
-# So many sets of shapes are recorded, each with memory of its own, and no more bytes than these.
-_MAX_TAPES = 8
+# So many sets of shapes are taped, each with memory of its own, and no more bytes than these.
+_MAX_TAPES = 32
 _MAX_BYTES = 256 * 2**20
-# What makes memory whose numbers do not depend on others; where nothing writes to it later, once will do.
-_CONSTANT = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
-_CONSTANT |= {"zeros", "ones", "full", "arange", "scalar_tensor", "empty", "empty_like"}
-# What depends on numbers, not only on shapes, and how else a number leaves a tensor.
-_LOOKING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-_LEAVING = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
+# Torch's own memory begins at a multiple of this; kernels choose their way by it.
+_ALIGNMENT = 64
+
+Kind = tuple[torch.Size, tuple[int, ...], torch.dtype, int]
+"""What decides how an input is computed with: shape, strides, type, and where its memory begins."""
+
+_num_taping = 0
 
 
-def is_recordable(owner: object, modules: Sequence[nn.Module], device: torch.device) -> bool:
-    """Return whether the owner's update is known to do the same operations every time.
-
-    Whether its modules train, and which of their weights do, must not change after its first update.
-    """
-    return why_not_repeatable(owner, modules) is None and device.type == "cpu"
+def is_taping() -> bool:
+    """Return whether a tape is being made: an update that reads a number now cannot be replayed."""
+    return _num_taping > 0
 
 
-_num_recording = 0
-
-
-def is_recording() -> bool:
-    """Return whether a tape is being recorded: whoever reads a number now makes it unrepeatable."""
-    return _num_recording > 0
-
-
-class Recorded:
-    """A function of tensors that is called once for each set of shapes, and repeated after that.
+class Taped:
+    """A function of tensors that is called once for each set of shapes, and replayed after that.
 
     Its tensors, other than the arguments, must be the same objects for ever; it may change them in
     place. What it returns is overwritten by the next call. A function that looks at a number to decide
-    what to do cannot be repeated: it is called every time.
+    what to do cannot be replayed: it is called every time.
 
-    Torch's products depend in their last bit on how memory is aligned: so that a recorded call is a
-    plain one to the bit, arguments should be tensors that torch made, as its copies of them are.
+    Torch's products depend in their last bit on how memory is aligned, so a tape serves only inputs
+    that lie in memory as those that it was made with.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, tell: Callable[[str], None] | None = None
+    ) -> None:
+        """`tell` is given one sentence if it turns out that the function cannot be replayed."""
         self._function = function
-        self._tapes: dict[tuple[Any, ...], Tape] = {}
+        self._tell = tell
+        self._tapes: dict[tuple[Kind | None, ...], Tape] = {}
         self._num_bytes = 0
         self.is_possible = True
-        """Whether, as far as is known, the function can be repeated."""
+        """Whether, as far as is known, the function can be replayed."""
 
     def __call__(self, *inputs: Tensor | None) -> Any:
         """Return what the function returns."""
-        kinds = tuple([None if x is None else (x.shape, x.dtype) for x in inputs])
+        try:
+            # Written out, not called: this is done at every update.
+            kinds = tuple([
+                None if x is None else (x.shape, x.stride(), x.dtype, x.data_ptr() % _ALIGNMENT)
+                for x in inputs
+            ])  # fmt: skip
+        except RuntimeError:
+            # Sparse, or without memory of its own.
+            return self._function(*inputs)
         tape = self._tapes.get(kinds)
         if tape is not None:
-            return tape.play(inputs)
+            return tape.replay(inputs)
         if not self.is_possible or len(self._tapes) >= _MAX_TAPES or self._num_bytes > _MAX_BYTES:
             return self._function(*inputs)
+        if any(x is not None and not _may_be_copied(x) for x in inputs):
+            return self._function(*inputs)
         tape = Tape(inputs)
-        result = tape.record(self._function)
+        result = tape.make(self._function, _MAX_BYTES - self._num_bytes)
         self._num_bytes += tape.num_bytes
-        self.is_possible = tape.is_repeatable
-        if self.is_possible and self._num_bytes <= _MAX_BYTES:
+        if tape.why_not is None:
             self._tapes[kinds] = tape
+            return result
+        if not tape.is_too_large:
+            self.is_possible = False
+        if self._tell is not None:
+            self._tell(f"the update is not taped: {tape.why_not}; it is called eagerly")
+            self._tell = None
         return result
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Recorded:
+    def forget(self) -> None:
+        """Drop every tape: the function does something else from now on."""
+        self._tapes.clear()
+        self._num_bytes = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Taped:
         # A tape works on the memory of the original.
-        return Recorded(deepcopy(self._function, memo))
+        return Taped(deepcopy(self._function, memo))
 
 
 class Tape:
     """The operations of one call, on memory that stays where it is."""
 
     def __init__(self, inputs: Sequence[Tensor | None]) -> None:
-        self._inputs = [None if value is None else value.clone() for value in inputs]
+        self._inputs = [None if value is None else _alike(value) for value in inputs]
         self._calls: list[Call] = []
         self._result: Any = None
-        self.is_repeatable = False
+        self.why_not: str | None = "it was not made"
+        """Why this tape must not be replayed, if it must not."""
+        self.is_too_large = False
         self.num_bytes = 0
         """How much memory it keeps for what it computes on the way."""
 
-    def record(self, function: Callable[..., Any]) -> Any:
-        """Call the function and remember what it did."""
-        global _num_recording
-        _num_recording += 1
+    def make(self, function: Callable[..., Any], max_bytes: int) -> Any:
+        """Call the function and keep what it did, unless that takes more memory than this."""
+        global _num_taping
+        _num_taping += 1
         try:
-            with _Listen() as listen, _Watch() as watch:
+            with Listener() as listener, Watcher(max_bytes) as watcher:
                 result = function(*self._inputs)
         finally:
-            _num_recording -= 1
+            _num_taping -= 1
         self._result = tree_map_only(Tensor, Tensor.detach, result)
-        self._calls, self.num_bytes = watch.calls(), watch.num_bytes
-        self.is_repeatable = not (watch.has_looked or listen.has_heard)
+        self._calls, self.num_bytes = watcher.calls(), watcher.num_bytes
+        self.is_too_large = watcher.is_too_large
+        self.why_not = None
+        if watcher.has_looked or listener.has_heard:
+            self.why_not = "it reads numbers out of tensors as it goes, so it may differ each time"
+        elif self.is_too_large:
+            self.why_not = f"it would keep more than {_MAX_BYTES // 2**20} MiB of results"
         return self._result
 
-    def play(self, inputs: Sequence[Tensor | None]) -> Any:
+    def replay(self, inputs: Sequence[Tensor | None]) -> Any:
         """Do the same with other inputs."""
         for own, value in zip(self._inputs, inputs, strict=True):
             if own is not None:
@@ -129,171 +144,17 @@ class Tape:
         return self._result
 
 
-class _Step(NamedTuple):
-    """One operation that computes something."""
-
-    call: Call
-    constant_memory: int | None
-    """Where it writes what never changes, unless someone else writes there."""
-
-
-class _Listen(TorchFunctionMode):
-    """Hears when a tensor is handed over to Python or NumPy, which no operation shows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.has_heard = False
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        self.has_heard = self.has_heard or func in _LEAVING
-        return func(*args, **(kwargs or {}))
+def _may_be_copied(value: Tensor) -> bool:
+    """Return whether each number of a tensor has its own place in memory, and no gradient goes there."""
+    is_spread = all(
+        step or count < 2 for count, step in zip(value.shape, value.stride(), strict=True)
+    )
+    return is_spread and not value.requires_grad
 
 
-class _Watch(TorchDispatchMode):
-    """Sees every operation just before it is computed, those of the backward pass included."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._steps: list[_Step] = []
-        self._written: set[int] = set()
-        self._kept: list[Any] = []
-        self.num_bytes = 0
-        self.has_looked = False
-        """Whether a number left the tensors, so that what followed may have depended on it."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Else torch's compiler would be imported, which takes longer than many a run.
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        self.has_looked = self.has_looked or any(tag in _LOOKING for tag in func.tags)
-        # Without their history, which the tensors would else keep alive.
-        own_args, own_kwargs = tree_map_only(Tensor, Tensor.detach, (args, kwargs))
-        written = _tensors(_changed(func, own_args, own_kwargs))
-        self._written |= {_memory(tensor) for tensor in written}
-        changing = _changing(func, own_args, own_kwargs) if written else None
-        out = func(*args, **kwargs)
-        given = {_memory(tensor) for tensor in _tensors((args, kwargs))}
-        outs = [tensor.detach() for tensor in _tensors(out) if tensor.numel()]
-        made = [tensor for tensor in outs if _memory(tensor) not in given]
-        if made and len(made) == len(outs):
-            call = _filling(func, own_args, own_kwargs, outs, may_try=changing is None)
-            is_constant = func.overloadpacket.__name__ in _CONSTANT
-            self._steps.append(_Step(call, _memory(outs[0]) if is_constant else None))
-            self.num_bytes += sum(tensor.nbytes for tensor in outs)
-        elif changing is not None:
-            self._steps.append(_Step(changing, None))
-            # Some old and some new: no such operation is known, so none is repeated.
-            self.has_looked = self.has_looked or bool(made)
-        # As long as all of them live, no two share their memory by chance.
-        self._kept.append((own_args, own_kwargs, out))
-        return out
-
-    def calls(self) -> list[Call]:
-        """Return what to call to do the same again."""
-        return [
-            step.call
-            for step in self._steps
-            if step.constant_memory is None or step.constant_memory in self._written
-        ]
-
-
-def _changing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Return the call of an operation that changes its arguments, before it has."""
-    short = getattr(Tensor, func.overloadpacket.__name__, None)
-    changed = _changed(func, args, kwargs)
-    is_method = len(changed) == 1 and bool(args) and changed[0] is args[0]
-    if short is not None and is_method and isinstance(args[0], Tensor) and not _is_drawn(func):
-        # Torch's own method is quicker than the operation behind it; whether it is the same is tried.
-        ours, theirs = args[0].clone(), args[0].clone()
-        with contextlib.suppress(TypeError, RuntimeError):
-            short(ours, *args[1:], **kwargs)
-            func(theirs, *args[1:], **kwargs)
-            if _is_same(ours, theirs):
-                return partial(short, *args, **kwargs)
-    return partial(func, *args, **kwargs)
-
-
-def _filling(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Tensor], *, may_try: bool
-) -> Call:
-    """Return the call of an operation that writes its results over those of the first time.
-
-    Of the ways to do that the quickest is taken that comes to the very same numbers, if it may try.
-    """
-    name = func.overloadpacket.__name__
-    if name == "_to_copy" or name == "clone":
-        return partial(outs[0].copy_, args[0])
-    # Losses that reduce do not keep to the memory they are given.
-    is_reduced = outs[0].ndim == 0 and any(a.name == "reduction" for a in func._schema.arguments)
-    if may_try and len(outs) == 1 and not _is_drawn(func) and not is_reduced:
-        for variant, where in _out_variants(func):
-            if _comes_to(outs[0], partial(variant, *args, **kwargs), where):
-                return partial(variant, *args, **kwargs, **{where: outs[0]})
-
-    def compute() -> None:
-        found = [tensor for tensor in _tensors(func(*args, **kwargs)) if tensor.numel()]
-        for own, value in zip(outs, found, strict=True):
-            own.copy_(value)
-
-    return compute
-
-
-def _out_variants(func: Any) -> Iterator[tuple[Callable[..., Any], str]]:
-    """Yield functions that may do what an operation does, and where they take memory to fill."""
-    packet = func.overloadpacket
-    if (short := getattr(torch, packet.__name__, None)) is not None:
-        yield short, "out"
-    for overload in (getattr(packet, name) for name in packet.overloads()):
-        extra = [argument.name for argument in overload._schema.arguments if argument.is_out]
-        if len(extra) == 1:
-            yield overload._op, extra[0]
-
-
-def _comes_to(result: Tensor, compute: Callable[..., Any], where: str) -> bool:
-    """Return whether a function, given other memory, fills just that with the very same result."""
-    # Memory that holds anything but the result already.
-    out = torch.empty_like(result).copy_(result == 0)
-    memory = out.untyped_storage()
-    place, size = memory.data_ptr(), memory.nbytes()
-    try:
-        compute(**{where: out})
-    except (TypeError, RuntimeError):
-        return False
-    is_kept = (memory.data_ptr(), memory.nbytes()) == (place, size)
-    return is_kept and _is_same(out, result)
-
-
-def _is_drawn(func: Any) -> bool:
-    """Return whether an operation uses up random numbers, so that it must not be tried."""
-    return torch.Tag.nondeterministic_seeded in func.tags
-
-
-def _is_same(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors have the same shape, order, type and numbers; NaN is like NaN."""
-    if (one.shape, one.stride(), one.dtype) != (other.shape, other.stride(), other.dtype):
-        return False
-    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
-
-
-def _changed(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Return the arguments that an operation changes."""
-    found = []
-    for index, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            found.append(args[index] if index < len(args) else kwargs.get(argument.name))
-    return found
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+def _alike(value: Tensor) -> Tensor:
+    """Return a copy that lies in memory as the original does: same strides, same alignment."""
+    extent = 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+    shift = value.data_ptr() % _ALIGNMENT // value.element_size()
+    room = torch.empty(max(extent, 0) + shift, dtype=value.dtype, device=value.device)
+    return room.as_strided(value.shape, value.stride(), shift).copy_(value)

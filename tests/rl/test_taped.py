@@ -1,4 +1,4 @@
-"""Without the compiler an update is recorded once and repeated: it learns the same to the bit."""
+"""An update that is taped once and replayed learns the same as the eager one, to the bit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.nn.engines.tape import Recorded
-from ludus.rl.agent import Agent
+from ludus.nn.engines.tape import Taped
 from ludus.store.checkpoint import digest_of
 from tests.rl.known_problems import learning, problem
 from tests.rl.small import NORMALISE, small
@@ -37,67 +36,64 @@ def fitted(config: Any, root: Path, name: str) -> tuple[Any, str, bytes]:
     return trainer, state, (root / name / "metrics.jsonl").read_bytes()
 
 
-def compared(config: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Fit with and without recording, and return the agent that recorded."""
-    trainer, *recorded = fitted(config, root, "recorded")
-    monkeypatch.setattr(Agent, "record", lambda self: None)
-    other, *plain = fitted(config, root, "plain")
-    assert not isinstance(other.agent.update, Recorded)
-    assert recorded == plain
+def compared(config: Any, root: Path) -> Any:
+    """Fit by a tape and eagerly, and return the agent that was taped."""
+    trainer, *taped = fitted(config, root, "taped")
+    other, *plain = fitted(config.replace(engine="eager"), root, "plain")
+    assert not isinstance(other.agent.update, Taped)
+    assert taped == plain
     return trainer.agent
 
 
 @pytest.mark.parametrize(
     ("kind", "changes"), [*CASES.values(), *MORE.values()], ids=[*CASES, *MORE]
 )
-def test_a_recorded_run_is_a_plain_one_to_the_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, changes: dict[str, Any]
+def test_a_taped_run_is_an_eager_one_to_the_bit(
+    tmp_path: Path, kind: str, changes: dict[str, Any]
 ) -> None:
     """Weights, targets, moments, metrics, while learning rate, beta and exploration all move."""
     length = {"epochs.max_env_steps": 144} if kind == "ppo" else {"steps.max_opts": 40}
-    agent = compared(small(kind, compile=False, **{**length, **changes}), tmp_path, monkeypatch)
-    assert isinstance(agent.update, Recorded)
+    agent = compared(small(kind, engine="tape", **{**length, **changes}), tmp_path)
+    assert isinstance(agent.update, Taped)
     assert agent.update.is_possible
     assert len(agent.update._tapes) >= 1
 
 
 @pytest.mark.parametrize(("kind", "env"), [("dqn", "tests_choice"), ("ppo", "tests_pair")])
-def test_a_recorded_run_with_masks_is_a_plain_one_to_the_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, env: str
+def test_a_taped_run_with_masks_is_an_eager_one_to_the_bit(
+    tmp_path: Path, kind: str, env: str
 ) -> None:
     length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opts": 24}
-    config = learning(kind, problem(env, 2, has_masks=True), **length, compile=False)
-    agent = compared(config, tmp_path, monkeypatch)
+    config = learning(kind, problem(env, 2, has_masks=True), **length, engine="tape")
+    agent = compared(config, tmp_path)
     assert agent.update.is_possible
 
 
-def test_a_recorded_run_on_images_is_a_plain_one_to_the_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_taped_run_on_images_is_an_eager_one_to_the_bit(tmp_path: Path) -> None:
     network = {
         "kind": "cnn", "channels": [2], "kernels": [3], "strides": [2], "width": 4,
         "activation": "relu", "init": "orthogonal", "channels_last": True, "scale": 255.0,
     }  # fmt: skip
-    config = small("ppo", compile=False).replace(env=problem("tests_images"), network=network)
-    agent = compared(config, tmp_path, monkeypatch)
+    config = small("ppo", engine="tape").replace(env=problem("tests_images"), network=network)
+    agent = compared(config, tmp_path)
     assert agent.update.is_possible
 
 
 def test_a_run_that_no_longer_moves_its_weights_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the comparison above would say of a record that repeats less than everything."""
-    config = small("dqn", compile=False, **{"steps.max_opts": 12})
-    play = Recorded.__call__
+    """What the comparison above would say of a tape that replays less than everything."""
+    config = small("dqn", engine="tape", **{"steps.max_opts": 12})
+    play = Taped.__call__
 
-    def lose_one(self: Recorded, *inputs: Any) -> Any:
+    def lose_one(self: Taped, *inputs: Any) -> Any:
         result = play(self, *inputs)
         for tape in self._tapes.values():
             del tape._calls[-3:]
         return result
 
     _, *whole = fitted(config, tmp_path, "whole")
-    monkeypatch.setattr(Recorded, "__call__", lose_one)
+    monkeypatch.setattr(Taped, "__call__", lose_one)
     _, *less = fitted(config, tmp_path, "less")
     assert whole[0] != less[0]
     assert whole[1] != less[1]

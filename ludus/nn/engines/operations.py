@@ -1,0 +1,203 @@
+"""See every operation of a call, and make of each a call that does the same again in the same memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+Call = Callable[[], object]
+
+# What makes memory whose numbers do not depend on others; where nothing writes to it later, once will do.
+_CONSTANT = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
+_CONSTANT |= {"zeros", "ones", "full", "arange", "scalar_tensor", "empty", "empty_like"}
+# What depends on numbers, not only on shapes, and how else a number leaves a tensor.
+_LOOKING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_LEAVING = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
+
+
+class _Step(NamedTuple):
+    """One operation that computes something."""
+
+    call: Call
+    constant_memory: int | None
+    """Where it writes what never changes, unless someone else writes there."""
+
+
+class Listener(TorchFunctionMode):
+    """Hears when a tensor is handed over to Python or NumPy, which no operation shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_heard = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.has_heard = self.has_heard or func in _LEAVING
+        return func(*args, **(kwargs or {}))
+
+
+class Watcher(TorchDispatchMode):
+    """Sees every operation just before it is computed, those of the backward pass included."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """Stop where the results of the operations come to more bytes than these."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._steps: list[_Step] = []
+        self._written: set[int] = set()
+        self._kept: list[Any] = []
+        self._max_bytes = max_bytes
+        self.num_bytes = 0
+        self.is_too_large = False
+        """Whether there was more to keep than may be."""
+        self.has_looked = False
+        """Whether a number left the tensors, so that what followed may have depended on it."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else torch's compiler would be imported, which takes longer than many a run.
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self.is_too_large:
+            return func(*args, **kwargs)
+        self.has_looked = self.has_looked or any(tag in _LOOKING for tag in func.tags)
+        # Without their history, which the tensors would else keep alive.
+        own_args, own_kwargs = tree_map_only(Tensor, Tensor.detach, (args, kwargs))
+        written = _tensors(_changed(func, own_args, own_kwargs))
+        self._written |= {_memory(tensor) for tensor in written}
+        changing = _changing(func, own_args, own_kwargs) if written else None
+        out = func(*args, **kwargs)
+        given = {_memory(tensor) for tensor in _tensors((args, kwargs))}
+        outs = [tensor.detach() for tensor in _tensors(out) if tensor.numel()]
+        made = [tensor for tensor in outs if _memory(tensor) not in given]
+        if made and len(made) == len(outs):
+            call = _filling(func, own_args, own_kwargs, outs, may_try=changing is None)
+            is_constant = func.overloadpacket.__name__ in _CONSTANT
+            self._steps.append(_Step(call, _memory(outs[0]) if is_constant else None))
+            self.num_bytes += sum(tensor.nbytes for tensor in outs)
+        elif changing is not None:
+            self._steps.append(_Step(changing, None))
+            # Some old and some new: no such operation is known, so none is repeated.
+            self.has_looked = self.has_looked or bool(made)
+        # As long as all of them live, no two share their memory by chance.
+        self._kept.append((own_args, own_kwargs, out))
+        if self.num_bytes > self._max_bytes:
+            self.is_too_large = True
+            # The call goes on as if nobody watched, in no more memory than that takes.
+            self._steps, self._kept = [], []
+        return out
+
+    def calls(self) -> list[Call]:
+        """Return what to call to do the same again."""
+        return [
+            step.call
+            for step in self._steps
+            if step.constant_memory is None or step.constant_memory in self._written
+        ]
+
+
+def _changing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Return the call of an operation that changes its arguments, before it has."""
+    short = getattr(Tensor, func.overloadpacket.__name__, None)
+    changed = _changed(func, args, kwargs)
+    is_method = len(changed) == 1 and bool(args) and changed[0] is args[0]
+    if short is not None and is_method and isinstance(args[0], Tensor) and not _is_drawn(func):
+        # Torch's own method is quicker than the operation behind it; whether it is the same is tried.
+        ours, theirs = args[0].clone(), args[0].clone()
+        with contextlib.suppress(TypeError, RuntimeError):
+            short(ours, *args[1:], **kwargs)
+            func(theirs, *args[1:], **kwargs)
+            if _is_same(ours, theirs):
+                return partial(short, *args, **kwargs)
+    return partial(func, *args, **kwargs)
+
+
+def _filling(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Tensor], *, may_try: bool
+) -> Call:
+    """Return the call of an operation that writes its results over those of the first time.
+
+    Of the ways to do that the quickest is taken that comes to the very same numbers, if it may try.
+    """
+    name = func.overloadpacket.__name__
+    if name == "_to_copy" or name == "clone":
+        return partial(outs[0].copy_, args[0])
+    # Losses that reduce do not keep to the memory they are given.
+    is_reduced = outs[0].ndim == 0 and any(a.name == "reduction" for a in func._schema.arguments)
+    if may_try and len(outs) == 1 and not _is_drawn(func) and not is_reduced:
+        for variant, where in _out_variants(func):
+            if _comes_to(outs[0], partial(variant, *args, **kwargs), where):
+                return partial(variant, *args, **kwargs, **{where: outs[0]})
+
+    def compute() -> None:
+        found = [tensor for tensor in _tensors(func(*args, **kwargs)) if tensor.numel()]
+        for own, value in zip(outs, found, strict=True):
+            own.copy_(value)
+
+    return compute
+
+
+def _out_variants(func: Any) -> Iterator[tuple[Callable[..., Any], str]]:
+    """Yield functions that may do what an operation does, and where they take memory to fill."""
+    packet = func.overloadpacket
+    if (short := getattr(torch, packet.__name__, None)) is not None:
+        yield short, "out"
+    for overload in (getattr(packet, name) for name in packet.overloads()):
+        extra = [argument.name for argument in overload._schema.arguments if argument.is_out]
+        if len(extra) == 1:
+            yield overload._op, extra[0]
+
+
+def _comes_to(result: Tensor, compute: Callable[..., Any], where: str) -> bool:
+    """Return whether a function, given other memory, fills just that with the very same result."""
+    # Memory that holds anything but the result already.
+    out = torch.empty_like(result).copy_(result == 0)
+    memory = out.untyped_storage()
+    place, size = memory.data_ptr(), memory.nbytes()
+    try:
+        compute(**{where: out})
+    except (TypeError, RuntimeError):
+        return False
+    is_kept = (memory.data_ptr(), memory.nbytes()) == (place, size)
+    return is_kept and _is_same(out, result)
+
+
+def _is_drawn(func: Any) -> bool:
+    """Return whether an operation uses up random numbers, so that it must not be tried."""
+    return torch.Tag.nondeterministic_seeded in func.tags
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors have the same shape, order, type and numbers; NaN is like NaN."""
+    if (one.shape, one.stride(), one.dtype) != (other.shape, other.stride(), other.dtype):
+        return False
+    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def _changed(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments that an operation changes."""
+    found = []
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found.append(args[index] if index < len(args) else kwargs.get(argument.name))
+    return found
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
