@@ -245,8 +245,27 @@ def test_doctor_says_what_this_machine_can_do(call: Ludus) -> None:
     told = call("doctor")
     assert told.code == 0
     assert torch.__version__ in told.out
-    for what in ("python", "cpu", "disk", "display"):
+    for what in ("python", "cpu", "engines        eager, tape on the cpu", "disk", "display"):
         assert f"\nok   {what}" in f"\n{told.out}"
+    assert torch.cuda.is_available() or "\nnote engine graph   none: it needs a CUDA" in told.out
+    assert "engine compiled works on cpu" in told.out
+
+
+def test_doctor_says_what_an_engine_lacks(call: Ludus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ludus.nn.engines.compiled.find_cpp", lambda: None)
+    assert "engine compiled none: torch's compiler needs g++" in call("doctor").out
+
+
+def test_migrate_gives_a_key_its_new_name_in_a_file_of_this_version(
+    call: Ludus, config: str
+) -> None:
+    text = Path(config).read_text()
+    old = Path(config).with_name("old.yaml")
+    old.write_text(text.replace("engine: ", "compile: false # "))
+    told = call("migrate", str(old), "--write")
+    assert "is at version 2 now" in told.err
+    assert "engine: tape" in old.read_text()
+    assert "compile: false" in old.with_name("old.yaml.v2").read_text()
 
 
 def test_doctor_fails_where_nothing_can_be_written(

@@ -163,7 +163,11 @@ def test_a_missing_key_says_what_it_means(data: dict[str, Any], path: str) -> No
         ("drop_last", "on", 'must be true or false (found "on")'),
         ("drop_last", 1, "must be true or false (found 1)"),
         ("name", 12, "must be text (found 12)"),
-        ("engine", "maybe", "must be true or false or 'auto' (found \"maybe\")"),
+        (
+            "engine",
+            "maybe",
+            "must be 'auto', 'eager', 'tape', 'graph' or 'compiled' (found \"maybe\")",
+        ),
         ("model.widths", 8, "must be a list (found 8)"),
         ("model.widths.0", "8", 'must be a whole number (found "8")'),
         ("settings", 3, "must be a section with keys of its own (found 3)"),
@@ -694,6 +698,19 @@ def test_a_version_this_ludus_cannot_read_is_refused(
     assert told in refusal(data)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("before", "after"), [(True, "compiled"), (False, "tape"), ("auto", "auto"), ("on", "on")]
+)
+def test_compile_is_called_engine_now(version: int, before: object, after: str) -> None:
+    """Files of both versions have it; what never was right is refused under its new name."""
+    new = ludus.example("supervised").model_dump()
+    old = {("compile" if key == "engine" else key): value for key, value in new.items()}
+    data, _ = migrations.migrate(old | {"version": version, "compile": before}, source="old.yaml")
+    assert data == new | {"engine": after}
+    assert [*data] == [*new]
+
+
 def test_sections_of_another_kind_that_share_a_name_are_left_as_they_are() -> None:
     """A kind from a plugin may have an evaluation, a schedule or a clip that means its own."""
     own = {
@@ -704,6 +721,7 @@ def test_sections_of_another_kind_that_share_a_name_are_left_as_they_are() -> No
         "steps": 10,
         "epochs": {"count": 3},
         "policy_loss": "kl",
+        "compile": True,
         "clip": {"at": 0.2},
         "normalise": {"observations": False},
         "optimizer": {"kind": "sgd", "momentum": 0},

@@ -1,0 +1,118 @@
+"""A supervised run by the tape is the eager run to the bit: weights, moments, mean weights, metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ludus
+from ludus import Model, Trainer
+from ludus.nn.engines.batches import OnBatches
+from ludus.store.checkpoint import digest_of
+from ludus.testing.trainers import check_kill_anywhere
+from tests.supervised.conftest import QUIET, WINE
+
+# The learning rate is another one at every step.
+FALLING = {"kind": "cosine", "warmup_steps": 2, "final": 0.0, "total_steps": None}
+MLP = {
+    "kind": "mlp", "inputs": 13, "widths": [16], "outputs": 3, "activation": "relu",
+    "layer_norm": True, "dropout": 0.2,
+}  # fmt: skip
+
+
+def config(**changes: Any) -> Any:
+    given: dict[str, Any] = {"data": WINE, "model": MLP, "batch_size": 16, "max_epochs": 3}
+    given |= {"schedule": FALLING, "log_every_opt_steps": 2}
+    return ludus.example("supervised").replace(**{**given, **QUIET, **changes})
+
+
+def batch_norm() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(13, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, 3))
+
+
+def ending(trainer: Trainer, root: Path, name: str) -> tuple[str, bytes]:
+    trainer.fit(root=str(root), name=name)
+    parts = {key: dict(part.state_dict()) for key, part in trainer.parts().items()}
+    state = {key: parts[key] for key in ("model", "optimizer", "update")}
+    return digest_of(state), (root / name / "metrics.jsonl").read_bytes()
+
+
+def compared(root: Path, make: Any = Trainer, network: Any = None, **changes: Any) -> Any:
+    ends = {}
+    for engine in ("eager", "tape"):
+        trainer = make(config(engine=engine, **changes))
+        if network is not None:
+            trainer.set_model(network())
+        ends[engine] = ending(trainer, root, engine)
+    assert ends["tape"] == ends["eager"]
+    return trainer.update
+
+
+def replays(update: Any) -> list[int]:
+    """Return how many tapes there are of each structure of a batch."""
+    return [len(taped._tapes) for taped in update._learn._functions.values()]
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "as it comes": {},
+    "gathered, clipped, averaged": {"accumulate": 3, "max_grad_norm": 0.1, "ema_decay": 0.9},
+    "in bfloat16": {"precision": "bfloat16"},
+    "in float16": {"precision": "float16"},
+    # Rows begin anywhere in memory, and the last batch is short.
+    "batches of five": {"batch_size": 5, "max_epochs": 2},
+}
+
+
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+def test_a_taped_run_is_an_eager_one_to_the_bit(tmp_path: Path, changes: dict[str, Any]) -> None:
+    update = compared(tmp_path, **changes)
+    assert isinstance(update._learn, OnBatches)
+    assert sum(replays(update)) >= 1
+
+
+def test_running_statistics_of_batch_norm_are_taped_too(tmp_path: Path) -> None:
+    update = compared(tmp_path, network=batch_norm, model=None, ema_decay=0.9)
+    assert sum(replays(update)) >= 1
+
+
+class Thawing(Trainer):
+    """Freezes the first layer, thaws it after an epoch, and lets dropout go in the end."""
+
+    def before_epoch(self) -> None:
+        first = next(m for m in self.model.module.modules() if isinstance(m, nn.Linear))
+        first.requires_grad_(self.epoch > 0)
+        for part in self.model.module.modules():
+            if isinstance(part, nn.Dropout):
+                part.p = 0.2 / (self.epoch + 1)
+
+
+def test_a_script_may_freeze_layers_and_change_them_as_it_trains(tmp_path: Path) -> None:
+    compared(tmp_path, make=Thawing)
+
+
+class Picky(Model):
+    """A step of one's own, which is not known to be the same each time."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        result = super().training_step(batch, batch_idx)
+        return {**result, "loss": result["loss"] * (1 + batch_idx % 2)}
+
+
+def test_a_model_of_ones_own_is_called_every_time_and_that_is_told(tmp_path: Path) -> None:
+    trainer = Trainer(config(engine="auto", model=None, loss="cross_entropy"))
+    trainer.set_model(Picky(batch_norm(), loss="cross_entropy"))
+    trainer.fit(root=str(tmp_path), name="own")
+    assert trainer.config.engine == "eager"
+    assert "engine: eager" in (tmp_path / "own" / "config.yaml").read_text()
+    events = (tmp_path / "own" / "events.jsonl").read_text()
+    assert "the update is not taped: Picky is neither torch's nor ludus's" in events
+
+
+def test_a_taped_run_killed_anywhere_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    changes = {"settings.checkpoint.every_opt_steps": 3, "accumulate": 2, "ema_decay": 0.9}
+    check_kill_anywhere(lambda: Trainer(config(engine="tape", **changes)), tmp_path, max_kills=4)
