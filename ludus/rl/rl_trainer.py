@@ -29,7 +29,7 @@ from ludus.rl.run_length import with_length
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.standing import Standing
 from ludus.rl.updating import choose_update
-from ludus.session.begun import as_begun, has_begun
+from ludus.session.begun import as_begun
 from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer
 
@@ -111,17 +111,8 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
             return type(self).Agent(self.config, self.env.spec, self.device)
 
     def _choose_update(self) -> tuple[EngineName, list[str]]:
-        chosen = choose_update(
-            self.agent,
-            self.config.engine,
-            is_long=self.num_train_steps >= self.agent.worth_compiling,
-            has_begun=has_begun(self.run.files),
-            tell=self._tell_of_engine,
-        )
-        return chosen.engine, chosen.notes
-
-    def _tell_of_engine(self, note: str) -> None:
-        self.run.tell(note, event="engine")
+        num_updates = self.num_train_steps
+        return choose_update(self.agent, self.config.engine, self.run, num_updates=num_updates)
 
     def set_model(self, model: Any) -> None:
         """Use this torch network, or ludus.Model, as the body of the agent's networks.
@@ -293,7 +284,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)
         self.evaluations.open()
         for note in self._engine_notes:
-            self._tell_of_engine(note)
+            self.run.tell(note, event="engine")
         if self.config.engine == "compiled":
             self.tell("the first update is compiled: some seconds, fewer once it is cached")
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from ludus.nn.engines.choice import Chosen, EngineKey, Subject, Tell, choose_engine
+from ludus.core import Run
+from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState
 from ludus.rl.agent import Agent
+from ludus.session.begun import has_begun
 
 
 def choose_update(
-    agent: Agent, wanted: EngineKey, *, is_long: bool, has_begun: bool, tell: Tell
-) -> Chosen:
+    agent: Agent, wanted: EngineKey, run: Run, *, num_updates: int
+) -> tuple[EngineName, list[str]]:
     """Let an engine execute the agent's update from now on; return which, and what to tell.
 
     Raise ConfigError where one is asked for by name that cannot.
     """
     modules = agent.modules()
     agent.plain_state = PlainState(*modules)
-    subject = Subject(agent._update, agent, modules, agent.device, agent.example_inputs)
-    chosen = choose_engine(wanted, subject, is_long=is_long, has_begun=has_begun, tell=tell)
+    chosen = choose_engine(
+        wanted,
+        Subject(agent._update, agent, modules, agent.device, agent.example_inputs),
+        is_long=num_updates >= agent.worth_compiling,
+        has_begun=has_begun(run.files),
+        tell=lambda note: run.tell(note, event="engine"),
+    )
     agent.update = chosen.by(agent._update)
-    return chosen
+    return chosen.engine, chosen.notes
