@@ -255,13 +255,6 @@ def _open_death(pid: int) -> int | None:
         return None
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def _kill_group(pid: int, number: int) -> None:
     # The child leads a group of its own, so that what it started can be ended with it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
