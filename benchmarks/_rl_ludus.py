@@ -50,10 +50,9 @@ class Window:
 def ludus_rate(kind: str, num_envs: int, engine: str, precision: str) -> float:
     """Return the env steps a second of the work of this kind and number of envs."""
     work = next(w for w in WORKS.values() if (w.kind, w.num_envs) == (kind, num_envs))
-    changes = {"dqn": _dqn, "ppo": _ppo, "sac": _sac}[kind](work)
     config = ludus.example(kind).replace(
         **SETTINGS,
-        **changes,
+        **changes_of(work),
         engine=engine,
         precision={"fp32": "float32", "bf16": "bfloat16"}[precision],
         num_envs=num_envs,
@@ -65,6 +64,11 @@ def ludus_rate(kind: str, num_envs: int, engine: str, precision: str) -> float:
     trainer.fit(name="bench")
     assert torch.get_num_threads() == 1, torch.get_num_threads()
     return window.rate()
+
+
+def changes_of(work: Work) -> dict[str, Any]:
+    """Return how the config of a work differs from the example of its kind."""
+    return {"dqn": _dqn, "ppo": _ppo, "sac": _sac}[work.kind](work)
 
 
 def _steps(work: Work, steps_per_update: int) -> dict[str, Any]:

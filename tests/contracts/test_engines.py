@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:Deprec
 
 def agent_of(kind: str, device: str = "cpu") -> Subject:
     """Return the update of a small agent that has not learned yet."""
-    config = small(kind, engine="tape", max_grad_norm=0.5, **{"settings.device": device})
+    config = small(kind, engine="eager", max_grad_norm=0.5, **{"settings.device": device})
     trainer: Any = ludus.build_trainer(config)
     trainer.set_logger(ludus.Logger({"backends": []}))
     trainer.prepare(max_steps=None)
