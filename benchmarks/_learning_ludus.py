@@ -61,7 +61,7 @@ def learn(task: str, seed: int) -> dict[str, Any]:
 
 def _length(config: Any, task: Task) -> dict[str, int]:
     """Return a run of the task's env steps, evaluated on the way where it has a goal."""
-    if getattr(config, "schedule", "epochs") == "epochs":
+    if getattr(config, "counted_in", "epochs") == "epochs":
         per_epoch = config.steps_per_epoch * config.num_envs
         every = max(1, task.num_steps // per_epoch // NUM_EVALUATIONS)
         return {

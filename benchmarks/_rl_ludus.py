@@ -17,7 +17,7 @@ SETTINGS: dict[str, Any] = {
     "settings.display": "plain",
     "settings.loggers": [{"kind": "tensorboard"}],
     "settings.checkpoint.every_seconds": 2.0,
-    "learning_rate": {"kind": "constant", "warmup_steps": 0},
+    "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
     "evaluation.target_return": None,
 }
 
@@ -74,7 +74,7 @@ def changes_of(work: Work) -> dict[str, Any]:
 def _steps(work: Work, steps_per_update: int) -> dict[str, Any]:
     """Return a run that is long enough, records now and then, and is never evaluated."""
     return {
-        "schedule": "steps",
+        "counted_in": "steps",
         "steps.opt_interval": steps_per_update,
         "steps.record_interval": 500,
         "steps.eval_interval": 0,

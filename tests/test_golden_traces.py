@@ -28,7 +28,7 @@ ALL_OF_REPLAY: dict[str, Any] = {
     "replay.prioritised": PRIORITISED,
     "n_step": 2,
     "normalise": NORMALISE,
-    "learning_rate": FALLING,
+    "learning_rate_schedule": FALLING,
     "max_grad_norm": 0.5,
     "engine": "tape",
     "seed": 3,
@@ -88,7 +88,12 @@ TRACES: dict[str, Any] = {
     "iqn": lambda: small("iqn", **ALL_OF_REPLAY),
     "sac": lambda: small("sac", **ALL_OF_REPLAY),
     "ppo": lambda: small(
-        "ppo", normalise=NORMALISE, learning_rate=FALLING, value_clip=0.2, engine="tape", seed=3
+        "ppo",
+        normalise=NORMALISE,
+        learning_rate_schedule=FALLING,
+        value_clip=0.2,
+        engine="tape",
+        seed=3,
     ),
     "ppo of continuous actions": lambda: small(
         "ppo", **{"env.id": "Pendulum-v1", "shared_body": True, "engine": "tape", "seed": 3}

@@ -16,14 +16,17 @@ def _renamed(data: dict[str, Any]) -> dict[str, Any]:
 
     A key is known by those beside it, for another kind may have one of the same name of its own.
     """
+    names: dict[str, str] = {}
     if _has(data, "compile", "optimizer", "precision") and "engine" not in data:
-        wanted = data["compile"]
-        engine = {True: "compiled", False: "tape"}[wanted] if isinstance(wanted, bool) else wanted
-        return {
-            ("engine" if key == "compile" else key): (engine if key == "compile" else value)
-            for key, value in data.items()
-        }
-    return data
+        names["compile"] = "engine"
+        if isinstance(data["compile"], bool):
+            data["compile"] = "compiled" if data["compile"] else "tape"
+    if _has(data, "replay", "learning_starts") and data.get("schedule") in ("steps", "epochs"):
+        names["schedule"] = "counted_in"
+    is_agent = _has(data.get("evaluation"), *_EVALUATION)
+    if is_agent and _has(data.get("learning_rate"), "kind", "warmup_steps"):
+        names["learning_rate"] = "learning_rate_schedule"
+    return {names.get(key, key): value for key, value in data.items()}
 
 
 def _to_2(data: dict[str, Any]) -> dict[str, Any]:
@@ -44,14 +47,14 @@ def _to_2(data: dict[str, Any]) -> dict[str, Any]:
         _silence(section)
     if _has(epochs := data.get("epochs"), "max_env_steps"):
         epochs.setdefault("max_opts", None)
-        if data.get("schedule") == "steps":
+        if data.get("counted_in") == "steps":
             data["epochs"] = None
     if _has(steps := data.get("steps"), "opt_interval"):
         steps.setdefault("record_agent_info_interval", 0)
         steps.setdefault("record_compute_cost_interval", 0)
-        if data.get("schedule") == "steps":
+        if data.get("counted_in") == "steps":
             data["settings"]["checkpoint"]["every_epochs"] = 0
-        elif data.get("schedule") == "epochs":
+        elif data.get("counted_in") == "epochs":
             data["steps"] = None
     _silence_evaluation(data)
     if "policy_loss" in data and _has(data.get("clip"), "initial", "schedule"):
@@ -141,7 +144,7 @@ def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[
         raise ConfigError(
             f"{source}: version {version} is newer than this ludus reads ({VERSION}); update ludus"
         )
-    passed = []
+    passed, data = [], _renamed(data)
     while version < VERSION:
         step = MIGRATIONS[version]
         try:
@@ -154,4 +157,4 @@ def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[
         version += 1
         data["version"] = version
         passed.append(version)
-    return _renamed(data), passed
+    return data, passed

@@ -44,8 +44,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
 def override(data: dict[str, Any], key: str, value: object) -> str:
     """Set one key of a nested mapping in place and return its path.
 
-    The key is a dotted path, or a bare name that stands in just one section. A number for the
-    section `learning_rate`, which says how the rate changes, is the rate that it starts from.
+    The key is a dotted path, or a bare name that stands in just one section.
     """
     path = key.replace("__", ".").split(".")
     if len(path) == 1 and key not in data:
@@ -76,8 +75,6 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
     place, present = ".".join(path), section.get(path[-1])
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(present, dict) and is_number:
-        if place == "learning_rate" and isinstance(data.get("optimizer"), dict):
-            return override(data, "optimizer.learning_rate", value)
         others = [p for p in key_paths(data) if p.split(".")[-1] == path[-1] and p != place]
         meant = [f"{place}.initial"] if "initial" in present else others
         if meant:

@@ -109,7 +109,7 @@ class RLConfig(TrainerConfig):
     """How much a reward one step later is worth."""
     optimizer: OptimizerSection
     """How weights move along the gradient."""
-    learning_rate: ScheduleSection
+    learning_rate_schedule: ScheduleSection
     """How the learning rate changes with the optimisation steps, from the optimizer's own."""
     max_grad_norm: PositiveFloat | None
     """Shorten a gradient that is longer than this; null leaves it."""
@@ -140,7 +140,9 @@ class RLConfig(TrainerConfig):
 
         `evaluated` is the key that says how often the agent is evaluated, and its value.
         """
-        yield from too_long(self.learning_rate, "learning_rate", run_opts, "optimisation steps")
+        yield from too_long(
+            self.learning_rate_schedule, "learning_rate_schedule", run_opts, "optimisation steps"
+        )
         for key in ("patience", "target_return"):
             value = getattr(self.evaluation, key)
             if value is not None and not evaluated[1]:

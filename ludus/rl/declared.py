@@ -7,12 +7,12 @@ from typing import Any
 
 from ludus.config.rooms import declare
 
-# Names, elsewhere or in the other of the two schedules, that count env steps.
+# Names, elsewhere or in a run counted otherwise, that count env steps.
 _OF_ENV_STEPS = ("max_env_steps", "total_timesteps", "num_timesteps", "timesteps")
 
 
 def _in_updates(name: str, path: str, data: Mapping[str, Any], value: object) -> str:
-    """Return how many optimisation steps a number of env steps is, for a schedule in steps."""
+    """Return how many optimisation steps a number of env steps is, for a run counted in steps."""
     if name not in _OF_ENV_STEPS or path != "steps.max_opts":
         return ""
     first, interval = data.get("learning_starts"), data["steps"].get("opt_interval")
@@ -34,8 +34,10 @@ declare(
         "max_iterations": "iteration",
     },
     other_names={
+        # What earlier files called these.
         "compile": ("engine",),
-        # The keys of the schedule that a file does not follow, and those of the one it does.
+        "schedule": ("counted_in",),
+        # The keys of the section, steps or epochs, that a file does not follow, and of the one it does.
         "max_env_steps": ("steps.max_opts",),
         "max_opts": ("epochs.max_opts",),
         "record_freq": ("steps.record_interval",),

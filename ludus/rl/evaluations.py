@@ -33,7 +33,7 @@ from ludus.rl.evaluator import (
 from ludus.rl.judge import METRIC
 
 _NOT_REBUILT = {
-    "name", "seed", "settings", "env", "evaluation", "schedule", "steps", "epochs", "engine",
+    "name", "seed", "settings", "env", "evaluation", "counted_in", "steps", "epochs", "engine",
 }  # fmt: skip
 """Keys that an AsyncEvaluator's config may have otherwise: they say nothing of how the agent acts."""
 

@@ -16,7 +16,7 @@ from ludus.session.record import Record
 # What is still read of a config whose agent a script gives.
 _READ = {
     "version", "kind", "name", "seed", "settings", "env", "num_envs", "step_timeout_seconds", "gamma",
-    "evaluation", "return_window", "schedule", "steps", "epochs", "replay", "n_step", "batch_size",
+    "evaluation", "return_window", "counted_in", "steps", "epochs", "replay", "n_step", "batch_size",
     "learning_starts",
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ else:
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
-# A file in which the section of each schedule is filled in.
+# A file in which each of the two sections is filled in.
 _FILLED_IN = {"steps": "dqn", "epochs": "dqn-mountaincar"}
 
 
@@ -92,12 +92,12 @@ class ReplayConfig(StrictConfig):
 class OffPolicyConfig(_Beside):
     """The keys that every agent with a replay buffer has beside those of RLConfig."""
 
-    schedule: Literal["steps", "epochs"]
+    counted_in: Literal["steps", "epochs"]
     """Which of the two sections below the run follows."""
     steps: StepsConfig | None
-    """The run counted in optimisation steps, with schedule: steps; else null."""
+    """The run counted in optimisation steps, with counted_in: steps; else null."""
     epochs: OffPolicyEpochsConfig | None
-    """The run counted in epochs, with schedule: epochs; else null."""
+    """The run counted in epochs, with counted_in: epochs; else null."""
     network: NetworkSection
     """The body of each network."""
     replay: ReplayConfig
@@ -111,17 +111,17 @@ class OffPolicyConfig(_Beside):
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
-        other = "epochs" if self.schedule == "steps" else "steps"
+        other = "epochs" if self.counted_in == "steps" else "steps"
         if getattr(self, other) is not None:
             yield (
-                f"'{other}' is filled in, but 'schedule' is {self.schedule}, which reads"
-                f" '{self.schedule}' alone; set '{other}' to null"
+                f"'{other}' is filled in, but 'counted_in' is {self.counted_in}, which reads"
+                f" '{self.counted_in}' alone; set '{other}' to null"
             )
-        chosen = getattr(self, self.schedule)
+        chosen = getattr(self, self.counted_in)
         if chosen is None:
             yield (
-                f"'schedule' is {self.schedule}, but the section '{self.schedule}' is null; fill it in"
-                f" as `ludus new {_FILLED_IN[self.schedule]}` does"
+                f"'counted_in' is {self.counted_in}, but the section '{self.counted_in}' is null; fill it in"
+                f" as `ludus new {_FILLED_IN[self.counted_in]}` does"
             )
             return
         if self.batch_size > self.replay.capacity:
@@ -139,10 +139,10 @@ class OffPolicyConfig(_Beside):
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never comes to, and its value for never."""
-        if self.schedule == "steps" and self.steps is not None:
+        if self.counted_in == "steps" and self.steps is not None:
             keys = unreached_steps(self.steps, self.steps.max_opts)
             return self.turned_off("steps", keys, "eval_interval")
-        if self.schedule == "epochs" and self.epochs is not None:
+        if self.counted_in == "epochs" and self.epochs is not None:
             keys = unreached_epochs(self.epochs, self.num_epochs)
             return self.turned_off("epochs", keys, "eval_freq")
         return {}
@@ -184,7 +184,7 @@ class OffPolicyConfig(_Beside):
 
     @property
     def num_epochs(self) -> int:
-        """How many epochs the run has, with schedule: epochs."""
+        """How many epochs the run has, with counted_in: epochs."""
         assert self.epochs is not None
         return num_epochs(self.epochs, self._per_epoch, self.epochs_for)
 
@@ -197,7 +197,7 @@ class OffPolicyConfig(_Beside):
     @property
     def run_opts(self) -> int:
         """How many optimisation steps the run has, or about so many."""
-        if self.schedule == "steps":
+        if self.counted_in == "steps":
             assert self.steps is not None
             return self.steps.max_opts
         assert self.epochs is not None
@@ -207,7 +207,7 @@ class OffPolicyConfig(_Beside):
     @property
     def run_env_steps(self) -> int:
         """How many env steps the run has, or about so many."""
-        if self.schedule == "steps":
+        if self.counted_in == "steps":
             assert self.steps is not None
             return self.learning_starts + self.steps.max_opts * self.steps.opt_interval
         assert self.epochs is not None

@@ -85,7 +85,7 @@ class RLTrainer(Standing, KeptPolicies, Trainer):
         engine, self._engine_notes = self._choose_update()
         self.config = config = config.replace(engine=engine)
         self.rate = Schedule(
-            config.learning_rate,
+            config.learning_rate_schedule,
             initial=config.optimizer.learning_rate,
             run_steps=self.num_train_steps,
         )

@@ -27,7 +27,7 @@ def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
     """
     if max_steps < 1:
         raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
-    section, changes = getattr(config, "schedule", "epochs"), dict[str, Any]()
+    section, changes = getattr(config, "counted_in", "epochs"), dict[str, Any]()
     if section == "epochs":
         # Where a KL divergence may end the passes, a rollout makes one update at least.
         is_cut = getattr(config, "target_kl", None) is not None

@@ -34,7 +34,7 @@ class Nowhere:
 
 
 class StepRLTrainer(RLTrainer):
-    """Takes an optimisation step every few env steps; with `schedule: epochs` it is an RLTrainer.
+    """Takes an optimisation step every few env steps; with `counted_in: epochs` it is an RLTrainer.
 
     train
       step until max_opts
@@ -99,8 +99,8 @@ class StepRLTrainer(RLTrainer):
         self.sampler.begin()
 
     def plan(self) -> Repeat:
-        """Return the plan that the config's schedule names."""
-        if self.config.schedule == "epochs":
+        """Return the plan that the config names."""
+        if self.config.counted_in == "epochs":
             return super().plan()
         works = self._works(self._collect_steps)
         if self.config.steps.record_compute_cost_interval:
@@ -115,7 +115,7 @@ class StepRLTrainer(RLTrainer):
     @property
     def _loop(self) -> str:
         """The loop of the plan whose rounds are updates."""
-        return "step" if self.config.schedule == "epochs" else "update"
+        return "step" if self.config.counted_in == "epochs" else "update"
 
     def _record_agent_info(self, run: Run) -> Mapping[str, float]:
         """Return what the agent is like, beyond its metrics."""

@@ -53,7 +53,7 @@ class ValueConfig(_Beside):
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
         yield from super().problems()
-        if getattr(self, self.schedule) is not None:
+        if getattr(self, self.counted_in) is not None:
             path = "exploration.schedule"
             yield from too_long(self.exploration.schedule, path, self.run_env_steps, "env steps")
 

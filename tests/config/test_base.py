@@ -552,7 +552,9 @@ def test_a_learning_rate_is_the_optimizers_in_every_file(path: Path) -> None:
 
 def test_a_section_for_the_learning_rate_is_how_it_changes() -> None:
     steady = {"kind": "constant", "warmup_steps": 3}
-    assert ludus.example("dqn", learning_rate=steady).learning_rate.warmup_steps == 3
+    assert (
+        ludus.example("dqn", learning_rate_schedule=steady).learning_rate_schedule.warmup_steps == 3
+    )
 
 
 def test_any_shipped_file_is_an_example_by_its_name(call: Ludus) -> None:

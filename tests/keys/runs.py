@@ -25,7 +25,7 @@ EPOCHS = {
     "updates_per_env_step": 0.5, "max_opts": None,
 }  # fmt: skip
 _RL: dict[str, Any] = {
-    "num_envs": 2, "optimizer.learning_rate": 0.01, "learning_rate": STEADY, "engine": "tape",
+    "num_envs": 2, "optimizer.learning_rate": 0.01, "learning_rate_schedule": STEADY, "engine": "tape",
     "max_grad_norm": None,
 }  # fmt: skip
 _OFF_POLICY: dict[str, Any] = {
@@ -54,7 +54,7 @@ def tiny(kind: str, **changed: Any) -> Any:
     if kind == "ppo":
         own |= _PPO
     else:
-        own |= _OFF_POLICY if changed.get("schedule") == "epochs" else _OFF_POLICY | _STEPS
+        own |= _OFF_POLICY if changed.get("counted_in") == "epochs" else _OFF_POLICY | _STEPS
     if kind in ("dqn", "iqn"):
         own["exploration.schedule"] = STEADY
     return small(kind, **{**own, **changed})

@@ -21,19 +21,19 @@ PER = {**PRIORITISED, "beta_schedule": STEADY}
 
 
 def in_epochs(kind: str, **changed: Any) -> Any:
-    return run(kind, schedule="epochs", epochs={**EPOCHS, **changed})
+    return run(kind, counted_in="epochs", epochs={**EPOCHS, **changed})
 
 
-# The two schedules
+# In steps or in epochs
 
 
-@changes(OFF_POLICY, "schedule", "steps", "epochs")
+@changes(OFF_POLICY, "counted_in", "steps", "epochs")
 def test_the_run_follows_the_schedule_that_is_named(kind: str) -> None:
     assert run(kind).counters["epoch"] == 0
     assert in_epochs(kind).counters["epoch"] == 5
-    with pytest.raises(ConfigError, match="'schedule' is steps, but the section 'steps' is null"):
+    with pytest.raises(ConfigError, match="'counted_in' is steps, but the section 'steps' is null"):
         tiny(kind).replace(steps=None)
-    with pytest.raises(ConfigError, match="'epochs' is filled in, but 'schedule' is steps"):
+    with pytest.raises(ConfigError, match="'epochs' is filled in, but 'counted_in' is steps"):
         tiny(kind).replace(epochs=EPOCHS)
 
 

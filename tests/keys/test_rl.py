@@ -109,7 +109,7 @@ def test_weights_move_by_the_optimizer_that_is_named(kind: str) -> None:
 @changes(RL, "learning_rate")
 def test_the_learning_rate_follows_its_schedule(kind: str) -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 6}
-    outcome = run(kind, learning_rate=falling)
+    outcome = run(kind, learning_rate_schedule=falling)
     names = [name for name in outcome.moments[0] if name != "target"]
     for name in names:
         assert torch.equal(outcome.moments[6][name], outcome.moments[-1][name])

@@ -73,8 +73,8 @@ def test_no_schedule_rises_out_of_all_proportion(kind: str) -> None:
     """A step at such a rate would leave the numbers there are, and spoil a checkpoint."""
     rate = {"rate": 0.5} if kind in ("exponential", "inverse") else {"total_steps": 10}
     section = {"kind": kind, "warmup_steps": 0, "final": 1e30, **rate}
-    with pytest.raises(ConfigError, match=r"learning_rate\.final.* 1000"):
-        ludus.example("dqn", learning_rate=section)
+    with pytest.raises(ConfigError, match=r"learning_rate_schedule\.final.* 1000"):
+        ludus.example("dqn", learning_rate_schedule=section)
 
 
 @pytest.mark.covers("001-D4")

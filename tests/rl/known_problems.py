@@ -145,7 +145,7 @@ def learning(kind: str, env: ProblemConfig, **changes: Any) -> Any:
         "gamma": GAMMA,
         "network.widths": [32],
         "optimizer.learning_rate": 0.01,
-        "learning_rate": STEADY,
+        "learning_rate_schedule": STEADY,
         "engine": "tape",
     }
     if kind == "ppo":

@@ -48,7 +48,7 @@ def small(kind: str, **changes: Any) -> Any:
         }
     else:
         own = {**SHORT, "num_envs": 3}
-        if changes.get("schedule") == "epochs":
+        if changes.get("counted_in") == "epochs":
             own = {key: value for key, value in own.items() if not key.startswith("steps.")}
             own["steps"] = None
     if changes.get("evaluation.asynchronous"):

@@ -73,7 +73,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "never learns": (
         "dqn",
-        {"schedule": "epochs", "steps": None, "epochs": epochs(max_env_steps=50), "learning_starts": 50},
+        {"counted_in": "epochs", "steps": None, "epochs": epochs(max_env_steps=50), "learning_starts": 50},
         "'learning_starts' is 50, but the run ends at epochs.max_env_steps 50.*lower the first",
     ),
     "never evaluates": (
@@ -97,25 +97,25 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "no envs": ("dqn", {"num_envs": 0}, "num_envs"),
     "no rollout": ("ppo", {"rollout_steps": 0}, "rollout_steps"),
     "no steps": ("dqn", {"steps.max_opts": 0}, "max_opts"),
-    "no section": ("dqn", {"steps": None}, "'schedule' is steps, but the section 'steps' is null; fill"),
+    "no section": ("dqn", {"steps": None}, "'counted_in' is steps, but the section 'steps' is null; fill"),
     "no epochs": (
         "sac",
-        {"schedule": "epochs", "steps": None},
-        "'schedule' is epochs, but the section 'epochs' is null; fill it in as `ludus new dqn-mountain",
+        {"counted_in": "epochs", "steps": None},
+        "'counted_in' is epochs, but the section 'epochs' is null; fill it in as `ludus new dqn-mountain",
     ),
     "a section that is not read": (
         "dqn",
         {"epochs": epochs()},
-        "'epochs' is filled in, but 'schedule' is steps, which reads 'steps' alone; set 'epochs' to null",
+        "'epochs' is filled in, but 'counted_in' is steps, which reads 'steps' alone; set 'epochs' to null",
     ),
     "the other section that is not read": (
         "iqn",
-        {"schedule": "epochs", "epochs": epochs()},
-        "'steps' is filled in, but 'schedule' is epochs.*; set 'steps' to null",
+        {"counted_in": "epochs", "epochs": epochs()},
+        "'steps' is filled in, but 'counted_in' is epochs.*; set 'steps' to null",
     ),
     "too many updates for the env steps": (
         "dqn",
-        {"schedule": "epochs", "steps": None, "epochs": epochs(max_opts=61)},
+        {"counted_in": "epochs", "steps": None, "epochs": epochs(max_opts=61)},
         "'epochs.max_opts' is 61, but epochs.max_env_steps 60 makes 60 optimisation steps",
     ),
     "too many updates for the rollouts": (
@@ -166,10 +166,12 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
         "'optimizer': 'nesterov' is on, but 'momentum' is 0",
     ),
     "a learning rate that never warms up": (
-        "dqn", {"learning_rate": warm_up(24)}, "'learning_rate.warmup_steps' is 24, but the run has 24 opt",
+        "dqn", {"learning_rate_schedule": warm_up(24)},
+        "'learning_rate_schedule.warmup_steps' is 24, but the run has 24 opt",
     ),
     "a learning rate of ppo that never warms up": (
-        "ppo", {"learning_rate": warm_up(36)}, "'learning_rate.warmup_steps' is 36, but the run has 36 opt",
+        "ppo", {"learning_rate_schedule": warm_up(36)},
+        "'learning_rate_schedule.warmup_steps' is 36, but the run has 36 opt",
     ),
     "a clip that never warms up": (
         "ppo", {"clip.schedule": warm_up(40)}, "'clip.schedule.warmup_steps' is 40, but the run has 36",
@@ -186,10 +188,10 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "a warm-up as long as its schedule": (
         "sac",
-        {"learning_rate": {**warm_up(5), "kind": "linear", "final": 0.0, "total_steps": 5}},
-        "'learning_rate': 'warmup_steps' is 5, which leaves nothing of 'total_steps' 5",
+        {"learning_rate_schedule": {**warm_up(5), "kind": "linear", "final": 0.0, "total_steps": 5}},
+        "'learning_rate_schedule': 'warmup_steps' is 5, which leaves nothing of 'total_steps' 5",
     ),
-    "unknown schedule": ("dqn", {"schedule": "step"}, "schedule.*steps"),
+    "counted in what is not known": ("dqn", {"counted_in": "step"}, "counted_in.*steps"),
     "unknown wrapper": (
         "dqn",
         {"env.wrappers": [{"kind": "frame_stac", "count": 4}]},

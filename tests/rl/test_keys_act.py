@@ -55,7 +55,7 @@ def numbers_of(config: Any, root: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
 def test_the_learning_rate_falls_along_its_schedule(tmp_path: Path, kind: str) -> None:
-    config = small(kind, learning_rate=FALLING, **{"optimizer.learning_rate": 0.01})
+    config = small(kind, learning_rate_schedule=FALLING, **{"optimizer.learning_rate": 0.01})
     rates = numbers_of(config, tmp_path)[:, 0]
     count = config.run_opts
     np.testing.assert_allclose(rates, 0.01 * (1 - np.arange(count) / count), rtol=1e-6)

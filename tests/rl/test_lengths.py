@@ -25,7 +25,7 @@ EPOCHS = {
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "dqn in steps": ("dqn", {}),
     "sac in steps": ("sac", {}),
-    "iqn in epochs": ("iqn", {"schedule": "epochs", "epochs": EPOCHS}),
+    "iqn in epochs": ("iqn", {"counted_in": "epochs", "epochs": EPOCHS}),
     "ppo": ("ppo", {}),
 }
 
@@ -98,7 +98,7 @@ RARE = {**EPOCHS, "record_freq": 9, "eval_freq": 8, "save_freq": 7}
 CHANGED: dict[str, Any] = {
     **{f"{kind} in steps": small(kind) for kind in ("dqn", "iqn", "sac")},
     **{
-        f"{kind} in epochs": small(kind, schedule="epochs", epochs=RARE)
+        f"{kind} in epochs": small(kind, counted_in="epochs", epochs=RARE)
         for kind in ("dqn", "iqn", "sac")
     },
     "ppo": small("ppo"),
@@ -250,6 +250,27 @@ def test_an_older_file_with_both_schedules_is_read_as_it_was_followed(schedule: 
     data["evaluation"] |= {"patience": 3, "target_return": 9.0}
     silent: Any = from_data(data, source="old.yaml")
     assert (silent.evaluation.patience, silent.evaluation.target_return) == (None, None)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("name", ["dqn", "dqn-mountaincar", "iqn", "sac", "ppo"])
+def test_the_names_that_keys_had_in_older_files_are_read_as_those_of_now(
+    name: str, version: int
+) -> None:
+    data = ludus.example(name).model_dump()
+    old = {"counted_in": "schedule", "learning_rate_schedule": "learning_rate"}
+    renamed = {old.get(key, key): value for key, value in data.items()} | {"version": version}
+    assert from_data(renamed, source="old.yaml") == ludus.example(name)
+
+
+def test_a_key_that_only_shares_an_older_name_is_left_as_it_is() -> None:
+    own = {"version": 2, "schedule": "steps", "learning_rate": {"kind": "x", "warmup_steps": 1}}
+    assert migrations.migrate(dict(own), source="own.yaml") == (own, [])
+
+
+def test_an_older_name_on_the_command_line_is_answered_with_that_of_now() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'counted_in'"):
+        ludus.example("sac", schedule="epochs")
 
 
 def test_an_older_file_loses_what_one_key_kept_another_from_doing() -> None:

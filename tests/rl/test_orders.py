@@ -89,7 +89,7 @@ def test_dqn_in_epochs_collects_updates_and_evaluates_in_that_order(
     """No update before learning starts, then all that are owed, then as many as
     env steps were taken; an epoch counts its env steps once."""
     epochs = epochs_of(**changes)
-    spy = spy_of(small("dqn", schedule="epochs", epochs=epochs), epochs=True)
+    spy = spy_of(small("dqn", counted_in="epochs", epochs=epochs), epochs=True)
     result = spy.run(tmp_path)
     freqs = {name: epochs[name] for name in ("eval_freq", "record_freq", "save_freq")}
     count = epochs["steps_per_epoch"]

@@ -56,7 +56,7 @@ def test_a_logger_is_set_and_the_length_is_given_to_fit(
     """The config describes an agent's networks, so no model is set."""
     monkeypatch.chdir(tmp_path)
     epochs = EPOCHS if schedule == "epochs" else None
-    trainer: Any = ludus.build_trainer(small("dqn", schedule=schedule, epochs=epochs))
+    trainer: Any = ludus.build_trainer(small("dqn", counted_in=schedule, epochs=epochs))
     logger = Logger({"backends": []})
     trainer.set_logger(logger)
     result = trainer.fit(max_steps=30)
@@ -89,7 +89,7 @@ def test_a_saved_trainer_state_is_taken_up(tmp_path: Path, kind: str) -> None:
     length = "epochs.max_env_steps" if kind == "ppo" else "steps.max_opts"
     # Both schedules of a run depend on its length: hold them still.
     steady = {"kind": "constant", "warmup_steps": 0}
-    changes: dict[str, Any] = {"learning_rate": steady, "engine": "tape"}
+    changes: dict[str, Any] = {"learning_rate_schedule": steady, "engine": "tape"}
     if kind == "ppo":
         changes["clip.schedule"] = steady
     elif kind != "sac":
@@ -119,7 +119,7 @@ def test_obs_buffer_epoch_and_end_can_be_read(tmp_path: Path) -> None:
                 pass
             seen.append((trainer.epoch, trainer.train_end, trainer.obs.copy()))
 
-    config = small("dqn", schedule="epochs", epochs=EPOCHS)
+    config = small("dqn", counted_in="epochs", epochs=EPOCHS)
     trainer: Any = ludus.build_trainer(config)
     trainer.add(Watching())
     trainer.fit(root=str(tmp_path))
@@ -327,7 +327,7 @@ def test_an_rl_trainer_works_and_its_best_is_by_evaluation(tmp_path: Path) -> No
 
 @pytest.mark.covers("000-D1")
 def test_no_learning_is_owed_before_it_starts_and_all_of_it_then(tmp_path: Path) -> None:
-    spy = Spy(small("dqn", schedule="epochs", epochs={**EPOCHS, "steps_per_epoch": 1}))
+    spy = Spy(small("dqn", counted_in="epochs", epochs={**EPOCHS, "steps_per_epoch": 1}))
     spy.run(tmp_path)
     opts = [record.counters.get("opt_steps", 0) for record in spy.records]
     assert opts[:9] == [0, 0, 0, 0, 0, 0, 21, 24, 27]

@@ -30,7 +30,7 @@ KEYS = {"action", "next_obs", "reward", "terminated", "truncated", "info", "num_
 
 
 def in_epochs(**changes: Any) -> Any:
-    config = small("dqn", schedule="epochs", epochs=EPOCHS, learning_starts=10)
+    config = small("dqn", counted_in="epochs", epochs=EPOCHS, learning_starts=10)
     return config.replace(env=walk_config(length=5), **changes)
 
 

@@ -233,7 +233,7 @@ def test_a_run_always_ends() -> None:
         "updates_per_env_step": 1.0, "max_opts": None,
     }  # fmt: skip
     with pytest.raises(ConfigError, match="it would never learn"):
-        small("dqn", schedule="epochs", learning_starts=60, epochs=epochs)
+        small("dqn", counted_in="epochs", learning_starts=60, epochs=epochs)
 
 
 @pytest.mark.covers("004-D3")

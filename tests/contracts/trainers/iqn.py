@@ -19,4 +19,4 @@ def make() -> ludus.Trainer:
         "max_opts": None,
     }
     changes = {"exploration.kind": "softmax"}
-    return ludus.build_trainer(small("iqn", schedule="epochs", epochs=epochs, **changes))
+    return ludus.build_trainer(small("iqn", counted_in="epochs", epochs=epochs, **changes))
