@@ -106,7 +106,7 @@ def test_weights_move_by_the_optimizer_that_is_named(kind: str) -> None:
     assert float(way[way > 0].median()) == pytest.approx(0.01, rel=0.1)
 
 
-@changes(RL, "learning_rate")
+@changes(RL, "learning_rate_schedule")
 def test_the_learning_rate_follows_its_schedule(kind: str) -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 6}
     outcome = run(kind, learning_rate_schedule=falling)
