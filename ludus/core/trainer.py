@@ -273,9 +273,13 @@ class Trainer:
         """Return whether a finished run was made longer; the loop that ran out is then asked again."""
         if self.run.stop_reason is not None or not self.run.exhausted:
             return False
-        frame, loop = from_json(self.run.exhausted, plan)[-1], last_loop(plan, self.run.exhausted)
+        # `until` may ask for the round of its loop.
+        self.run.cursor = from_json(self.run.exhausted, plan)
+        frame, loop = self.run.cursor[-1], last_loop(plan, self.run.exhausted)
         is_full = isinstance(loop.times, int) and frame.index >= loop.times
-        if is_full or (loop.until is not None and loop.until(self.run)):
+        is_over = is_full or (loop.until is not None and loop.until(self.run))
+        self.run.cursor = []
+        if is_over:
             return False
         self._saved_cursor, self.run.is_finished = self.run.exhausted, False
         return True

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError
-from ludus.core.plan import counted
 from ludus.core.services import Weights
 from ludus.judge.divergence import WatchDivergence
 from ludus.judge.judge import JudgeLog
@@ -25,6 +24,7 @@ from ludus.session.trainer import Trainer
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import make_datasets
 from ludus.supervised.evaluated import Evaluated
+from ludus.supervised.fit import Fit
 from ludus.supervised.preflight import check_data, make_model
 from ludus.supervised.short_config import expand
 from ludus.supervised.update import count_examples
@@ -99,8 +99,7 @@ class BaseTrainer(Evaluated, Trainer):
         self._unrepeatable = check_data(datasets)
         run_steps = config.count_steps(self.train_data.length())
         self.num_train_steps = run_steps
-        learning_rate = config.optimizer.learning_rate
-        self.schedule = Schedule(config.schedule, initial=learning_rate, run_steps=run_steps)
+        self.fitting = self._make_fitting()
         self.update, chosen = make_update(
             config,
             self.model,
@@ -115,6 +114,32 @@ class BaseTrainer(Evaluated, Trainer):
         self._plain_state = PlainState(self.model, self.model.module)
         self._prepare_observers()
         self._prepare_beside()
+
+    def _make_fitting(self) -> Fit:
+        config = self.config
+        validate = Stage(
+            name="validate", work=self._validate, when=lambda run: config.with_validation,
+            note="with_validation" if config.with_validation else "off: with_validation is false",
+        )  # fmt: skip
+        return Fit(
+            self.train_data,
+            learn=self.train_step,
+            schedule=self._schedule_for,
+            max_epochs=config.max_epochs,
+            max_steps=config.max_steps,
+            then=(Stage(name="sum_up", work=lambda run: self.update.close_epoch()), validate),
+            on_enter=lambda: self.update.drop_unfinished(),
+        )
+
+    def _schedule_for(self, num_batches: int | None) -> Schedule:
+        config = self.config
+        rate, run_steps = config.optimizer.learning_rate, config.count_steps(num_batches)
+        return Schedule(config.schedule, initial=rate, run_steps=run_steps)
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the learning rate changes with the optimisation steps."""
+        return self.fitting.schedule
 
     def _prepare_observers(self) -> None:
         intervals = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
@@ -151,39 +176,10 @@ class BaseTrainer(Evaluated, Trainer):
 
     def plan(self) -> Repeat:
         """Return epochs of steps, a validation after each, a test at the end."""
-        data, config = self.train_data, self.config
-        length = data.length()
-        step = Repeat(
-            name="step",
-            times=None if length is None else lambda run: length,
-            until=self._is_step_loop_over,
-            body=(Stage(name="train_step", work=self._train_step),),
-            note=counted(length, "batch", "batches") if length else "until the data ends",
-        )
-        validate = Stage(
-            name="validate", work=self._validate, when=lambda run: config.with_validation,
-            note="with_validation" if config.with_validation else "off: with_validation is false",
-        )  # fmt: skip
-        epoch = Repeat(
-            name="epoch",
-            times=config.max_epochs,
-            until=self._is_long_enough,
-            counter="epoch",
-            body=(step, Stage(name="sum_up", work=lambda run: self.update.close_epoch()), validate),
-        )
         last = [Stage(name="settle", work=self._settle, always=True)] if self.beside else []
         if "test" in self.evaluators:
             last.append(Stage(name="test", work=self._test, always=True))
-        return Repeat(name="train", times=1, body=(epoch, *last))
-
-    def _is_long_enough(self, run: Run) -> bool:
-        return (
-            self.config.max_steps is not None and run.counters["opt_steps"] >= self.config.max_steps
-        )
-
-    def _is_step_loop_over(self, run: Run) -> bool:
-        is_started = self.train_data.epoch == run.counters["epoch"]
-        return self._is_long_enough(run) or (is_started and self.train_data.has_ended())
+        return Repeat(name="train", times=1, body=(self.fitting.loop(), *last))
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that must survive."""
@@ -241,17 +237,10 @@ class BaseTrainer(Evaluated, Trainer):
         reasons = [*self._unrepeatable, *self.train_data.inexact_because(), *beside]
         return [*reasons, *unsaved(self._plain_state)]
 
-    def _train_step(self, run: Run) -> Mapping[str, Any] | None:
-        data = self.train_data
-        if data.epoch != run.counters["epoch"]:
-            data.start(run.counters["epoch"])
-        batch = data.next()
-        return self.train_step(batch, data.position - 1)
-
     def train_step(self, batch: Any, batch_idx: int) -> Mapping[str, Any] | None:
         """Learn from one batch and return its metrics; override it to learn in another way."""
         counters = self.run.counters
-        learning_rate = self.schedule(counters["opt_steps"])
+        learning_rate = self.fitting.learning_rate(self.run)
         metrics = self.update(
             batch, batch_idx, learning_rate=learning_rate, is_last=self.train_data.has_ended()
         )
@@ -269,8 +258,6 @@ class BaseTrainer(Evaluated, Trainer):
     @property
     def train_end(self) -> bool:
         """Whether training is over."""
-        return (
-            self.run.is_finished
-            or self._is_long_enough(self.run)
-            or self.run.stop_reason is not None
-        )
+        most, num_steps = self.config.max_steps, self.run.counters["opt_steps"]
+        is_long_enough = most is not None and num_steps >= most
+        return self.run.is_finished or is_long_enough or self.run.stop_reason is not None

@@ -153,6 +153,14 @@ class Update:
         self.num_examples = 0
         return metrics
 
+    def drop_unfinished(self) -> None:
+        """Forget the batches of a step and of an epoch that were left in their middle."""
+        if self.num_gathered:
+            for gradient in self.flat.gradients:
+                gradient.zero_()
+        self.num_gathered = 0
+        self.close_epoch()
+
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the weights and the optimizer, which are parts of their own."""
         flat = self.flat

@@ -24,6 +24,10 @@ TOYS = {name: case for name, case in modules_in("contracts/trainers").items() if
 every_toy = pytest.mark.parametrize("toy", TOYS.values(), ids=TOYS.keys())
 
 
+KEPT: dict[str, Any] = {}
+"""The models of the walk under way; they are there after a cut, as files would be."""
+
+
 class Cut(BaseException):
     """The process dies here."""
 
@@ -37,6 +41,8 @@ class InMemory(Bare):
         self.cut_after: int | None = None
         self.random = GlobalRandom()
         trainer.run.log = Logger(Logger.Config(backends=[]))
+        trainer.run.keep_model = lambda name, weights, note: KEPT.update({name: weights})
+        trainer.run.recall_model = KEPT.__getitem__
         seed_everything(3)
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:

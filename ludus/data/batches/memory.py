@@ -27,6 +27,8 @@ from ludus.seeds import generator
 class Batches(Protocol):
     """A stream of batches, epoch after epoch; a part, whose state is an epoch and a position."""
 
+    epoch: int
+    """The epoch that was started last; -1 before the first."""
     position: int
     """How many batches of this epoch have been taken."""
 

@@ -1,0 +1,128 @@
+"""A loop that fits: epochs of steps over the data, which a plan may enter again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ludus.core import Repeat, Run, Stage, Stateful, states
+from ludus.core.plan import counted
+from ludus.data.batches.memory import Batches
+from ludus.nn.schedules import Schedule
+
+EPOCH = "epoch"
+"""The name of the loop; `run.leave(EPOCH, why)` ends it, and what stands after it goes on."""
+
+
+class Fit:
+    """Epochs of steps: a subtree of a plan.
+
+    epoch x max_epochs
+      step x batches         as many as the data has when an epoch begins
+        train_step
+      ...                    `then`: a validation, say
+
+    Each time the loop is entered, in the next round of an active learner say, it begins anew: the
+    schedule starts over, for the batches that the data has now, `max_steps` counts from 0, and every part
+    that `renew` was given is again what it was then: early stopping and the best model, and where each
+    round learns from nothing the model and the optimizer too.
+
+    A plan that enters it more than once lists it among its parts: the state says when it was entered.
+    """
+
+    def __init__(
+        self,
+        data: Batches,
+        *,
+        learn: Callable[[Any, int], Mapping[str, Any] | None],
+        schedule: Callable[[int | None], Schedule],
+        max_epochs: int,
+        max_steps: int | None,
+        then: Sequence[Stage],
+        on_enter: Callable[[], None] | None = None,
+    ) -> None:
+        """Take the data, and `learn`, which learns from a batch and its number within the epoch.
+
+        `schedule` makes the schedule of an entry, given how many batches an epoch has, if that is known.
+        `on_enter` drops what a loop that was left in the middle of an epoch has not finished.
+        """
+        self._data = data
+        self._learn = learn
+        self._make_schedule = schedule
+        self._max_epochs = max_epochs
+        self._max_steps = max_steps
+        self._then = tuple(then)
+        self._renewed: list[tuple[Stateful, dict[str, Any]]] = []
+        self._on_enter = on_enter
+        self.begun_at = 0
+        """The opt_steps at which the loop was entered."""
+        self.num_batches = data.length()
+        """How many batches an epoch had then; None if the data does not say."""
+        self.schedule = schedule(self.num_batches)
+
+    def renew(self, *parts: Stateful) -> None:
+        """Make these parts what they are now each time the loop is entered."""
+        self._renewed += [(part, deepcopy(dict(part.state_dict()))) for part in parts]
+
+    def loop(self) -> Repeat:
+        """Return the subtree; a plan holds it once."""
+        length = self._data.length()
+        step = Repeat(
+            name="step",
+            times=None if length is None else lambda run: self._data.length() or 0,
+            until=self._is_epoch_over,
+            body=(Stage(name="train_step", work=self._step),),
+            note=counted(length, "batch", "batches") if length else "until the data ends",
+        )
+        return Repeat(
+            name=EPOCH,
+            times=self._max_epochs,
+            until=self.is_long_enough,
+            counter="epoch",
+            body=(step, *self._then),
+        )
+
+    def num_steps(self, run: Run) -> int:
+        """Return how many optimisation steps were taken since the loop was entered."""
+        is_new = self._data.epoch != run.counters["epoch"] and run.round(EPOCH) == 0
+        return 0 if is_new else run.counters["opt_steps"] - self.begun_at
+
+    def learning_rate(self, run: Run) -> float:
+        """Return the learning rate of the next step."""
+        return self.schedule(run.counters["opt_steps"] - self.begun_at)
+
+    def is_long_enough(self, run: Run) -> bool:
+        """Return whether `max_steps` were taken since the loop was entered."""
+        return self._max_steps is not None and self.num_steps(run) >= self._max_steps
+
+    def _is_epoch_over(self, run: Run) -> bool:
+        is_started = self._data.epoch == run.counters["epoch"]
+        return self.is_long_enough(run) or (is_started and self._data.has_ended())
+
+    def _step(self, run: Run) -> Mapping[str, Any] | None:
+        data = self._data
+        if data.epoch != run.counters["epoch"]:
+            if run.round(EPOCH) == 0:
+                self._enter(run)
+            data.start(run.counters["epoch"])
+        return self._learn(data.next(), data.position - 1)
+
+    def _enter(self, run: Run) -> None:
+        """Begin anew; what this changes was saved as it is now, at the boundary before the first step."""
+        self.begun_at, self.num_batches = run.counters["opt_steps"], self._data.length()
+        self.schedule = self._make_schedule(self.num_batches)
+        for part, state in self._renewed:
+            part.load_state_dict(deepcopy(state))
+        if self._on_enter is not None:
+            self._on_enter()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"begun_at": self.begun_at, "num_batches": self.num_batches}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        states.check_keys(state, "begun_at", "num_batches")
+        begun_at = states.whole(state, "begun_at")
+        num_batches = None if state["num_batches"] is None else states.whole(state, "num_batches")
+        self.begun_at, self.num_batches = begun_at, num_batches
+        self.schedule = self._make_schedule(num_batches)
