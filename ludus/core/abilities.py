@@ -5,7 +5,7 @@ Each is called after `prepare`. A trainer has an ability if it has the methods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -42,3 +42,34 @@ class Exports(KeepsWeights, Protocol):
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write saved weights as something that runs without torch."""
+
+
+class EvaluationJob(Protocol):
+    """An evaluation but for the weights; made from a config in whichever process it is done."""
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """The metrics that are logged, as NaN, where an evaluation gives no result."""
+
+    def rebuild(self) -> object:
+        """Make all that it needs, to find out whether it can be made; raise LudusError where not."""
+
+    def evaluate(
+        self, weights: Mapping[str, Any], /, *, is_interrupted: Callable[[], bool]
+    ) -> Mapping[str, float]:
+        """Return the metrics of these weights, those of every score among them.
+
+        The same in whichever process it is called; Interrupted if the run is asked to pause.
+        """
+
+
+@runtime_checkable
+class EvaluatesBeside(Protocol):
+    """Can be evaluated in a process beside training: `ludus.AsyncEvaluator(config)`.
+
+    Asked of the class of the config's kind, found through the registry: no trainer is built there.
+    """
+
+    @staticmethod
+    def evaluation_job(config: Any, /) -> EvaluationJob:
+        """Return what evaluates runs of this config."""

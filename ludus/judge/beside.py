@@ -1,4 +1,4 @@
-"""Judge a model in a process of its own while training goes on, with a result that timing cannot change.
+"""Evaluate in a process of its own while training goes on, with an outcome that timing cannot change.
 
 launch     a copy of the weights goes to the worker; training goes on
 collect    waits for the result of that launch, at a boundary the trainer fixes
@@ -12,41 +12,21 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ludus.config.base import TrainerConfig
 from ludus.core import states
+from ludus.core.abilities import EvaluationJob
 from ludus.core.errors import ConfigError, Interrupted, LudusError
-from ludus.judge.evaluator import of_kind
+from ludus.judge import worker
 from ludus.process.child import Child, ChildDied, ChildFailed, ChildHung
 from ludus.process.messages import pack
 
-Collected = tuple[dict[str, int], float | None, dict[str, float], dict[str, Tensor]]
 _MAX_REASONS = 5
 _START_SECONDS = 120.0
-
-
-class Job(Protocol):
-    """An evaluation but for the weights: it can be made here, or told to a worker as plain data."""
-
-    @property
-    def module(self) -> str:
-        """The module of ludus whose `handlers()` the worker serves: greet, rebuild, evaluate."""
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """The names that stand in its record, whatever comes of it."""
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-
-    def judge(
-        self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool]
-    ) -> tuple[float, dict[str, float]]:
-        """Return the score and the record; the same in whichever process it is called."""
 
 
 @dataclass(frozen=True)
@@ -57,19 +37,34 @@ class Launch:
     weights: dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class Collected:
+    """The outcome of an evaluation, with the counters and the weights of its launch."""
+
+    counters: dict[str, int]
+    weights: dict[str, Tensor]
+    metrics: dict[str, float]
+    is_lost: bool
+    """Whether there is no result; every metric is then NaN."""
+
+
 class AsyncEvaluator:
     """Keeps a worker process and at most one pending evaluation, which is its state.
 
     A worker that dies, hangs or fails is replaced, a bounded number of times for each evaluation.
     After that the evaluation is done in this process, unless it would take it down too; if there is
-    no result in the end, the score is None and the run says that it is not exact.
+    no result in the end, the metrics are NaN and the run says that it is not exact.
 
     AsyncEvaluator(config)    evaluates as runs of this config do: trainer.set_evaluator takes it
+
+    The worker reads the config, finds the trainer's class by its kind and asks it for its
+    `evaluation_job` (`ludus/core/abilities.py`), so a trainer of any family can have one: it lists the
+    evaluator among its parts, launches in one stage and collects in a later one.
     """
 
     def __init__(
         self,
-        config: TrainerConfig | Job | None = None,
+        config: TrainerConfig | None = None,
         *,
         score: object = None,
         timeout: float = 300.0,
@@ -82,16 +77,13 @@ class AsyncEvaluator:
                 "AsyncEvaluator takes a config, from which another process rebuilds what it judges; a"
                 " function stays in this one: ludus.Evaluator(score=function)"
             )
-        self.config = config if isinstance(config, TrainerConfig) else None
+        self.config = config
         self.is_interrupted = is_interrupted
         """Asked while waiting: a run that is to pause must not wait for the result."""
         self.on_event = on_event
         """Called with a sentence whenever a worker fails or a result is missing."""
-        self._job: Job
-        if isinstance(config, TrainerConfig) or not hasattr(config, "judge"):
-            self._job = of_kind(config, "evaluation_job")(config)
-        else:
-            self._job = config
+        self._job: EvaluationJob = worker.job_of(config)
+        self._plain = config.model_dump(mode="json")
         self._timeout = timeout
         self._max_restarts = max_restarts
         self._worker: Child | None = None
@@ -122,7 +114,7 @@ class AsyncEvaluator:
 
     def check(self) -> None:
         """Raise ConfigError if the worker cannot rebuild what it is to judge; wait for its answer."""
-        self._start().send({"do": "rebuild", "evaluation": self._job.plain()})
+        self._start().send({"do": "rebuild", "config": self._plain})
         try:
             worker = self._start()
             for _ in ("greet", "rebuild"):
@@ -138,7 +130,7 @@ class AsyncEvaluator:
             ) from error
 
     def launch(self, run_counters: Mapping[str, int], weights: Mapping[str, Tensor]) -> None:
-        """Begin to judge a copy of these weights."""
+        """Begin to evaluate a copy of these weights."""
         if self._pending is not None:
             raise LudusError("an evaluation is pending already; collect it before the next launch")
         copied = {name: t.detach().to("cpu", copy=True) for name, t in weights.items()}
@@ -147,29 +139,31 @@ class AsyncEvaluator:
         self.open()
 
     def collect(self) -> Collected | None:
-        """Wait for what is pending; return its counters, score, record and weights.
+        """Wait for what is pending and return its outcome; None where nothing was launched.
 
-        None means that nothing was launched; a score of None, that there is no result. Raises
-        Interrupted if the run is asked to pause; the evaluation is then still pending.
+        Raises Interrupted if the run is asked to pause; the evaluation is then still pending.
         """
         if self._pending is None:
             return None
         launch, num_failures = self._pending, 0
         while True:
             try:
-                score, record = self._result(launch)
+                metrics = self._result(launch)
                 break
             except (ChildDied, ChildHung, ChildFailed) as error:
                 self._stop()
                 num_failures += 1
                 self.on_event(f"evaluation worker failed ({num_failures}): {error}")
                 if num_failures > self._max_restarts:
-                    score, record = self._last_resort(launch, error)
+                    metrics = self._last_resort(launch, error)
                     break
         self._pending = self._sent_at = None
-        return launch.counters, score, record, launch.weights
+        is_lost = metrics is None
+        if metrics is None:
+            metrics = dict.fromkeys(self._job.metrics, math.nan)
+        return Collected(launch.counters, launch.weights, metrics, is_lost)
 
-    def _result(self, launch: Launch) -> tuple[float | None, dict[str, float]]:
+    def _result(self, launch: Launch) -> dict[str, float] | None:
         """Return what the worker says of this launch, telling it first if it has not been told."""
         worker = self._start()
         if self._sent_at is None:
@@ -180,7 +174,8 @@ class AsyncEvaluator:
             self._is_ready, self._sent_at = True, time.monotonic()
         assert self._sent_at is not None
         header = self._answer(worker, self._sent_at, self._timeout)
-        return header["score"], header["record"]
+        metrics: dict[str, float] = header["metrics"]
+        return metrics
 
     def _answer(self, worker: Child, since: float, seconds: float) -> dict[str, Any]:
         # A signal does not end the wait by itself, so it is looked for once a second.
@@ -191,14 +186,13 @@ class AsyncEvaluator:
                 raise worker.give_up(seconds)
         return worker.receive()[0]
 
-    def _last_resort(
-        self, launch: Launch, error: LudusError
-    ) -> tuple[float | None, dict[str, float]]:
-        """Judge in this process if that is safe; otherwise say that there is no result."""
+    def _last_resort(self, launch: Launch, error: LudusError) -> dict[str, float] | None:
+        """Evaluate in this process if that is safe; otherwise say that there is no result."""
         if _may_try_here(error):
             try:
                 with _one_thread():
-                    return self._job.judge(launch.weights, is_interrupted=self.is_interrupted)
+                    found = self._job.evaluate(launch.weights, is_interrupted=self.is_interrupted)
+                    return dict(found)
             except Exception as here:
                 if isinstance(here, Interrupted):
                     raise
@@ -207,19 +201,19 @@ class AsyncEvaluator:
         reason = f"the evaluation launched at {when or 'the start'} gave no result: {error}"
         self._reasons = [*self._reasons, reason.splitlines()[0]][-_MAX_REASONS:]
         self.on_event(reason)
-        return None, dict.fromkeys(self._job.metrics, math.nan)
+        return None
 
     def _start(self) -> Child:
         if self._worker is None or not self._worker.is_open:
             self._stop()
-            self._worker = Child(self._job.module, name="the evaluation worker")
+            self._worker = Child(worker.__name__, name="the evaluation worker")
             self._is_ready = False
             self._worker.send({"do": "greet"})
         return self._worker
 
     def _send(self, launch: Launch) -> None:
         plain, data = pack(launch.weights)
-        request = {"do": "evaluate", "evaluation": self._job.plain(), "weights": plain}
+        request = {"do": "evaluate", "config": self._plain, "weights": plain}
         self._start().send(request, [data])
         self._sent_at = time.monotonic()
 

@@ -9,7 +9,7 @@ from typing import Any
 from ludus.config.base import TrainerConfig
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.services import Log
+from ludus.core.services import Judges, Log
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 
@@ -44,7 +44,7 @@ class Evaluator:
             self._score = score
         else:
             assert config is not None
-            self._score = of_kind(config, "make_evaluator")(config).evaluate
+            self._score = _make(config).evaluate
         self.model: Any = None
         self.logger: Log | None = None
 
@@ -94,20 +94,24 @@ class Evaluator:
         """Called by run_eval last, with the score and the record; yours to write."""
 
 
-def of_kind(config: Any, name: str) -> Callable[[Any], Any]:
-    """Return a class method of the trainer that this config is for."""
+def find_trainer(config: object) -> type[Any]:
+    """Return the class of the trainer that this config is for; ConfigError for what is no config."""
     if not isinstance(config, TrainerConfig):
         raise ConfigError(
             f"an evaluator is made from a trainer's config, not from a {type(config).__name__};"
             " ludus.read_config and ludus.example return one"
         )
-    found = getattr(find("trainer", config.kind), name, None)
-    if found is None:
+    return find("trainer", config.kind)
+
+
+def _make(config: TrainerConfig) -> Judges:
+    make = getattr(find_trainer(config), "make_evaluator", None)
+    if make is None:
         raise ConfigError(
-            f"trainers of kind '{config.kind}' have no {name}(config), so no evaluator can be made"
+            f"trainers of kind '{config.kind}' have no make_evaluator(config), so no evaluator can be made"
             " from their config; give Evaluator(score=...) a function"
         )
-    return found  # type: ignore[no-any-return]
+    return make(config)  # type: ignore[no-any-return]
 
 
 def check_made_for(trainer: type[object], config: TrainerConfig, evaluator: object) -> None:

@@ -1,4 +1,4 @@
-"""The evaluations of a run: now, or beside training with the result heard at the next one."""
+"""The evaluations of a run: in this process, or beside training with the outcome judged at the next one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from ludus.judge.judge import Judge
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.evaluation_env import check_same_spaces
-from ludus.rl.evaluation_worker import EpisodeJob
 from ludus.rl.evaluator import (
     HELD_OUT,
     EpisodeEvaluator,
@@ -39,9 +38,9 @@ _NOT_REBUILT = {
 
 
 class Evaluations:
-    """Evaluates an agent and lets the judge hear what came of it.
+    """Evaluates an agent and lets the judge hear the outcome.
 
-    An evaluation beside training is launched at one evaluation and heard at the next, or at the end,
+    An evaluation beside training is launched at one evaluation and judged at the next, or at the end,
     so what follows from it does not depend on how long it took.
     """
 
@@ -71,7 +70,7 @@ class Evaluations:
             timeout = config.evaluation.timeout_seconds
             assert timeout is not None
             self.beside = AsyncEvaluator(
-                job_of(config), timeout=timeout, is_interrupted=is_interrupted, on_event=note
+                config, timeout=timeout, is_interrupted=is_interrupted, on_event=note
             )
 
     def check(self, config: RLConfig, trained: EnvSpec) -> None:
@@ -108,13 +107,13 @@ class Evaluations:
         return {**record, "eval/episodes": float(task.num_episodes)}
 
     def evaluate(self, run: Run, agent: Any) -> Mapping[str, Any]:
-        """Judge the agent as it is now; return the record."""
+        """Evaluate the agent as it is now and judge the outcome; return the metrics."""
         # A network that moves a buffer whenever it is asked would be another one afterwards.
         with agent.undisturbed() if isinstance(agent, Agent) else evaluating(agent):
-            score, record = as_outcome(self.evaluator.evaluate(self._seen(agent)), metric=METRIC)
+            score, metrics = as_outcome(self.evaluator.evaluate(self._seen(agent)), metric=METRIC)
         self._hear(run, score, agent.weights, run.counters)
         # What decides is logged, whatever else an evaluator of a script's own has to say.
-        return {METRIC: score, **record}
+        return {METRIC: score, **metrics}
 
     def _seen(self, agent: Any) -> Any:
         """Return what the evaluator is given: a script's evaluator gets the script's agent itself."""
@@ -122,22 +121,23 @@ class Evaluations:
         return agent if plays else getattr(agent, "own", agent)
 
     def launch(self, run: Run, agent: Any) -> None:
-        """Hear the evaluation under way and begin another."""
+        """Judge the evaluation under way and begin another."""
         assert self.beside is not None
         self.settle(run)
         if run.stop_reason is None:
             self.beside.launch(run.counters, agent.weights())
 
     def settle(self, run: Run) -> None:
-        """Wait for the evaluation under way, if there is one, and draw the consequences.
+        """Wait for the evaluation under way, if there is one, and judge it.
 
-        Its record is written under the counters of the moment it was launched.
+        Its metrics are logged under the counters of the moment it was launched.
         """
         done = None if self.beside is None else self.beside.collect()
         if done is not None:
-            counters, score, record, weights = done
-            self._hear(run, score, lambda: weights, counters)
-            run.log.write_past(run, counters, record)
+            score = None if done.is_lost else done.metrics[METRIC]
+            weights = done.weights
+            self._hear(run, score, lambda: weights, done.counters)
+            run.log.write_past(run, done.counters, done.metrics)
 
     def _hear(
         self,
@@ -195,11 +195,6 @@ def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any, net
 def evaluator_of(config: RLConfig) -> EpisodeEvaluator:
     """Return what evaluates agents as runs of this config do."""
     return EpisodeEvaluator(EvaluationTask.of(config))
-
-
-def job_of(config: RLConfig) -> EpisodeJob:
-    """Return what a process beside training is told of the evaluations of this config."""
-    return EpisodeJob(EvaluationTask.of(config), config.model_dump(mode="json"))
 
 
 def _sections_of(evaluator: object) -> Iterator[StrictConfig]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.rl.evaluations import Evaluations, evaluator_of, job_of
+from ludus.rl.evaluation_job import EpisodeJob
+from ludus.rl.evaluations import Evaluations, evaluator_of
 from ludus.rl.export import export_policy
 from ludus.rl.plans import without_learn
 
@@ -18,7 +19,7 @@ class KeptPolicies:
     evaluations: Evaluations
 
     make_evaluator = staticmethod(evaluator_of)
-    evaluation_job = staticmethod(job_of)
+    evaluation_job = EpisodeJob
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a state of an earlier version with the cursor of this one's plan."""

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from ludus.core import Run
 from ludus.core.errors import ConfigError
+from ludus.core.services import Weights
 from ludus.judge.beside import AsyncEvaluator
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
+from ludus.judge.judge import Judge
 from ludus.nn.flat import FlatParameters
-from ludus.supervised.evaluation_worker import SupervisedJob, evaluator_of
+from ludus.supervised.evaluation_job import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.preflight import check_model
 from ludus.supervised.update import Update
@@ -33,6 +35,8 @@ class Evaluated:
     evaluators: Mapping[str, SupervisedEvaluator]
     weights: Callable[[], dict[str, Tensor]]
     best: Callable[[], Mapping[str, Any] | None]
+    judge: Judge
+    _keep: Callable[[str, Weights, Mapping[str, Any]], None]
     _is_own_model: bool
 
     make_evaluator = staticmethod(evaluator_of)
@@ -58,14 +62,6 @@ class Evaluated:
                 "an AsyncEvaluator rebuilds the model from the config in another process, but this one"
                 " was set by the script; register it as a model kind, or set a ludus.Evaluator"
             )
-        for key in ("best_model", "early_stopping"):
-            section = getattr(self.config, key)
-            if section is not None and section.metric.startswith("validation/"):
-                raise ConfigError(
-                    f"'{key}' goes by {section.metric}, which an AsyncEvaluator tells only at the next"
-                    f" validation, when the weights are others; set '{key}' to null, or set a"
-                    " ludus.Evaluator"
-                )
         beside.is_interrupted = lambda: self.run.interrupted
         beside.on_event = self._note_failure
         beside.check()
@@ -78,15 +74,20 @@ class Evaluated:
         if self.beside is None:
             return self.evaluate(self.eval_data, training_mode=True)
         self._settle(run)
-        self.beside.launch(run.counters, self.weights())
+        if not run.is_ending:
+            self.beside.launch(run.counters, self.weights())
         return {}
 
     def _settle(self, run: Run) -> None:
-        """Wait for the validation under way; it is logged under the counters of its launch."""
+        """Wait for the validation under way; it is logged and judged as of the moment of its launch."""
         assert self.beside is not None
-        if (done := self.beside.collect()) is not None:
-            counters, _, record, _ = done
-            run.log.write_past(run, counters, record)
+        if (done := self.beside.collect()) is None:
+            return
+        weights = done.weights
+        run.log.write_past(run, done.counters, done.metrics)
+        if not done.is_lost:
+            counters, keep = done.counters, self._keep
+            self.judge.hear(run, done.metrics, lambda score: weights, counters=counters, keep=keep)
 
     def evaluate(self, data: SupervisedEvaluator, training_mode: bool = False) -> dict[str, float]:
         """Return the metrics of the weights as they are now, the running mean if there is one.

@@ -121,8 +121,3 @@ def linear_policy(seed: int = 0) -> LinearPolicy:
     policy = LinearPolicy()
     policy.load_weights(linear_weights(seed))
     return policy
-
-
-def rebuild(config: dict[str, Any]) -> LinearPolicy:
-    assert config == {"kind": "linear"}
-    return LinearPolicy()

@@ -14,23 +14,24 @@ import torch
 
 import ludus
 from ludus.config import registry
-from ludus.core.errors import Interrupted, LudusError
+from ludus.core import Run
+from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.judge.beside import AsyncEvaluator
-from ludus.rl import evaluation_worker
-from ludus.rl.agents import rebuild as rebuild_agent
-from ludus.rl.evaluation_worker import EpisodeJob
+from ludus.judge.judge import Judge
+from ludus.judge.scores import Score
+from ludus.rl.evaluation_job import rebuild_agent
 from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.seeds import GlobalRandom
 from ludus.store.checkpoint import digest_of
-from tests.envs.odd_envs import linear_policy, linear_weights, rebuild, walk
+from tests.envs.odd_envs import linear_policy, linear_weights, walk
+from tests.rl.linear_plugin import LinearTrainer, linear_config
 
 COUNTERS = {"opt_steps": 30, "env_steps": 120}
 
 
 @pytest.fixture(autouse=True)
 def plugins(monkeypatch) -> None:
-    monkeypatch.setattr(registry, "loaded_plugins", ["tests.rl.child_plugin"])
-    monkeypatch.setattr(evaluation_worker, "rebuild_policy", rebuild)
+    monkeypatch.setattr(registry, "loaded_plugins", ["tests.rl.linear_plugin"])
 
 
 @pytest.fixture
@@ -39,8 +40,7 @@ def make():
     made = []
 
     def make_one(trouble: str = "none", at: int = -1, once: str = "", **more) -> AsyncEvaluator:
-        task = EvaluationTask(walk(trouble, at, once), num_episodes=6, seed=5, num_envs=2)
-        beside = AsyncEvaluator(EpisodeJob(task, {"kind": "linear"}), **more)
+        beside = AsyncEvaluator(linear_config(trouble, at, once), **more)
         beside.events = []
         beside.on_event = beside.events.append
         made.append(beside)
@@ -53,7 +53,7 @@ def make():
 
 def expected(seed: int = 0):
     task = EvaluationTask(walk(), num_episodes=6, seed=5, num_envs=2)
-    return EpisodeEvaluator(task).evaluate(linear_policy(seed))
+    return EpisodeEvaluator(task).evaluate(linear_policy(seed))[1]
 
 
 @pytest.mark.covers("000-D7")
@@ -65,10 +65,11 @@ def test_the_result_is_that_of_the_evaluator_in_process(make) -> None:
         beside.launch(COUNTERS, weights)
         # Training goes on: what is judged is the policy of the launch.
         weights["linear"].zero_()
-        counters, score, record, kept = beside.collect()
-        assert (score, record) == expected(seed)
-        assert counters == COUNTERS
-        assert torch.equal(kept["linear"], linear_weights(seed)["linear"])
+        done = beside.collect()
+        assert done.metrics == expected(seed)
+        assert not done.is_lost
+        assert done.counters == COUNTERS
+        assert torch.equal(done.weights["linear"], linear_weights(seed)["linear"])
     assert beside.collect() is None
     assert beside.inexact_because() == []
     assert beside.events == []
@@ -97,9 +98,9 @@ def test_a_worker_that_fails_once_is_replaced_and_nothing_shows(
     everything = digest_of(GlobalRandom().state_dict())
     beside = make(trouble, at=3, once=str(tmp_path / "flag"), timeout=2.0)
     beside.launch(COUNTERS, linear_weights())
-    _, score, record, _ = beside.collect()
+    metrics = beside.collect().metrics
     assert (tmp_path / "flag").exists(), "nothing went wrong, so nothing was tested"
-    assert (score, record) == expected()
+    assert metrics == expected()
     assert beside.inexact_because() == []
     assert len(beside.events) == (0 if words is None else 1)
     assert words is None or words in beside.events[0]
@@ -113,14 +114,14 @@ def test_a_worker_killed_from_outside_is_replaced(make, tmp_path: Path) -> None:
     while not flag.exists():
         time.sleep(0.01)
     os.kill(beside.worker_pid, signal.SIGKILL)
-    assert beside.collect()[1:3] == expected()
+    assert beside.collect().metrics == expected()
 
 
 def test_where_no_worker_can_be_started_the_evaluation_is_made_here(make, monkeypatch) -> None:
     monkeypatch.setattr("sys.executable", "/no/such/python")
     beside = make()
     beside.launch(COUNTERS, linear_weights())
-    assert beside.collect()[1:3] == expected()
+    assert beside.collect().metrics == expected()
     assert len(beside.events) == 3
     assert beside.inexact_because() == []
 
@@ -129,11 +130,11 @@ def test_where_no_worker_can_be_started_the_evaluation_is_made_here(make, monkey
 def test_an_evaluation_that_always_fails_is_told_and_training_goes_on(make, trouble: str) -> None:
     beside = make(trouble, at=3, max_restarts=1)
     beside.launch(COUNTERS, linear_weights())
-    counters, score, record, _ = beside.collect()
-    assert score is None
-    assert counters == COUNTERS
-    assert math.isnan(record["eval/return_mean"])
-    assert set(record) == {name for name in expected()[1] if "success" not in name}
+    done = beside.collect()
+    assert done.is_lost
+    assert done.counters == COUNTERS
+    assert all(math.isnan(value) for value in done.metrics.values())
+    assert set(done.metrics) == {name for name in expected() if "success" not in name}
     assert len(beside.events) == 3, "two workers failed, and there is no result"
     assert "opt_steps 30" in beside.inexact_because()[0]
     # The reason is part of the state, so that a resumed run says so too.
@@ -151,7 +152,8 @@ def test_a_pending_evaluation_is_taken_up_after_a_resume(make) -> None:
     assert second.is_pending
     assert digest_of(second.state_dict()) == digest_of(state)
     second.open()
-    assert second.collect()[:3] == first.collect()[:3] == (COUNTERS, *expected())
+    one, two = first.collect(), second.collect()
+    assert (one.counters, one.metrics) == (two.counters, two.metrics) == (COUNTERS, expected())
     assert not second.is_pending
 
 
@@ -177,11 +179,48 @@ def test_nothing_is_left_after_closing_even_in_the_middle(make) -> None:
 
 def test_a_trained_agent_is_rebuilt_from_its_config(monkeypatch) -> None:
     monkeypatch.undo()
-    config = ludus.example("dqn")
-    plain = config.model_dump(mode="json")
-    task = EvaluationTask(config.env, num_episodes=3, seed=5, num_envs=2)
-    agent = rebuild_agent(plain)
-    beside = AsyncEvaluator(EpisodeJob(task, plain))
+    config = ludus.example("dqn", **{"evaluation.episodes": 3, "evaluation.envs": 2})
+    agent = rebuild_agent(config)
+    beside = AsyncEvaluator(config)
     beside.launch(COUNTERS, agent.weights())
-    assert beside.collect()[1:3] == EpisodeEvaluator(task).evaluate(agent)
+    assert beside.collect().metrics == ludus.Evaluator(config).evaluate(agent)[1]
     beside.close()
+
+
+def test_several_scores_of_one_evaluation_are_judged_as_of_its_launch(make) -> None:
+    """By a family from outside ludus: its class is found in the child by the kind in its config."""
+    kept = []
+    judge = Judge(
+        Score("return", "eval/return_mean", "max"), Score("length", "eval/length_mean", "min")
+    )
+    beside, run = make(), Run()
+    run.keep_model = lambda name, weights, note: kept.append((name, weights["linear"], note))
+    for seed in range(2):
+        beside.launch({"opt_steps": 10 * seed + 10}, linear_weights(seed))
+        run.boundaries, run.counters["opt_steps"] = seed, 999
+        done = beside.collect()
+        judge.hear(run, done.metrics, lambda score, d=done: d.weights, counters=done.counters)
+    found = [expected(seed) for seed in range(2)]
+    for best, metric, pick in (
+        (judge.best, "eval/return_mean", max),
+        (judge.more_bests["length"], "eval/length_mean", min),
+    ):
+        values = [metrics[metric] for metrics in found]
+        seed = values.index(pick(values))
+        assert (best["score"], best["counters"]) == (values[seed], {"opt_steps": 10 * seed + 10})
+        (weights,) = [w for name, w, _ in kept if name == best["model"]]
+        assert torch.equal(weights, linear_weights(seed)["linear"])
+
+
+def test_a_family_that_cannot_be_evaluated_beside_training_is_told(monkeypatch) -> None:
+    monkeypatch.delattr(LinearTrainer, "evaluation_job")
+    with pytest.raises(ConfigError, match=r"kind 'linear' have no evaluation_job\(config\)"):
+        AsyncEvaluator(linear_config())
+
+
+def test_a_plugin_that_the_worker_was_not_given_is_told_with_the_remedy(make, monkeypatch) -> None:
+    monkeypatch.setattr(registry, "loaded_plugins", [])
+    with pytest.raises(ConfigError, match=r"cannot rebuild .* named 'linear'.* --plugin that_mod"):
+        make().check()
+    monkeypatch.setattr(registry, "loaded_plugins", ["tests.rl.linear_plugin"])
+    make().check()

@@ -13,6 +13,8 @@ import pytest
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
+from ludus.store.local import LocalStorage
+from ludus.store.models import read_model
 from tests.rl.small import small
 from tests.supervised.conftest import Tiny, history, lines
 
@@ -148,6 +150,36 @@ def test_a_model_is_validated_beside_training_and_logged_where_it_was_launched(
     assert all(tensor.equal(mine[name]) for name, tensor in here.model.state_dict().items())
 
 
+def test_a_validation_beside_training_decides_by_the_weights_and_counters_of_its_launch(
+    tmp_path: Path, tiny: Tiny
+) -> None:
+    """It is heard at the next validation, so the run stops one epoch later and keeps the same best."""
+    sections = {
+        "best_model": {"metric": "validation/epoch_loss", "mode": None},
+        "early_stopping": {
+            "metric": "validation/epoch_loss", "patience": 2, "mode": None, "min_delta": 9.0,
+        },
+    }  # fmt: skip
+    config = tiny(max_epochs=9, **sections)
+    plain = ludus.build_trainer(config).fit(root=str(tmp_path), name="here")
+    trainer: Any = ludus.build_trainer(config)
+    trainer.set_evaluator(ludus.AsyncEvaluator(config))
+    result = trainer.fit(root=str(tmp_path), name="beside")
+    assert plain.reason == result.reason
+    assert "validation/epoch_loss has not improved for 2 evaluations" in str(result.reason)
+    assert (plain.counters["epoch"], result.counters["epoch"]) == (3, 4)
+    losses = history(result.run_dir, "validation/epoch_loss")
+    assert losses == pytest.approx(history(plain.run_dir, "validation/epoch_loss"))
+    assert plain.best is not None
+    assert result.best is not None
+    assert result.best["score"] == pytest.approx(plain.best["score"])
+    assert result.best["counters"]["opt_steps"] == plain.best["counters"]["opt_steps"]
+    mine, wanted = (
+        read_model(LocalStorage(str(one.run_dir)), "models/best")[0] for one in (result, plain)
+    )
+    assert all(tensor.equal(wanted[name]) for name, tensor in mine.items())
+
+
 def test_an_agent_is_judged_beside_training_by_an_evaluator_that_was_set(tmp_path: Path) -> None:
     config = small("dqn")
     plain = ludus.build_trainer(config).fit(root=str(tmp_path), name="here")
@@ -169,8 +201,6 @@ def test_what_cannot_be_validated_beside_training_is_told_before_it(
             trainer.fit(root=str(tmp_path))
         return str(caught.value)
 
-    best = {"metric": "validation/epoch_loss", "mode": None}
-    assert "'best_model' goes by" in refusal(tiny(early_stopping=None, best_model=best))
     model = ludus.Model(tiny().model, loss="cross_entropy")
     assert "register it as a model kind" in refusal(tiny(**PATIENT), model=model)
     with pytest.raises(ConfigError, match="'model' is null"):

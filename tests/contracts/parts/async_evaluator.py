@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ludus
 from ludus.judge.beside import AsyncEvaluator
-from ludus.rl.agents import rebuild
+from ludus.rl.evaluation_job import rebuild_agent
 
 CONFIG = ludus.example("dqn", **{"evaluation.episodes": 2, "evaluation.envs": 1})
 
@@ -23,10 +23,10 @@ def make() -> AsyncEvaluator:
 
 def use(part: AsyncEvaluator) -> None:
     done = part.collect()
-    launched = 0 if done is None else done[0]["opt_steps"]
+    launched = 0 if done is None else done.counters["opt_steps"]
     # The next launch depends on the result of the last one.
-    score = 0 if done is None or done[1] is None else int(done[1])
-    weights = rebuild(CONFIG.model_dump(mode="json")).weights()
+    score = 0 if done is None or done.is_lost else int(done.metrics["eval/return_mean"])
+    weights = rebuild_agent(CONFIG).weights()
     part.launch({"opt_steps": launched + 1, "env_steps": score}, weights)
 
 

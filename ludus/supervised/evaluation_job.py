@@ -1,4 +1,4 @@
-"""What the process of a supervised evaluation does: rebuild model and data from the config, measure."""
+"""The validation of a supervised model in any process: its config says all of it but the weights."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ludus.config.base import from_data
 from ludus.core.errors import ConfigError
-from ludus.process.child_main import Answer, Handler
-from ludus.process.messages import unpack
 from ludus.session.device import resolve_device
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import Datasets, make_datasets
@@ -46,7 +43,6 @@ def _validation(datasets: Datasets) -> SupervisedEvaluator:
 class SupervisedJob:
     """A validation, but for the weights; computed on the CPU, whatever the run computes on."""
 
-    module: ClassVar[str] = __name__
     metrics: ClassVar[tuple[str, ...]] = ("validation/epoch_loss",)
 
     def __init__(self, config: SupervisedConfig) -> None:
@@ -57,40 +53,16 @@ class SupervisedJob:
             )
         self._config = config
 
-    def plain(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return self._config.model_dump(mode="json")
-
     def rebuild(self) -> tuple[Any, SupervisedEvaluator]:
         """Return the model, with any weights, and what measures it."""
         device = torch.device("cpu")
         datasets = _datasets(self._config, device)
         return make_model(self._config, None, datasets.train, device), _validation(datasets)
 
-    def judge(
-        self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool] = lambda: False
-    ) -> tuple[float, dict[str, float]]:
-        """Return the mean loss and the record; the same in whichever process it is called."""
+    def evaluate(
+        self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool]
+    ) -> dict[str, float]:
+        """Return the metrics of these weights; the same in whichever process it is called."""
         model, evaluator = self.rebuild()
         model.load_state_dict(weights)
-        return evaluator.evaluate(model)
-
-
-def handlers() -> dict[str, Handler]:
-    """Return what this process can be asked to do."""
-    return {"greet": lambda header, pieces: None, "rebuild": _rebuild, "evaluate": _evaluate}
-
-
-def _job(header: Mapping[str, Any]) -> SupervisedJob:
-    config: Any = from_data(header["evaluation"], source="the evaluator's config")
-    return SupervisedJob(config)
-
-
-def _rebuild(header: dict[str, Any], pieces: list[bytearray]) -> None:
-    """Make everything once, to find out whether it can be made here."""
-    _job(header).rebuild()
-
-
-def _evaluate(header: dict[str, Any], pieces: list[bytearray]) -> Answer:
-    score, record = _job(header).judge(unpack(header["weights"], pieces[0]))
-    return {"score": score, "record": record}, ()
+        return evaluator.evaluate(model)[1]
