@@ -155,8 +155,8 @@ def _model_at(storage: Storage, path: str) -> Mapping[str, Any]:
             return read_model(storage, name)[0]
     kept = ", ".join(sorted(storage.names("models"))) or "none"
     raise RunError(
-        f"--model {path}: no model is kept there; give best, best-<score>, last, or the directory of a"
-        f" model (in {storage.place}/models: {kept})"
+        f"--model {path}: no model is kept there; give best, last, or the directory of a model (in"
+        f" {storage.place}/models: {kept})"
     )
 
 
