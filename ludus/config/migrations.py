@@ -43,6 +43,8 @@ def _to_2(data: dict[str, Any]) -> dict[str, Any]:
         evaluation.setdefault("more_envs", {})
         evaluation.setdefault("actions", "greedy")
         evaluation.setdefault("max_episode_length", 1_000_000)
+    if _has(data, "with_validation", "optimizer", "early_stopping"):
+        data.setdefault("parameter_groups", [])
     for section in _sections(data):
         _silence(section)
     if _has(epochs := data.get("epochs"), "max_env_steps"):

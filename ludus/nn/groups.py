@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
 from ludus.core.errors import LudusError, nearest
 
-REST = "rest"
+REST = "the rest"
 """What the group of all parameters is called that are in no other."""
 
 Named = list[tuple[str, nn.Parameter]]
@@ -81,13 +82,20 @@ def _check(module: nn.Module, groups: Sequence[Group]) -> None:
         for given in group.parameters:
             inside = [name for name in trained if is_inside(name, inside=given)]
             if not inside:
-                known = [*trained, *(name for name, _ in module.named_modules())]
                 raise LudusError(
-                    f"group '{group.name}' names '{given}', which is in no name of the model."
-                    f"{nearest(given, known)}"
+                    f"group '{group.name}' names '{given}', which no parameter of the model begins"
+                    f" with.{_nearest(given, trained)}"
                 )
             if not any(trained[name].requires_grad for name in inside):
                 raise LudusError(
                     f"group '{group.name}' names '{given}', which is not trained: its requires_grad"
                     " is false; set it, or leave it out of the group"
                 )
+
+
+def _nearest(given: str, names: Iterable[str]) -> str:
+    """Return the nearest name of a parameter or a module, or else the outermost ones."""
+    split = [name.split(".") for name in names]
+    inside = {".".join(parts[:end]) for parts in split for end in range(1, len(parts) + 1)}
+    is_near = difflib.get_close_matches(given, inside, n=1)
+    return nearest(given, inside if is_near else {parts[0] for parts in split})

@@ -58,7 +58,7 @@ class Learner:
         """Weight decay leaves the parameters named in `undecayed` alone.
 
         `groups` have learning rates of their own and can be frozen; parameters in none of them are the
-        group `rest`. What is never to learn needs no group: its requires_grad is false, and no time is
+        group `the rest`. What is never to learn needs no group: its requires_grad is false, and no time is
         spent on its gradient.
 
         `highest_rate` is the largest learning rate of a schedule that rises. `called` is a module that

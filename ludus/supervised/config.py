@@ -20,6 +20,7 @@ from ludus.config.base import (
 from ludus.core.errors import ConfigError
 from ludus.judge.directions import Direction, direction_of
 from ludus.nn.engines.choice import EngineKey
+from ludus.nn.groups import is_inside
 from ludus.nn.model import Loss
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, too_long
@@ -49,6 +50,17 @@ class BestModelConfig(StrictConfig):
     """Whether less (min) or more (max) is better; null goes by the metric's name."""
 
 
+class ParameterGroupConfig(StrictConfig):
+    """Parameters that learn at a rate of their own, or not at all."""
+
+    prefix: Annotated[str, Field(min_length=1)]
+    """The name of a parameter of the network, or of a module: then all parameters in it."""
+    rate: PositiveFloat
+    """The factor of the learning rate."""
+    frozen: bool
+    """Leave them as they are, until a hook frees them."""
+
+
 class SupervisedConfig(TrainerConfig):
     """Everything that decides a supervised run."""
 
@@ -74,6 +86,8 @@ class SupervisedConfig(TrainerConfig):
     """Clip the gradient to this norm; null does not clip."""
     optimizer: OptimizerSection
     """The optimizer: how weights move along the gradient."""
+    parameter_groups: list[ParameterGroupConfig]
+    """Parameters with a learning rate of their own, or frozen; empty trains all alike."""
     schedule: ScheduleSection
     """How the learning rate changes with the optimisation steps."""
     precision: Literal["float32", "bfloat16", "float16"]
@@ -162,6 +176,7 @@ class SupervisedConfig(TrainerConfig):
                 direction_of(watched.metric, watched.mode)
             except ConfigError as error:
                 yield f"'{section}.mode': {error}"
+        yield from self._overlaps()
         if (
             self.data is not None
             and self.with_validation
@@ -171,3 +186,15 @@ class SupervisedConfig(TrainerConfig):
         outputs = getattr(self.model, "outputs", None)
         if self.loss == "cross_entropy" and outputs == 1:
             yield "'model.outputs' is 1, but cross_entropy needs one output a class; use binary_cross_entropy"
+
+    def _overlaps(self) -> Iterator[str]:
+        """Yield the prefixes that name the same parameters as one before them."""
+        prefixes = [group.prefix for group in self.parameter_groups]
+        for index, prefix in enumerate(prefixes):
+            for earlier, other in enumerate(prefixes[:index]):
+                if is_inside(prefix, inside=other) or is_inside(other, inside=prefix):
+                    yield (
+                        f"'parameter_groups.{index}.prefix' is {prefix} and"
+                        f" 'parameter_groups.{earlier}.prefix' is {other}, so some parameters are in"
+                        " both groups; name each in one"
+                    )

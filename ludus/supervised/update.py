@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from ludus.core.errors import LudusError
 from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.choice import Chosen, Executed
 from ludus.nn.flat import Vectors
+from ludus.nn.groups import Group
 from ludus.nn.learner import Forward, Learner, Precision
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam, Sgd
@@ -49,11 +50,13 @@ class Update:
         precision: Precision,
         ema_decay: float | None,
         highest_rate: float | None = None,
+        groups: Sequence[Group] = (),
     ) -> None:
         self.model = model
         self.learner = Learner(
             model.module, optimizer, max_grad_norm=max_grad_norm, precision=precision,
             ema_decay=ema_decay, highest_rate=highest_rate, called=StepModule(model),
+            groups=groups,
         )  # fmt: skip
         self.flat, self.optimizer = self.learner.flat, self.learner.optimizer
         self._accumulate = accumulate

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ludus.core.errors import ConfigError
 from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import MemoryBatches
 from ludus.nn.engines.choice import Chosen, Subject, Tell, choose_engine
+from ludus.nn.groups import Group
 from ludus.nn.model import Model
 from ludus.nn.schedules import Schedule
 from ludus.supervised.config import SupervisedConfig
@@ -39,7 +41,12 @@ def make_update(
         precision=config.precision,
         ema_decay=config.ema_decay,
         highest_rate=schedule.highest,
+        groups=_groups(config),
     )
+    if update.flat.frozen and all(update.flat.frozen.values()):
+        raise ConfigError(
+            "'parameter_groups' freezes every parameter of the network, so nothing would learn; free one"
+        )
 
     def example() -> Sequence[object] | None:
         batch = first_batch(data)
@@ -51,3 +58,11 @@ def make_update(
     chosen = choose_engine(config.engine, subject, is_long=is_long, has_begun=has_begun, tell=tell)
     update.execute(chosen)
     return update, chosen
+
+
+def _groups(config: SupervisedConfig) -> list[Group]:
+    """Return the groups that the config names, each called by its prefix."""
+    return [
+        Group(group.prefix, (group.prefix,), rate=group.rate, is_frozen=group.frozen)
+        for group in config.parameter_groups
+    ]

@@ -131,7 +131,8 @@ class Outcome:
 def weights_of(trainer: Any) -> dict[str, Tensor]:
     """Return a copy of every network's weights by its name."""
     if not hasattr(trainer, "agent"):
-        return {"model": trainer.flat.vectors[0].detach().clone()}
+        named = trainer.flat.by_name(trainer.flat.vectors)
+        return {"model": torch.cat([weight.detach().flatten() for weight in named.values()])}
     return {
         name: (part.vectors[0] if isinstance(part, Target) else part.flat.vectors[0])
         .detach()

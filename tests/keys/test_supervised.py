@@ -118,6 +118,24 @@ def test_weights_move_by_the_optimizer_that_is_named(kind: str) -> None:
     assert float(way.median()) == pytest.approx(0.002, rel=0.05)
 
 
+@changes(SUPERVISED, "parameter_groups")
+def test_groups_have_a_rate_of_their_own_or_are_frozen(kind: str) -> None:
+    """The first layer has 13 * 8 + 8 weights; without groups both layers take whole steps."""
+
+    def ways(*groups: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        outcome = run(kind, optimizer=SGD, max_steps=1, parameter_groups=list(groups))
+        way = outcome.moments[1]["model"] - outcome.moments[0]["model"]
+        return way[:112], way[112:]
+
+    body, head = ways()
+    slow, same = ways({"prefix": "layers.0", "rate": 0.5, "frozen": False})
+    assert torch.allclose(slow, body / 2, rtol=1e-2, atol=1e-6)
+    assert torch.allclose(same, head, rtol=1e-3, atol=1e-7)
+    still, same = ways({"prefix": "layers.0", "rate": 1.0, "frozen": True})
+    assert not still.any()
+    assert torch.allclose(same, head, rtol=1e-3, atol=1e-7)
+
+
 @changes(SUPERVISED, "schedule")
 def test_the_learning_rate_follows_its_schedule(kind: str) -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 8}

@@ -168,7 +168,10 @@ def test_moments_mean_weights_and_count_of_a_frozen_group_stay() -> None:
     before = state(learner)
     learner.improve(squares(1), RATE)
     after = state(learner)
-    assert after["optimizer"]["num_steps"] == {"body": torch.tensor(1.0), "rest": torch.tensor(2.0)}
+    assert after["optimizer"]["num_steps"] == {
+        "body": torch.tensor(1.0),
+        "the rest": torch.tensor(2.0),
+    }
     trees = [(after["weights"], before["weights"]), (after["ema"], before["ema"])]
     trees += list(zip(after["optimizer"]["moments"], before["optimizer"]["moments"], strict=True))
     for new, old in trees:
@@ -197,7 +200,7 @@ def test_a_learner_that_comes_back_between_freezing_and_freeing_goes_on_to_the_b
     learn(first, range(5))
     second = fresh()
     second.load_state_dict(state(first))
-    assert second.flat.frozen == {"body": True, "rest": False}
+    assert second.flat.frozen == {"body": True, "the rest": False}
     learn(second, range(5, 10))
     torch.testing.assert_close(state(second), state(straight), rtol=0, atol=0)
 
@@ -343,7 +346,7 @@ def test_what_a_network_freezes_itself_is_in_no_group_and_stays() -> None:
     before = {name: p.clone() for name, p in net.norm.named_parameters()}
     learner.improve(squares(0), RATE)
     torch.testing.assert_close(dict(net.norm.named_parameters()), before, rtol=0, atol=0)
-    assert learner.flat.frozen == {"body": False, "rest": False}
+    assert learner.flat.frozen == {"body": False, "the rest": False}
 
 
 @pytest.mark.parametrize(
@@ -354,7 +357,7 @@ def test_what_a_network_freezes_itself_is_in_no_group_and_stays() -> None:
         ([Group("top", ("head.wieght",))], r"Did you mean 'head.weight'\?"),
         ([BODY, Group("first", ("body.0.bias",))], "'body.0.bias' is in two groups, 'body' and"),
         ([BODY, Group("body", ("head",))], "'body' is the name of two groups"),
-        ([Group("rest", ("head",))], "'rest' is the name of all that no group names"),
+        ([Group("the rest", ("head",))], "'the rest' is the name of all that no group names"),
         ([Group("top", ("head",), rate=0.0)], "the rate of group 'top' is 0.0"),
         ([Group("top", ("head",), rate=math.inf)], "the rate of group 'top' is inf"),
         ([Group("top", ())], "group 'top' names no parameter"),
