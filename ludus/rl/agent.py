@@ -19,7 +19,7 @@ from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.rl.config import RLConfig
-from ludus.rl.exported import ExportedPolicy
+from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.normalise import Normaliser
 from ludus.seeds import derive, read_generator
 

@@ -15,7 +15,7 @@ from torch import nn
 from ludus.config.registry import find
 from ludus.config.sections import StrictConfig, registered
 from ludus.core.errors import ConfigError
-from ludus.rl.given_body import given_body
+from ludus.rl.custom.body import custom_body
 from ludus.seeds import forked
 
 NetworkSection = Annotated[SerializeAsAny[StrictConfig], registered("network")]
@@ -32,7 +32,7 @@ def make_body(
     It takes (B, *obs_shape) and returns (B, F), where F is its `num_features`; raise ConfigError if it
     does not.
     """
-    if (given := given_body(obs_shape)) is not None:
+    if (given := custom_body(obs_shape)) is not None:
         return given
     kind: str = section.kind  # type: ignore[attr-defined]
     body: nn.Module = find("network", kind)(section, tuple(obs_shape))

@@ -16,25 +16,25 @@ from ludus.envs.restore import check_repeats
 from ludus.envs.workers import make_envs
 from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
+from ludus.rl.abilities import Abilities
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
+from ludus.rl.custom.body import as_network, giving
 from ludus.rl.evaluations import Evaluations, check_judged_alike
-from ludus.rl.given_body import as_network, giving
 from ludus.rl.judge import GUARD, make_judge
-from ludus.rl.kept_policies import KeptPolicies
 from ludus.rl.kinds import concrete
-from ludus.rl.last_step import RolloutData
 from ludus.rl.plans import Work, Works, in_epochs
+from ludus.rl.properties import ReadOnlyProperties
+from ludus.rl.rollouts.data import RolloutData
 from ludus.rl.run_length import with_length
 from ludus.rl.sampler import Episodes, SyncSampler
-from ludus.rl.standing import Standing
 from ludus.rl.updating import choose_update
 from ludus.session.begun import as_begun
 from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer
 
 
-class RLTrainer(Standing, KeptPolicies, Trainer):
+class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
     """Learns by acting.
 
     train

@@ -12,8 +12,8 @@ import numpy as np
 
 from ludus.core import states
 from ludus.rl.agent import Agent
-from ludus.rl.last_step import LastStep
 from ludus.rl.normalise import Normaliser
+from ludus.rl.rollouts.data import LastStep
 
 
 class Processor(Protocol):

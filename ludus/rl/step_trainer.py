@@ -13,13 +13,13 @@ from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
 from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
-from ludus.rl.costs import Costs
-from ludus.rl.given_parts import KeepOwn, as_logger, build_changes, check_given, unread
+from ludus.rl.custom.agent import AgentAdapter, check_agent
+from ludus.rl.custom.parts import KeepCustom, as_logger, build_changes, check_custom_agent, unread
 from ludus.rl.off_policy import OffPolicyConfig
-from ludus.rl.own_agent import AgentAdapter, check_agent
 from ludus.rl.plans import Extras, in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
+from ludus.rl.stage_times import StageTimes
 from ludus.rl.step_processor import NStep, OneStep
 
 # How many steps of every env a stage takes at most before learning starts.
@@ -48,40 +48,40 @@ class StepRLTrainer(RLTrainer):
     """
 
     Config: ClassVar[type[Any]] = OffPolicyConfig
-    derived: ClassVar[tuple[str, ...]] = (*RLTrainer.derived, "_costs")
-    own_agent: Any = None
+    derived: ClassVar[tuple[str, ...]] = (*RLTrainer.derived, "_stage_times")
+    custom_agent: Any = None
     """The agent that `train` was given."""
-    own_processor: Any = None
-    own_buffer: Any = None
+    custom_processor: Any = None
+    custom_buffer: Any = None
     """What `build` was given."""
 
     def _make_agent(self) -> Any:
-        if self.own_agent is None:
+        if self.custom_agent is None:
             return super()._make_agent()
         self._notes.append(unread(self.config))
         max_skips = self.config.replay.capacity
-        return AgentAdapter(self.own_agent, self.env.spec, max_skips=max_skips)
+        return AgentAdapter(self.custom_agent, self.env.spec, max_skips=max_skips)
 
     def open(self) -> None:
         """Let an agent of one's own save its models too, in its own way."""
         super().open()
-        if self.own_agent is not None:
+        if self.custom_agent is not None:
             self.agent.train()
             keep = self.run.keep_model
-            self.run.keep_model = KeepOwn(self.own_agent, keep, self.model_dir, self.tell)
+            self.run.keep_model = KeepCustom(self.custom_agent, keep, self.model_dir, self.tell)
 
     def _choose_update(self) -> tuple[EngineName, list[str]]:
-        return super()._choose_update() if self.own_agent is None else ("eager", [])
+        return super()._choose_update() if self.custom_agent is None else ("eager", [])
 
     def _prepare_data(self, episodes: Episodes) -> None:
         config, agent = self.config, self.agent
-        self._costs = Costs()
+        self._stage_times = StageTimes()
         device = self.device if config.replay.on_device else None
         options: dict[str, Any] = {"seed": config.seed, "batch_size": config.batch_size}
         options |= {"device": device} if device else {}
         per = config.replay.prioritised
-        if self.own_buffer is not None:
-            self.replay_buffer = self.own_buffer
+        if self.custom_buffer is not None:
+            self.replay_buffer = self.custom_buffer
         elif per is None:
             self.replay_buffer = ReplayBuffer(agent.layout, config.replay.capacity, **options)
         else:
@@ -94,7 +94,7 @@ class StepRLTrainer(RLTrainer):
         shape = (config.num_envs, agent.layout, config.gamma)
         clipped = None if agent.normaliser is None else agent.normaliser.clipped
         processor = OneStep(*shape) if config.n_step == 1 else NStep(*shape, config.n_step, clipped)
-        processor = self.own_processor or processor
+        processor = self.custom_processor or processor
         self.sampler = SyncSampler(self.env, processor, episodes, agent.normaliser)
         self.sampler.begin()
 
@@ -106,10 +106,10 @@ class StepRLTrainer(RLTrainer):
         if self.config.steps.record_compute_cost_interval:
             works = replace(
                 works,
-                collect=self._costs.timed("collect", works.collect),
-                train_step=self._costs.timed("train_step", works.train_step),
+                collect=self._stage_times.timed("collect", works.collect),
+                train_step=self._stage_times.timed("train_step", works.train_step),
             )
-        extras = Extras(agent_info=self._record_agent_info, compute_cost=self._record_costs)
+        extras = Extras(agent_info=self._record_agent_info, compute_cost=self._record_stage_times)
         return in_steps(self.config.steps, works, extras, num_due=self._num_due)
 
     @property
@@ -122,8 +122,8 @@ class StepRLTrainer(RLTrainer):
         described: dict[str, float] = self.agent.describe()
         return described
 
-    def _record_costs(self, run: Run) -> None:
-        for name, value in self._costs.take().items():
+    def _record_stage_times(self, run: Run) -> None:
+        for name, value in self._stage_times.take().items():
             run.log.rate(name, value)
 
     def _collect_steps(self, run: Run) -> None:
@@ -166,7 +166,7 @@ class StepRLTrainer(RLTrainer):
         return max(0, owed - self.run.counters["opt_steps"])
 
     def _train_step(self, run: Run) -> None:
-        if self.own_agent is not None:
+        if self.custom_agent is not None:
             self._opt(run)
             return
         size, buffer = self.config.batch_size, self.replay_buffer
@@ -201,10 +201,10 @@ class StepRLTrainer(RLTrainer):
         processor and the buffer can also be objects of one's own, as ludus.StepProcessorBase and
         ludus.ReplayBufferBase describe them.
         """
-        changes, own_processor, own_buffer = build_changes(env, step_processor, replay_buffer)
+        changes, custom_processor, custom_buffer = build_changes(env, step_processor, replay_buffer)
         trainer = cls(given(config).replace(**changes))
-        trainer.own_processor, trainer.own_buffer = own_processor, own_buffer
-        trainer.note_given(step_processor=own_processor, replay_buffer=own_buffer)
+        trainer.custom_processor, trainer.custom_buffer = custom_processor, custom_buffer
+        trainer.note_given(step_processor=custom_processor, replay_buffer=custom_buffer)
         return trainer
 
     def train(
@@ -224,13 +224,13 @@ class StepRLTrainer(RLTrainer):
         """
         if agent is not None:
             check_agent(agent)
-            self.own_agent = agent
+            self.custom_agent = agent
             self.note_given(agent=agent)
         if recorder is not None:
             self.set_logger(as_logger(recorder, self.config.settings.loggers))
             self.recorder = None if recorder is self.logger else recorder
         if evaluator is not None:
             self.set_evaluator(evaluator)
-        if self.own_agent is not None:
-            check_given(self.config, self.model, self.evaluator)
+        if self.custom_agent is not None:
+            check_custom_agent(self.config, self.model, self.evaluator)
         return self.fit(root=root, name=name, resume=resume)

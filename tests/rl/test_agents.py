@@ -11,10 +11,10 @@ import torch
 
 import ludus
 from ludus.core.errors import LudusError
-from ludus.rl.acting import draw_categorical, masked
+from ludus.rl.acting.net import draw_categorical, masked
 from ludus.rl.agent import Agent
-from ludus.rl.export import export_policy
-from ludus.rl.numpy_policy import NumpyPolicy
+from ludus.rl.export.numpy_policy import NumpyPolicy
+from ludus.rl.export.write import export_policy
 from tests.rl.known_problems import (
     GAMMA,
     PAIRS_C,

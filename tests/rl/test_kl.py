@@ -12,7 +12,7 @@ import torch
 import ludus
 from ludus.config.migrations import migrate
 from ludus.core.errors import CheckpointError, ConfigError
-from ludus.rl.kl_watch import KlWatch
+from ludus.rl.rollouts.kl_watch import KlWatch
 from tests.rl.small import BY_KL, small
 
 CPU = torch.device("cpu")

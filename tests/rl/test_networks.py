@@ -16,10 +16,10 @@ from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from ludus.nn.flat import FlatParameters
 from ludus.rl import network_config
-from ludus.rl.acting import acting_net
+from ludus.rl.acting.net import acting_net
+from ludus.rl.acting.numpy_net import NumpyMlp, numpy_steps
 from ludus.rl.network_config import NetworkSection, head, make_body
-from ludus.rl.networks.cnn import Cnn
-from ludus.rl.numpy_net import NumpyMlp, numpy_steps
+from ludus.rl.networks.cnn import CnnBody
 
 MLP = {"kind": "mlp", "widths": [16, 8], "activation": "tanh", "layer_norm": False, "init": "torch"}
 CNN = {
@@ -100,7 +100,7 @@ def test_an_image_too_small_for_its_kernels_is_named() -> None:
 
 def test_lists_that_describe_different_convolutions_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"list 2, 1 and 2 convolutions"):
-        validate(Cnn.Config, {**CNN, "kernels": [3]}, source="network")
+        validate(CnnBody.Config, {**CNN, "kernels": [3]}, source="network")
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "silu"])

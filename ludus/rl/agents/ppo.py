@@ -30,18 +30,18 @@ from ludus.losses.ppo import (
 from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule, too_long
 from ludus.nn.target import Target
-from ludus.rl.acting import acting_net
+from ludus.rl.acting.distributions import ActionDistribution, distribution_of
+from ludus.rl.acting.net import acting_net
 from ludus.rl.agent import Action, Agent, Masks
 from ludus.rl.config import RLConfig, Scheduled
-from ludus.rl.exported import ExportedPolicy
-from ludus.rl.kl_watch import KlConfig, KlWatch
+from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.network_config import features_of, head, make_body
 from ludus.rl.normalise import Moments
 from ludus.rl.on_policy import OnPolicyConfig
-from ludus.rl.policies import Policy, make_policy
-from ludus.rl.rollout_estimate import RolloutEstimator
-from ludus.rl.rollout_rows import RolloutRows
 from ludus.rl.rollout_trainer import RolloutTrainer
+from ludus.rl.rollouts.estimate import RolloutEstimator
+from ludus.rl.rollouts.kl_watch import KlConfig, KlWatch
+from ludus.rl.rollouts.rows import RolloutRows
 from ludus.seeds import derive, forked
 
 
@@ -89,7 +89,7 @@ class PpoConfig(OnPolicyConfig, RLConfig):
 class ActorCritic(nn.Module):
     """What a policy is made of, and the value of an observation."""
 
-    def __init__(self, config: PpoConfig, spec: EnvSpec, policy: Policy) -> None:
+    def __init__(self, config: PpoConfig, spec: EnvSpec, distribution: ActionDistribution) -> None:
         super().__init__()
         obs_shape, obs_dtype = spec.obs_shape, spec.obs_dtype
         self.body = make_body(config.network, obs_shape, obs_dtype)
@@ -97,10 +97,10 @@ class ActorCritic(nn.Module):
             None if config.shared_body else make_body(config.network, obs_shape, obs_dtype)
         )
         features = features_of(self.body)
-        self.policy = head(features, policy.num_outputs, gain=0.01)
+        self.policy = head(features, distribution.num_outputs, gain=0.01)
         self.value = head(features, 1, gain=1.0)
         # One deviation for each number of an action, whatever is observed.
-        count = policy.num_deviations
+        count = distribution.num_deviations
         self.log_std = nn.Parameter(torch.zeros(count)) if count else None
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -127,9 +127,9 @@ class Ppo(Agent):
         self.watch = KlWatch(
             config.kl, minibatches=config.minibatches, target_kl=config.target_kl, device=device
         )
-        self.policy = make_policy(spec)
+        self.distribution = distribution_of(spec)
         with forked(derive(config.seed, "model")):
-            network = ActorCritic(config, spec, self.policy)
+            network = ActorCritic(config, spec, self.distribution)
         self.learner = Learner(
             network.to(device),
             config.optimizer,
@@ -149,12 +149,12 @@ class Ppo(Agent):
         values = acting_net([body, network.value], None, device, spec.obs_shape)
         mask_width = spec.action.mask_width if spec.has_masks else 0
         is_normalised = config.normalise is not None and config.normalise.observations
-        self.rows = RolloutRows(spec, self.policy.width, is_normalised=is_normalised)
+        self.rows = RolloutRows(spec, self.distribution.width, is_normalised=is_normalised)
         self.estimator = RolloutEstimator(
-            config, self.learner, self.policy, self.rows, log_std=network.log_std,
+            config, self.learner, self.distribution, self.rows, log_std=network.log_std,
             outputs=self._outputs, values=values, device=device,
         )  # fmt: skip
-        self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, self.policy.width, mask_width)
+        self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, self.distribution.width, mask_width)
 
     def learned(self) -> Mapping[str, Learner | Target]:
         """Return the one network."""
@@ -176,16 +176,16 @@ class Ppo(Agent):
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
         """Return a draw from the policy for each env."""
         if not self.is_training:
-            return self.policy.best(self._acting(obs_ND), masks)
-        return self.policy.draw(self._acting(obs_ND), self._log_std, masks, self.generator)
+            return self.distribution.best(self._acting(obs_ND), masks)
+        return self.distribution.draw(self._acting(obs_ND), self._log_std, masks, self.generator)
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
         """Return the likeliest action for each env."""
-        return self.to_env(self.policy.best(self._acting(obs_ND), masks))
+        return self.to_env(self.distribution.best(self._acting(obs_ND), masks))
 
     def to_env(self, actions: Action) -> Action:
         """Return actions in the env's own units, within its bounds."""
-        return self.policy.to_env(actions)
+        return self.distribution.to_env(actions)
 
     def estimate(self, rollout: RolloutBuffer, moments: Sequence[Moments]) -> Tensor:
         """Return one packed row for each step of a full rollout: what the updates learn from.
@@ -229,8 +229,8 @@ class Ppo(Agent):
         def loss_of(network: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
             outputs, values, log_std = network(obs)
             outputs = outputs.float()
-            log_probs = self.policy.log_probs(outputs, log_std, actions, masks)
-            entropies = self.policy.entropies(outputs, log_std, masks)
+            log_probs = self.distribution.log_probs(outputs, log_std, actions, masks)
+            entropies = self.distribution.entropies(outputs, log_std, masks)
             gain = hold_back(log_probs, old_log_probs, advantages, numbers[1])
             worth = value_loss(values.float(), old_values, returns, config.value_clip)
             loss = ppo_loss(

@@ -29,13 +29,13 @@ from ludus.losses.sac import (
 )
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
-from ludus.rl.acting import acting_net
-from ludus.rl.action_kinds import box_actions
+from ludus.rl.acting.action_spaces import box_actions
+from ludus.rl.acting.net import acting_net
+from ludus.rl.acting.numpy_net import Linear
 from ludus.rl.agent import Action, Agent, Masks
 from ludus.rl.config import RLConfig
-from ludus.rl.exported import ExportedPolicy
+from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.network_config import features_of, head, make_body
-from ludus.rl.numpy_net import Linear
 from ludus.rl.off_policy import OffPolicyConfig, TargetConfig, example_batch, follow_if_due
 from ludus.rl.step_trainer import StepRLTrainer
 from ludus.seeds import derive, forked

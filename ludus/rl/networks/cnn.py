@@ -19,7 +19,7 @@ PositiveList = Annotated[list[Positive], Field(min_length=1)]
 
 
 @register("network", "cnn")
-class Cnn(nn.Module):
+class CnnBody(nn.Module):
     """Unpadded convolutions, then one dense layer; an activation follows each of them."""
 
     class Config(StrictConfig):

@@ -19,7 +19,7 @@ _IN_PLACE = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_}
 
 
 @register("network", "mlp")
-class Mlp(nn.Module):
+class MlpBody(nn.Module):
     """Hidden layers, each followed by its activation; observations of any shape are flattened."""
 
     class Config(StrictConfig):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ludus.rl.kl_watch import KlWatch
+from ludus.rl.rollouts.kl_watch import KlWatch
 from tests.rl.small import BY_KL, small
 
 # An update that was not taken may have found anything.

@@ -16,7 +16,7 @@ from ludus.core.errors import ConfigError
 from ludus.envs.spaces import EnvSpec
 
 
-class GivenBody:
+class CustomBody:
     """Hands out the network itself first, so that it is what learns, and then copies of it."""
 
     def __init__(self, network: nn.Module, spec: EnvSpec) -> None:
@@ -32,20 +32,20 @@ class GivenBody:
         return copy.deepcopy(self._pristine) if body is None else body
 
 
-_GIVEN: ContextVar[GivenBody | None] = ContextVar("given_body", default=None)
+_GIVEN: ContextVar[CustomBody | None] = ContextVar("custom_body", default=None)
 
 
 @contextlib.contextmanager
 def giving(network: nn.Module | None, spec: EnvSpec) -> Iterator[None]:
     """Let every body for this env's observations be the given network, inside the block."""
-    token = _GIVEN.set(None if network is None else GivenBody(network, spec))
+    token = _GIVEN.set(None if network is None else CustomBody(network, spec))
     try:
         yield
     finally:
         _GIVEN.reset(token)
 
 
-def given_body(obs_shape: tuple[int, ...]) -> nn.Module | None:
+def custom_body(obs_shape: tuple[int, ...]) -> nn.Module | None:
     """Return the body that a script gave for observations of this shape, if it gave one."""
     given = _GIVEN.get()
     return given.take() if given is not None and given.obs_shape == tuple(obs_shape) else None

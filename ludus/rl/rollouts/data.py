@@ -1,4 +1,4 @@
-"""What came of the last step of every env, read where it lies: nothing is copied until it is asked for."""
+"""What a collecting came to: the last step of every env, copied only when it is asked for."""
 
 from __future__ import annotations
 

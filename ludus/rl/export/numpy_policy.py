@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import CheckpointError, LudusError
-from ludus.rl import numpy_net
-from ludus.rl.numpy_net import Array, NumpyMlp, Step
-from ludus.rl.policy_files import read_policy, write_policy
+from ludus.rl.acting import numpy_net
+from ludus.rl.acting.numpy_net import Array, NumpyMlp, Step
+from ludus.rl.export.files import read_policy, write_policy
 
 if TYPE_CHECKING:
     from ludus.envs.spaces import Actions

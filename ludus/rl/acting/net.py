@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ludus.rl.networks.mlp import Mlp
+from ludus.rl.acting.numpy_net import NumpyMlp, numpy_steps
+from ludus.rl.networks.mlp import MlpBody
 from ludus.rl.normalise import Normaliser
-from ludus.rl.numpy_net import NumpyMlp, numpy_steps
 
 _LEAST_DRAW = np.float32(1e-30)
 
@@ -31,7 +31,7 @@ def acting_net(
     call.
     """
     # The layers themselves, where a body is nothing but layers: each call on the way costs time.
-    module = nn.Sequential(*[m.layers if isinstance(m, Mlp) else m for m in modules])
+    module = nn.Sequential(*[m.layers if isinstance(m, MlpBody) else m for m in modules])
     steps = numpy_steps(module) if device.type == "cpu" else None
 
     def by_torch(obs_ND: NDArray[Any]) -> NDArray[Any]:

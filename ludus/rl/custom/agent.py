@@ -21,7 +21,7 @@ from ludus.envs.spaces import Actions, BoxActions, DiscreteActions, EnvSpec
 
 
 @runtime_checkable
-class OwnAgent(Protocol):
+class CustomAgent(Protocol):
     """The least that can be trained. What else it has is used:
 
     `train` and `eval`, called before exploring and before being judged; `act_greedy(obs)` for the best

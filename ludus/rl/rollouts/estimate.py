@@ -16,10 +16,10 @@ from torch.nn import functional
 from ludus.data.replay.rollout import RolloutBuffer
 from ludus.losses.advantage import generalised_advantage
 from ludus.nn.learner import Learner
+from ludus.rl.acting.distributions import ActionDistribution
 from ludus.rl.normalise import Moments, Normaliser
 from ludus.rl.on_policy import OnPolicyConfig
-from ludus.rl.policies import Policy
-from ludus.rl.rollout_rows import RolloutRows, Steps
+from ludus.rl.rollouts.rows import RolloutRows, Steps
 
 Net = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -33,7 +33,7 @@ class RolloutEstimator:
         self,
         config: OnPolicyConfig,
         learner: Learner,
-        policy: Policy,
+        distribution: ActionDistribution,
         rows: RolloutRows,
         *,
         log_std: Tensor | None,
@@ -42,7 +42,8 @@ class RolloutEstimator:
         device: torch.device,
     ) -> None:
         """`outputs` and `values` compute the network as acting does; it takes normalised observations."""
-        self._config, self._learner, self._policy, self._rows = config, learner, policy, rows
+        self._config, self._learner = config, learner
+        self._distribution, self._rows = distribution, rows
         self._log_std = log_std
         self._outputs, self._values = outputs, values
         self._device = device
@@ -71,7 +72,7 @@ class RolloutEstimator:
         with torch.no_grad():
             outputs, values = self.outputs_of(obs.flatten(0, 1))
             values_TN = values.view(steps, envs)
-            log_probs = self._policy.log_probs(outputs, self._log_std, actions, masks)
+            log_probs = self._distribution.log_probs(outputs, self._log_std, actions, masks)
             after_TN = values_TN.roll(-1, 0)
             after_TN[asked_TN.to(self._device)] = self.values_of(next_obs[asked_TN])
             rewards_TN = rollout.rewards.to(self._device)

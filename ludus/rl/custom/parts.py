@@ -21,7 +21,7 @@ _READ = {
 }  # fmt: skip
 
 
-def check_given(config: OffPolicyConfig, network: object, evaluator: object) -> None:
+def check_custom_agent(config: OffPolicyConfig, network: object, evaluator: object) -> None:
     """Raise ConfigError where a script's agent cannot be trained beside what else was given."""
     if network is not None:
         raise ConfigError(
@@ -104,7 +104,7 @@ class _Backend:
             close()
 
 
-class KeepOwn:
+class KeepCustom:
     """Keeps models as a trainer does, and lets an agent that has `save` write its own beside them."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where an RL run stands, read by the names that scripts know."""
+"""Read-only properties of an RL trainer: env steps, returns, rewards, by the names that scripts know."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ludus.rl.sampler import SyncSampler
 from ludus.store.places import is_url
 
 
-class Standing:
-    """What can be read of an RL trainer while it runs and after; none of it is kept twice."""
+class ReadOnlyProperties:
+    """What scripts read of an RL trainer while it runs and after; each is computed from the parts."""
 
     run: Run
     env: Any

@@ -1,4 +1,4 @@
-"""What a policy's outputs mean for each kind of action: how to draw, judge and use them.
+"""The distribution over actions that a policy's outputs stand for, for each kind of action space.
 
 Shapes: N envs, B batch, A logits, K numbers of an action.
 """
@@ -21,12 +21,12 @@ from ludus.losses.distributions import (
     multi_categorical_entropy,
     multi_categorical_log_probs,
 )
-from ludus.rl.acting import best_of, draw_categorical, masked
+from ludus.rl.acting.net import best_of, draw_categorical, masked
 
 Array = NDArray[Any]
 
 
-class Policy(Protocol):
+class ActionDistribution(Protocol):
     """One kind of action; drawing is done in NumPy, learning in torch."""
 
     width: int
@@ -49,8 +49,8 @@ class Policy(Protocol):
     ) -> Tensor: ...
 
 
-def make_policy(spec: EnvSpec) -> Policy:
-    """Return the policy for the actions of an env."""
+def distribution_of(spec: EnvSpec) -> ActionDistribution:
+    """Return the distribution over the actions of an env."""
     if isinstance(spec.action, DiscreteActions):
         return Categorical(spec.action)
     if isinstance(spec.action, MultiDiscreteActions):

@@ -1,4 +1,4 @@
-"""How long acting and learning take, measured only where a config asks for it."""
+"""Wall-clock times of stages, measured only where a config asks for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.core import Run
 Work = Callable[[Run], Mapping[str, Any] | None]
 
 
-class Costs:
+class StageTimes:
     """Adds up the seconds of stages since the last record; they promise nothing, so they are no state."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.config.base import NonNegativeFloat, StrictConfig
 from ludus.envs.spaces import DiscreteActions
 from ludus.nn.schedules import Schedule, ScheduleSection, too_long
-from ludus.rl.acting import best_of, draw_categorical, masked
+from ludus.rl.acting.net import best_of, draw_categorical, masked
 from ludus.rl.off_policy import TargetConfig
 
 # A mixin: a config has these keys beside those of OffPolicyConfig and RLConfig.

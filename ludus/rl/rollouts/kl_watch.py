@@ -1,4 +1,4 @@
-"""How far the updates of a rollout move the policy: the adaptive price of it, and when it is enough."""
+"""The KL divergence of a rollout's updates: the adaptive penalty beta, and when to stop early."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOO_FAR = 1.5
 
 
 class KlConfig(StrictConfig):
-    """A price on the KL divergence from the policy that made the rollout."""
+    """A penalty on the KL divergence from the policy that made the rollout."""
 
     beta: PositiveFloat
     """The price at the beginning."""

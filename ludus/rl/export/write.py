@@ -8,20 +8,20 @@ from pathlib import Path
 from torch import nn
 
 from ludus.core.errors import LudusError
+from ludus.rl.acting.numpy_net import Linear, Step, numpy_steps
 from ludus.rl.agent import Agent
-from ludus.rl.networks.mlp import Mlp
-from ludus.rl.numpy_net import Linear, Step, numpy_steps
-from ludus.rl.numpy_policy import Normalisation, save_policy
+from ludus.rl.export.numpy_policy import Normalisation, save_policy
+from ludus.rl.networks.mlp import MlpBody
 
 
 def export_policy(agent: Agent, path: str | Path) -> None:
     """Write the agent's policy, as it acts when it does not explore, to a directory of its own.
 
-    `ludus.rl.numpy_policy.NumpyPolicy.load(path)` reads it and takes the actions that `act_greedy`
+    `ludus.NumpyPolicy.load(path)` reads it and takes the actions that `act_greedy`
     takes. Networks of fully connected layers can be exported, those of convolutions cannot.
     """
     policy = agent.exported_policy()
-    body = policy.body.layers if isinstance(policy.body, Mlp) else policy.body
+    body = policy.body.layers if isinstance(policy.body, MlpBody) else policy.body
     normalise = agent.config.normalise
     normalisation = None
     if normalise is not None and normalise.observations:

@@ -1,4 +1,4 @@
-"""What can be done with a policy that a run has kept: evaluate it, film it, export it."""
+"""What an RL trainer can do with saved weights: evaluate, film and export them (core/abilities.py)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from ludus.rl.evaluation_job import EpisodeJob
 from ludus.rl.evaluations import Evaluations, evaluator_of
-from ludus.rl.export import export_policy
+from ludus.rl.export.write import export_policy
 from ludus.rl.plans import without_learn
 
 
-class KeptPolicies:
-    """A trainer of agents, as far as the weights that it has kept are concerned."""
+class Abilities:
+    """The methods that `ludus eval`, `play` and `export` look for, and those that read saved states."""
 
     agent: Any
     evaluations: Evaluations
