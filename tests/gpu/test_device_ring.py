@@ -16,7 +16,11 @@ from ludus.data.replay.device_ring import Column, DeviceReplay
 from ludus.data.replay.ring import ReplayBuffer
 from ludus.data.replay.row_layout import RowLayout
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    # torch warns, once a process, that the mode does not find every wait.
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
+]
 CUDA = torch.device("cuda")
 COLUMNS = {"number": Column((), torch.int64), "mask": Column((5,), torch.bool)}
 
@@ -24,8 +28,8 @@ COLUMNS = {"number": Column((), torch.int64), "mask": Column((5,), torch.bool)}
 @contextlib.contextmanager
 def not_waiting() -> Iterator[None]:
     """Fail where the host waits for the GPU."""
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")
