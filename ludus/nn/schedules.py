@@ -143,6 +143,12 @@ def too_long(schedule: Any, path: str, run_steps: int, unit: str) -> Iterator[st
         )
 
 
+def highest(schedule: Any, initial: float) -> float:
+    """Return the highest value that a schedule comes to from this one."""
+    points = [value for _, value in getattr(schedule, "points", ())]
+    return float(max(initial, *points, getattr(schedule, "final", 0.0)))
+
+
 class Schedule:
     """A function of the step, made from its config, the initial value and the length of the run."""
 
@@ -185,9 +191,7 @@ class Schedule:
     @property
     def highest(self) -> float:
         """The highest value of the schedule."""
-        points = getattr(self._config, "points", ())
-        ends = [value for _, value in points] + [getattr(self._config, "final", 0.0)]
-        return float(max(self._initial, *ends))
+        return highest(self._config, self._initial)
 
 
 class Scheduler(Schedule):

@@ -63,9 +63,11 @@ class GradientStep:
         scale = None
         if (limit := self._max_grad_norm) is not None:
             scale = (norm / limit).clamp_min_(1.0)
-        counts = [part.num_steps for part in optimizer.parts]
-        moved = [*vectors, *itertools.chain(*optimizer.moments), *counts]
-        before = [tensor.clone() for tensor in moved] if self._is_steep else []
+        moved: list[Tensor] = []
+        if self._is_steep:
+            counts = [part.num_steps for part in optimizer.parts]
+            moved = [*vectors, *itertools.chain(*optimizer.moments), *counts]
+        before = [tensor.clone() for tensor in moved]
         stays = self._stays(found_inf)
         if torch.compiler.is_compiling():
             optimizer.step_traced(gradients, learning_rate, stays=stays, grad_scale=scale)

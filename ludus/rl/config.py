@@ -18,7 +18,7 @@ from ludus.config.base import (
 from ludus.envs.config import EnvSection
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
-from ludus.nn.schedules import ScheduleSection, too_long
+from ludus.nn.schedules import ScheduleSection, highest, too_long
 
 Discount = Annotated[float, Field(ge=0, le=1)]
 
@@ -122,6 +122,11 @@ class RLConfig(TrainerConfig):
     """How the agent is judged."""
     return_window: Positive
     """How many of the latest training episodes rollout/ep_rew_mean is the mean of."""
+
+    @property
+    def highest_rate(self) -> float:
+        """The largest learning rate that the schedule comes to."""
+        return highest(self.learning_rate_schedule, self.optimizer.learning_rate)
 
     def turned_off(self, section: str, keys: Sequence[str], evaluated: str) -> dict[str, Any]:
         """Return the values with which a run that never comes to these intervals is right.

@@ -208,6 +208,9 @@ def _loss_of(batch: Any, batch_idx: int) -> Callable[[Forward], tuple[Tensor, di
 
 def count_examples(batch: Any) -> int:
     """Return how many examples a batch holds: the rows of its first tensor."""
+    # The common batch, which is asked some times a step.
+    if batch.__class__ is tuple and batch and batch[0].__class__ is Tensor and batch[0].ndim:
+        return int(batch[0].shape[0])
     tensor = _first_tensor(batch)
     if tensor is None or tensor.ndim == 0:
         raise LudusError(

@@ -29,6 +29,11 @@ class Owner:
     def none(self, x: Tensor) -> None:
         self.total.add_(x)
 
+    def perhaps(self, values: Any) -> Tensor:
+        x, y = values
+        found: Tensor = x * 1 if y is None else x + y
+        return found
+
     def from_a_list(self, pieces: list[Tensor], more: Tensor | None) -> Tensor:
         return pieces[0] * 2 + (pieces[1] if more is None else more)
 
@@ -72,3 +77,20 @@ def test_arguments_may_come_in_a_list_or_be_missing(kind: Any, is_missing: bool)
     for x in rounds():
         found = compiled(kind([x, x + 1]), None if is_missing else x)
         assert found.tolist() == (x * 3 + is_missing).tolist()
+
+
+def test_an_argument_may_be_missing_at_one_call_and_there_at_the_next() -> None:
+    """Torch is told to look at tensors alone, so it would take the code of the other call."""
+    compiled: Any = CompiledMethod(Owner().from_a_list, torch.device("cpu"))
+    for number in range(6):
+        x, is_missing = torch.full((3,), float(number)), number % 2 == 0
+        found = compiled([x, x + 1], None if is_missing else x)
+        assert found.tolist() == (x * 3 + is_missing).tolist()
+
+
+def test_what_is_missing_inside_a_list_is_seen_too() -> None:
+    compiled: Any = CompiledMethod(Owner().perhaps, torch.device("cpu"))
+    for number in range(6):
+        x = torch.full((3,), float(number))
+        found = compiled([x, None if number % 2 else x])
+        assert found.tolist() == (x if number % 2 else 2 * x).tolist()

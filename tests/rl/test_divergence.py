@@ -164,3 +164,25 @@ def test_without_a_finite_evaluation_there_is_no_best(tmp_path: Path) -> None:
     assert result.status == "finished"
     assert not (Path(result.run_dir) / "models" / "best").exists()
     assert len(spy.told) == 2
+
+
+@pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
+def test_a_learning_rate_that_rises_beyond_all_bounds_takes_no_weight_with_it(kind: str) -> None:
+    """The optimizer's own rate is small, so that only the schedule shows where it will go."""
+    rising = {"kind": "linear", "warmup_steps": 0, "final": 1e3, "total_steps": None}
+    sgd = {"kind": "sgd", "learning_rate": 0.01, "momentum": 0.0, "nesterov": False}
+    optimizer = {**sgd, "weight_decay": 1.0}
+    trainer: Any = ludus.build_trainer(
+        small(kind, learning_rate_schedule=rising, optimizer=optimizer, engine="tape")
+    )
+    trainer.prepare(max_steps=None)
+    trainer.close()
+    agent = trainer.agent
+    *inputs, numbers = agent.example_inputs()
+    for _ in range(30):
+        agent.update(*inputs, torch.full_like(numbers, 1e3))
+    for name, part in agent.learned().items():
+        # Where the gradient overflows first, weights stay finite without it.
+        assert name == "target" or part._step._is_steep, name
+        for weight in part.state_dict().get("weights", {}).values():
+            assert torch.isfinite(weight).all(), name

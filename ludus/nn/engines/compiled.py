@@ -115,7 +115,7 @@ class CompiledMethod:
         It is told to check tensors alone, so it would not see that an argument is None which was a
         tensor before: what is missing has a code object of its own.
         """
-        missing = tuple([value is None for value in arguments])
+        missing = tuple([value is None for value in _leaves(arguments)])
         compiled = self._compiled.get(missing)
         if compiled is None:
             compiled = self._compiled[missing] = torch.compile(
@@ -129,12 +129,7 @@ class CompiledMethod:
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the method returns."""
-        leaves: list[Any] = []
-        for value in arguments:
-            if value.__class__ is tuple or value.__class__ is list:
-                leaves += value
-            else:
-                leaves.append(value)
+        leaves = _leaves(arguments)
         try:
             shapes = tuple([None if leaf is None else leaf.shape for leaf in leaves])
         except AttributeError:
@@ -176,6 +171,17 @@ class CompiledMethod:
             return outputs
 
         return remember
+
+
+def _leaves(arguments: Sequence[Any]) -> list[Any]:
+    """Return the arguments, those in lists and tuples one by one."""
+    leaves: list[Any] = []
+    for value in arguments:
+        if value.__class__ is tuple or value.__class__ is list:
+            leaves += value
+        else:
+            leaves.append(value)
+    return leaves
 
 
 class _Graph:

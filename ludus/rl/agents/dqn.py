@@ -78,6 +78,7 @@ class Dqn(Agent):
                 config.optimizer,
                 max_grad_norm=config.max_grad_norm,
                 precision=config.precision,
+                highest_rate=config.highest_rate,
             )
         self.target = Target(self.learner)
         # A state's value is the same for all its actions, so it changes neither the best one nor the

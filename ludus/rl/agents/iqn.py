@@ -103,6 +103,7 @@ class Iqn(Agent):
                 config.optimizer,
                 max_grad_norm=config.max_grad_norm,
                 precision=config.precision,
+                highest_rate=config.highest_rate,
             )
         self.target = Target(self.learner)
         self._network = network

@@ -135,6 +135,7 @@ class Ppo(Agent):
             config.optimizer,
             max_grad_norm=config.max_grad_norm,
             precision=config.precision,
+            highest_rate=config.highest_rate,
             # It would pull the deviation towards 1, which is no smaller a policy.
             undecayed=("log_std",),
         )

@@ -137,6 +137,7 @@ class Sac(Agent):
         limits: dict[str, Any] = {
             "max_grad_norm": config.max_grad_norm,
             "precision": config.precision,
+            "highest_rate": config.highest_rate,
         }
         with forked(derive(config.seed, "model")):
             body = make_body(config.network, spec.obs_shape)
@@ -147,7 +148,11 @@ class Sac(Agent):
         temperature = Temperature(config.temperature.initial).to(device)
         # Weight decay would pull the temperature towards 1.
         self.temperature = Learner(
-            temperature, config.optimizer, max_grad_norm=None, undecayed=("log",)
+            temperature,
+            config.optimizer,
+            max_grad_norm=None,
+            highest_rate=config.highest_rate,
+            undecayed=("log",),
         )
         self.target = Target(self.critics)
         self._acting = acting_net([actor.body, actor.out], self.normaliser, device, spec.obs_shape)
