@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -64,8 +65,8 @@ class Run:
         self.log: Log = NoLog()
         self.files: Files | None = None
         """The files of the run; None where it has no directory."""
-        self.journal: Callable[[str], Journal] = MemoryJournal
-        """Opens the journal of this name: for what a stage does outside the run."""
+        self.journal: Callable[[str], Journal] = functools.cache(MemoryJournal)
+        """Opens the journal of this name, the same one each time: for what a stage does outside the run."""
         self.keep_model: Keep = keep_nothing
         self.recall_model: Recall = recall_nothing
         self.tell: Tell = tell_nobody

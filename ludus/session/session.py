@@ -61,7 +61,7 @@ class Session:
     def _serve(self, run: Run) -> None:
         """Give the run what can be had before its directory is taken."""
         run.files, run.log, run.record = self._storage, self._logger, self._logger.record
-        run.journal = functools.partial(Journal, self._storage)
+        run.journal = functools.cache(functools.partial(Journal, self._storage))
         run.tell, run.device = self._say, str(self._device)
 
     def _say(self, text: str, *, event: str | None = None) -> None:

@@ -141,6 +141,26 @@ def check_kill_anywhere(make: Make, root: str | Path, *, max_kills: int = 12) ->
         assert found == unbroken, f"killed at boundary {instant} of {total}: other bytes at the end"
 
 
+def check_effects_once(begin: Callable[[], tuple[Make, Sequence[str]]], root: Path) -> None:
+    """Kill at every boundary, resume, and compare what was done outside the run with an unbroken one.
+
+    `begin` returns, for each run, how its trainer is made and a list to which each effect outside the run
+    adds its key: a job that was paid, a label that was asked for.
+    """
+    make, expected = begin()
+    run_trainer(make, root, "unbroken")
+    assert expected, "this run does nothing outside itself, so this proves nothing"
+    for instant in range(1, count_boundaries(root / "unbroken") + 1):
+        make, found = begin()
+        run_trainer(make, root, f"killed-{instant}", kill_at=instant)
+        run_trainer(make, root, f"killed-{instant}")
+        for key in {*expected, *found}:
+            count = found.count(key)
+            assert count == expected.count(key), (
+                f"killed at boundary {instant}: '{key}' was done {count} times; ask run.journal first"
+            )
+
+
 def check_kill_chain(make: Make, root: Path, *, step: int) -> None:
     """Kill one run again and again, every few boundaries, until it ends; compare."""
     run_trainer(make, root, "unbroken")

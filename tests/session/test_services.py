@@ -43,6 +43,7 @@ def test_a_stage_reaches_log_files_models_watcher_and_device_through_its_run(
         seen["recalled"] = run.recall_model("models/mine")["w"]
         journal = run.journal("labels")
         journal.put("7", {"label": "cat"})
+        assert run.journal("labels") is journal, "two would not know of each other's records"
         seen["labels"] = (journal.keys(), journal.get("7"))
         run.tell("the pool is low", event="pool_low")
         run.log.log("mine/a", 3.0)
@@ -89,6 +90,8 @@ def test_without_a_directory_nothing_is_kept_and_a_stage_does_not_mind() -> None
             {"label": "cat"},
             None,
         )
+        assert run.journal("labels") is journal
+        assert run.journal("jobs").keys() == []
         run.tell("nobody hears", event="unheard")
         run.log.log("mine/a", 3.0)
         assert isinstance(run.log, NoLog)

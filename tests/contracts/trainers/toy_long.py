@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,6 @@ from ludus.core import Interrupted, Repeat, Run, Stage
 from tests.toy import ToyTrainer, toy_config
 
 NUM_PIECES = 6
-JOURNAL = "journals/jobs.jsonl"
 
 
 @register_trainer("toy_long")
@@ -31,27 +29,18 @@ class ToyLong(ToyTrainer):
     def await_jobs(self, run: Run) -> Mapping[str, Any]:
         """Do the pieces not yet in the journal; what is there is never done twice."""
         iteration, num_here = run.counters["iteration"], 0
-        journal = self._read_journal()
-        for piece in range(NUM_PIECES):
-            key = f"{iteration}/{piece}"
-            if key not in journal:
-                journal[key] = float(len(journal))
-                line = json.dumps([key, journal[key]]).encode() + b"\n"
-                if run.files is not None:
-                    run.files.append(JOURNAL).write(line)
+        journal = run.journal("jobs")
+        keys = [f"{iteration}/{piece}" for piece in range(NUM_PIECES)]
+        for piece, key in enumerate(keys):
+            if journal.get(key) is None:
+                journal.put(key, {"answer": iteration * NUM_PIECES + piece})
                 num_here += 1
                 if num_here == self.interrupt_after:
                     run.interrupted = True
             if run.interrupted:
                 raise Interrupted
-        answers = [journal[f"{iteration}/{piece}"] for piece in range(NUM_PIECES)]
+        answers = [record["answer"] for key in keys if (record := journal.get(key)) is not None]
         return {"toy/answers": sum(answers)} | self.work.do("await_jobs")
-
-    def _read_journal(self) -> dict[str, float]:
-        files = self.run.files
-        if files is None or not files.exists(JOURNAL):
-            return {}
-        return dict(json.loads(line) for line in files.read(JOURNAL).splitlines())
 
 
 def make() -> ToyLong:
