@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ludus.judge.judge import Judge
+from ludus.rl.agent import Agent
 from ludus.rl.evaluation_job import EpisodeJob
 from ludus.rl.evaluations import Evaluations, evaluator_of
 from ludus.rl.export.write import export_policy
@@ -15,8 +17,9 @@ from ludus.rl.plans import without_learn
 class Abilities:
     """The methods that `ludus eval`, `play` and `export` look for, and those that read saved states."""
 
-    agent: Any
+    agent: Agent
     evaluations: Evaluations
+    judge: Judge
 
     make_evaluator = staticmethod(evaluator_of)
     evaluation_job = EpisodeJob
@@ -25,6 +28,10 @@ class Abilities:
         """Return a state of an earlier version with the cursor of this one's plan."""
         run = {**state["run"], "cursor": without_learn(state["run"]["cursor"])}
         return {**state, "run": run}
+
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Forget the best policy: its weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights of the policy in a saved state."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,14 +18,13 @@ from ludus.envs.spaces import EnvSpec
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
+from ludus.rl.acting.net import Masks
 from ludus.rl.config import RLConfig
 from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.normalise import Normaliser
 from ludus.seeds import derive, read_generator
 
 Action = NDArray[Any]
-Masks = NDArray[np.bool_] | None
-"""(N, A): which actions are allowed; None where the env does not say."""
 # A number of env steps at which every schedule has come to its end.
 _LONG_AFTER = 10**12
 
@@ -65,7 +64,7 @@ class Agent:
         self._last_numbers: tuple[float, ...] = ()
         self.plain_state: PlainState | None = None
         """The plain attributes of networks from outside, as they were before the first update."""
-        self.update: Any = self._update
+        self.update: Callable[..., Tensor] = self._update
 
     def modules(self) -> list[nn.Module]:
         """Return the networks that learn."""
@@ -110,11 +109,11 @@ class Agent:
         """Return remembered actions in the env's own units."""
         return actions
 
-    def _update(self, *inputs: Any) -> Any:
+    def _update(self, *inputs: Any) -> Tensor:
         """Learn from one batch and count its metrics; the last input is the numbers that change."""
         raise NotImplementedError
 
-    def _learn(self, *inputs: Any, numbers: tuple[float, ...]) -> Any:
+    def _learn(self, *inputs: Tensor | None, numbers: tuple[float, ...]) -> Tensor:
         """Update with numbers, the learning rate first, as a tensor, which every engine reads anew."""
         self.num_counted += 1
         if self.device.type != "cpu":

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ludus.rl.config import EpochsConfig
+    from ludus.rl.off_policy import StepsConfig
 
 
 def is_due(count: int, interval: int) -> bool:
@@ -18,15 +22,15 @@ def every(interval: int, unit: str, besides: str = "") -> str:
     return f"every {unit if interval == 1 else f'{interval} {unit}s'}{besides}"
 
 
-def unreached_epochs(epochs: Any, num_epochs: int) -> list[str]:
-    """Return the cadences of an EpochsConfig that are longer than a run of this many epochs."""
+def unreached_epochs(epochs: EpochsConfig, num_epochs: int) -> list[str]:
+    """Return the intervals of an EpochsConfig that are longer than a run of this many epochs."""
     # The first epoch, number 0, is never evaluated, so the last one has the number less one.
     last = {"eval_freq": num_epochs - 1, "record_freq": num_epochs, "save_freq": num_epochs}
     return [key for key, most in last.items() if getattr(epochs, key) > most]
 
 
-def epochs_never_reached(epochs: Any, num_epochs: int) -> Iterator[str]:
-    """Yield a sentence for each cadence that is longer than the run."""
+def epochs_never_reached(epochs: EpochsConfig, num_epochs: int) -> Iterator[str]:
+    """Yield a sentence for each interval that is longer than the run."""
     for key in unreached_epochs(epochs, num_epochs):
         limit = "the number of epochs"
         if key == "eval_freq":
@@ -35,9 +39,9 @@ def epochs_never_reached(epochs: Any, num_epochs: int) -> Iterator[str]:
         yield _never(f"epochs.{key}", getattr(epochs, key), limit, most)
 
 
-def never_so_many(epochs: Any, most: int) -> Iterator[str]:
+def never_so_many(epochs: EpochsConfig, most: int) -> Iterator[str]:
     """Yield a sentence where an EpochsConfig ends before the optimisation steps it asks for."""
-    if epochs.max_opts > most:
+    if epochs.max_opts is not None and epochs.max_opts > most:
         yield (
             f"'epochs.max_opts' is {epochs.max_opts}, but epochs.max_env_steps"
             f" {epochs.max_env_steps} makes {most} optimisation steps: it would never be reached;"
@@ -45,7 +49,7 @@ def never_so_many(epochs: Any, most: int) -> Iterator[str]:
         )
 
 
-def unreached_steps(steps: Any, max_opts: int) -> list[str]:
+def unreached_steps(steps: StepsConfig, max_opts: int) -> list[str]:
     """Return the intervals of a StepsConfig that are longer than a run of this many updates."""
     keys = (
         "eval_interval", "record_interval", "save_interval", "record_agent_info_interval",
@@ -54,7 +58,7 @@ def unreached_steps(steps: Any, max_opts: int) -> list[str]:
     return [key for key in keys if getattr(steps, key) > max_opts]
 
 
-def steps_never_reached(steps: Any, max_opts: int) -> Iterator[str]:
+def steps_never_reached(steps: StepsConfig, max_opts: int) -> Iterator[str]:
     """Yield a sentence for each interval that is longer than the run."""
     for key in unreached_steps(steps, max_opts):
         yield _never(f"steps.{key}", getattr(steps, key), "steps.max_opts", max_opts)

@@ -13,7 +13,7 @@ from ludus.core.errors import ConfigError
 T = TypeVar("T")
 
 
-def concrete(cls: type[T], config: Any) -> type[T]:
+def concrete(cls: type[T], config: object) -> type[T]:
     """Return this class if it has an Agent, else the trainer of the config's kind, as this class.
 
     A class that only adds to RLTrainer becomes one that adds to the trainer of the kind.
@@ -41,7 +41,7 @@ def concrete(cls: type[T], config: Any) -> type[T]:
     return type(cls.__name__, (cls, found), {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
-def _kind(config: Any) -> Any:
+def _kind(config: object) -> object:
     if isinstance(config, str | Path):
         return read_config(config).kind
     return config.get("kind") if isinstance(config, Mapping) else getattr(config, "kind", None)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from pydantic import SerializeAsAny
 from torch import nn
 
@@ -46,7 +46,7 @@ def features_of(body: nn.Module) -> int:
     return int(body.num_features)  # type: ignore[arg-type]
 
 
-def _check_body(kind: str, body: Any, obs: Any) -> None:
+def _check_body(kind: str, body: object, obs: NDArray[Any]) -> None:
     """Raise ConfigError unless a body of someone's own says how wide it is, and is."""
     name = f"the network '{kind}' ({type(body).__qualname__})"
     if not isinstance(body, nn.Module):

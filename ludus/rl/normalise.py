@@ -61,7 +61,7 @@ class RunningMoments:
         self.mean, self.variance = state["mean"].copy(), state["variance"].copy()
         self.count = state["count"]
 
-    def check_state(self, state: Any) -> None:
+    def check_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this is the state of such moments."""
         states.check_keys(state, "mean", "variance", "count")
         states.like(state, "mean", self.mean, finite=True)

@@ -8,8 +8,10 @@ from typing import Any
 
 from ludus.core import Run
 from ludus.judge.judge import Judge
+from ludus.rl.agent import Agent
+from ludus.rl.custom.agent import AgentAdapter
 from ludus.rl.evaluations import Evaluations
-from ludus.rl.sampler import SyncSampler
+from ludus.rl.sampler import Envs, SyncSampler
 from ludus.store.places import is_url
 
 
@@ -17,8 +19,8 @@ class ReadOnlyProperties:
     """What scripts read of an RL trainer while it runs and after; each is computed from the parts."""
 
     run: Run
-    env: Any
-    agent: Any
+    env: Envs
+    agent: Agent | AgentAdapter
     sampler: SyncSampler
     evaluations: Evaluations
     judge: Judge

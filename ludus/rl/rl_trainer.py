@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from ludus.core import Repeat, Run, Stateful
@@ -114,7 +115,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         num_updates = self.num_train_steps
         return choose_update(self.agent, self.config.engine, self.run, num_updates=num_updates)
 
-    def set_model(self, model: Any) -> None:
+    def set_model(self, model: object) -> None:
         """Use this torch network, or ludus.Model, as the body of the agent's networks.
 
         It takes observations (B, *shape) and returns features (B, F); the agent puts its own outputs
@@ -124,7 +125,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         """
         super().set_model(as_network(model))
 
-    def __new__(cls, config: Any = None, *more: Any, **options: Any) -> Self:
+    def __new__(cls, config: object = None, *more: object, **options: object) -> Self:
         """Return the trainer of the kind that the config names, where this class is of no kind.
 
         What a subclass of RLTrainer overrides goes before what the trainer of the kind does.
@@ -170,7 +171,9 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         self.rollout_data = self.collect_rollouts(self.obs, add_to_buffer=True)
         run.counters["env_steps"] = self.sampler.num_env_steps
 
-    def collect_rollouts(self, obs: Any = None, add_to_buffer: bool = True) -> Mapping[str, Any]:
+    def collect_rollouts(
+        self, obs: NDArray[Any] | None = None, add_to_buffer: bool = True
+    ) -> Mapping[str, Any]:
         """Take the env steps of one epoch, beginning at `obs`; return what came of them.
 
         `obs` can only be what the envs show now. Without `add_to_buffer` the steps are taken and
@@ -292,7 +295,3 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         """Let the processes of envs and evaluation go."""
         self.env.close()
         self.evaluations.close()
-
-    def forget_models(self, names: Collection[str] | None) -> None:
-        """Forget the best policy: its weights are lost, or in another run's directory."""
-        self.judge.forget_models(names)

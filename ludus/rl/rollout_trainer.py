@@ -68,7 +68,3 @@ class RolloutTrainer(RLTrainer):
     def _num_updates(self, num_opts: int) -> int:
         """Return the passes over rollouts, which is what Stable-Baselines3 counts for PPO."""
         return int(self.agent.watch.num_passes)
-
-    def _train_step(self, run: Run) -> None:
-        self.train_step(self.replay_buffer.sample(), run.round("step"))
-        run.counters["opt_steps"] += 1

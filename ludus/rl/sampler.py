@@ -9,19 +9,25 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.core import states
+from ludus.envs.vector import VectorEnv
+from ludus.envs.workers import WorkerVectorEnv
 from ludus.rl.agent import Agent
 from ludus.rl.normalise import Normaliser
 from ludus.rl.rollouts.data import LastStep
+
+Array = NDArray[Any]
+Envs = VectorEnv | WorkerVectorEnv
 
 
 class Processor(Protocol):
     """Turns steps into what a buffer keeps; it holds the observation that each action answered."""
 
-    def begin(self, obs_ND: Any, masks_NA: Any, /) -> None: ...
-    def process(self, actions_Nk: Any, env: Any, buffer: Any) -> None: ...
-    def forget(self, cut_N: Any, obs_ND: Any, masks_NA: Any, /) -> None: ...
+    def begin(self, obs_ND: Array, masks_NA: Array | None, /) -> None: ...
+    def process(self, actions_Nk: Array, env: Envs, buffer: Any) -> None: ...
+    def forget(self, cut_N: Array, obs_ND: Array, masks_NA: Array | None, /) -> None: ...
     def state_dict(self) -> Mapping[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
@@ -33,7 +39,7 @@ class Shaped:
         self.returns_N = np.zeros(num_envs)
         self.latest: deque[float] = deque(maxlen=window)
 
-    def count(self, env: Any) -> None:
+    def count(self, env: Envs) -> None:
         """Take in the step that every env has just made."""
         self.returns_N += env.rewards
         if env.has_ended:
@@ -50,7 +56,7 @@ class Shaped:
         self.latest.clear()
         self.latest.extend(state["latest"].tolist())
 
-    def check_state(self, state: Any) -> None:
+    def check_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this is the state of such returns."""
         states.check_keys(state, "returns", "latest")
         states.like(state, "returns", self.returns_N, finite=True)
@@ -71,7 +77,7 @@ class Episodes:
         self._latest: deque[tuple[float, int, float]] = deque(maxlen=window)
         """Return, length and success (NaN where not told) of each."""
 
-    def count(self, env: Any) -> None:
+    def count(self, env: Envs) -> None:
         """Take in the step that every env has just made."""
         self._returns_N += env.own_rewards
         self._steps_N += 1
@@ -86,14 +92,14 @@ class Episodes:
                 self._returns_N[index] = self._steps_N[index] = 0
                 self.num_ended += 1
 
-    def forget(self, cut_N: Any) -> None:
+    def forget(self, cut_N: Array) -> None:
         """Drop the episodes that a restore had to cut: their returns would not be whole."""
         self._returns_N[cut_N] = self._steps_N[cut_N] = 0
         if self._shaped is not None:
             self._shaped.returns_N[cut_N] = 0
 
     @property
-    def returns_so_far(self) -> Any:
+    def returns_so_far(self) -> Array:
         """What each env's episode under way has brought."""
         return self._returns_N.copy()
 
@@ -161,7 +167,7 @@ class SyncSampler:
 
     def __init__(
         self,
-        env: Any,
+        env: Envs,
         processor: Processor,
         episodes: Episodes,
         normaliser: Normaliser | None,
@@ -171,7 +177,7 @@ class SyncSampler:
         self.episodes = episodes
         self.num_env_steps = 0
         """How many env steps were taken, over all envs and the whole run."""
-        self.actions: Any = None
+        self.actions: Array | None = None
         """The last action of each env, as the agent remembers it."""
         self._rollout_start = (0, 0)
         self._last = LastStep(env)

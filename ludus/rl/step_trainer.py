@@ -8,12 +8,13 @@ from typing import Any, ClassVar, Self
 
 from ludus.config.base import given
 from ludus.core import Repeat, Result, Run
+from ludus.core.services import Judges, Records
 from ludus.core.surroundings import Resume
 from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
 from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
-from ludus.rl.custom.agent import AgentAdapter, check_agent
+from ludus.rl.custom.agent import AgentAdapter, CustomAgent, check_agent
 from ludus.rl.custom.parts import KeepCustom, as_logger, build_changes, check_custom_agent, unread
 from ludus.rl.off_policy import OffPolicyConfig
 from ludus.rl.plans import Extras, in_steps
@@ -21,6 +22,7 @@ from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
 from ludus.rl.stage_times import StageTimes
 from ludus.rl.step_processor import NStep, OneStep
+from ludus.session.logger import Logger
 
 # How many steps of every env a stage takes at most before learning starts.
 _WARM_UP_STEPS = 256
@@ -29,7 +31,7 @@ _WARM_UP_STEPS = 256
 class Nowhere:
     """A buffer that keeps nothing."""
 
-    def push(self, *columns: Any) -> None:
+    def push(self, *columns: object) -> None:
         """Forget the steps."""
 
 
@@ -49,7 +51,7 @@ class StepRLTrainer(RLTrainer):
 
     Config: ClassVar[type[Any]] = OffPolicyConfig
     derived: ClassVar[tuple[str, ...]] = (*RLTrainer.derived, "_stage_times")
-    custom_agent: Any = None
+    custom_agent: CustomAgent | None = None
     """The agent that `train` was given."""
     custom_processor: Any = None
     custom_buffer: Any = None
@@ -193,7 +195,11 @@ class StepRLTrainer(RLTrainer):
 
     @classmethod
     def build(
-        cls, config: Any, env: Any = None, step_processor: Any = None, replay_buffer: Any = None
+        cls,
+        config: object,
+        env: object = None,
+        step_processor: object = None,
+        replay_buffer: object = None,
     ) -> Self:
         """Return a trainer of this config with these in the place of what it says.
 
@@ -209,9 +215,9 @@ class StepRLTrainer(RLTrainer):
 
     def train(
         self,
-        agent: Any = None,
-        recorder: Any = None,
-        evaluator: Any = None,
+        agent: CustomAgent | None = None,
+        recorder: Records | Logger | None = None,
+        evaluator: Judges | None = None,
         *,
         root: str | None = None,
         name: str | None = None,
@@ -228,7 +234,7 @@ class StepRLTrainer(RLTrainer):
             self.note_given(agent=agent)
         if recorder is not None:
             self.set_logger(as_logger(recorder, self.config.settings.loggers))
-            self.recorder = None if recorder is self.logger else recorder
+            self.recorder = None if isinstance(recorder, Logger) else recorder
         if evaluator is not None:
             self.set_evaluator(evaluator)
         if self.custom_agent is not None:

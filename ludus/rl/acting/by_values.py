@@ -5,7 +5,7 @@ Shapes: N envs, D numbers of an observation, A actions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ludus.config.base import NonNegativeFloat, StrictConfig
 from ludus.envs.spaces import DiscreteActions
 from ludus.nn.schedules import Schedule, ScheduleSection, too_long
-from ludus.rl.acting.net import best_of, draw_categorical, masked
+from ludus.rl.acting.net import Masks, Net, best_of, draw_categorical, masked
 from ludus.rl.off_policy import TargetConfig
 
 # A mixin: a config has these keys beside those of OffPolicyConfig and RLConfig.
@@ -65,7 +65,7 @@ class ValueActing:
         self,
         config: ValueConfig,
         actions: DiscreteActions,
-        values: Callable[[NDArray[Any]], NDArray[Any]],
+        values: Net,
     ) -> None:
         """`values` returns numbers that order the actions, (N, A), for observations (N, D)."""
         exploration = config.exploration
@@ -81,7 +81,7 @@ class ValueActing:
     def explore(
         self,
         obs_ND: NDArray[Any],
-        masks_NA: NDArray[np.bool_] | None,
+        masks_NA: Masks,
         num_env_steps: int,
         generator: np.random.Generator,
     ) -> NDArray[np.int64]:
@@ -104,7 +104,7 @@ class ValueActing:
             best_N[is_random_N] = self._random(count, masks_NA, generator)[is_random_N]
         return best_N
 
-    def greedy(self, obs_ND: NDArray[Any], masks_NA: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    def greedy(self, obs_ND: NDArray[Any], masks_NA: Masks) -> NDArray[np.int64]:
         """Return the action of the highest value for each env."""
         return best_of(self._values(obs_ND), masks_NA)
 
@@ -114,7 +114,7 @@ class ValueActing:
         return actions_N + start if start else actions_N
 
     def _random(
-        self, count: int, masks_NA: NDArray[np.bool_] | None, generator: np.random.Generator
+        self, count: int, masks_NA: Masks, generator: np.random.Generator
     ) -> NDArray[np.int64]:
         if masks_NA is None:
             return generator.integers(0, self._actions.n, count)

@@ -21,7 +21,7 @@ from ludus.losses.distributions import (
     multi_categorical_entropy,
     multi_categorical_log_probs,
 )
-from ludus.rl.acting.net import best_of, draw_categorical, masked
+from ludus.rl.acting.net import Masks, best_of, draw_categorical, masked
 
 Array = NDArray[Any]
 
@@ -37,9 +37,9 @@ class ActionDistribution(Protocol):
     """How many deviations are learned besides."""
 
     def draw(
-        self, outputs: Array, log_std: Array | None, masks: Any, generator: np.random.Generator
+        self, outputs: Array, log_std: Array | None, masks: Masks, generator: np.random.Generator
     ) -> Array: ...
-    def best(self, outputs: Array, masks: Any) -> Array: ...
+    def best(self, outputs: Array, masks: Masks) -> Array: ...
     def to_env(self, actions: Array) -> Array: ...
     def log_probs(
         self, outputs: Tensor, log_std: Tensor | None, actions: Tensor, masks: Tensor | None
@@ -68,11 +68,11 @@ class Categorical:
         self._start = actions.start
 
     def draw(
-        self, outputs: Array, log_std: Array | None, masks: Any, generator: np.random.Generator
+        self, outputs: Array, log_std: Array | None, masks: Masks, generator: np.random.Generator
     ) -> Array:
         return draw_categorical(masked(outputs, masks), generator)
 
-    def best(self, outputs: Array, masks: Any) -> Array:
+    def best(self, outputs: Array, masks: Masks) -> Array:
         return best_of(outputs, masks)
 
     def to_env(self, actions: Array) -> Array:
@@ -99,12 +99,12 @@ class MultiCategorical:
         self.width, self.num_outputs = len(self._nvec), sum(self._nvec)
 
     def draw(
-        self, outputs: Array, log_std: Array | None, masks: Any, generator: np.random.Generator
+        self, outputs: Array, log_std: Array | None, masks: Masks, generator: np.random.Generator
     ) -> Array:
         blocks = np.split(masked(outputs, masks), self._cuts, axis=1)
         return np.stack([draw_categorical(block, generator) for block in blocks], 1)
 
-    def best(self, outputs: Array, masks: Any) -> Array:
+    def best(self, outputs: Array, masks: Masks) -> Array:
         blocks = np.split(masked(outputs, masks), self._cuts, axis=1)
         return np.stack([block.argmax(1) for block in blocks], 1)
 
@@ -130,14 +130,14 @@ class Gaussian:
         self.width = self.num_outputs = self.num_deviations = len(actions.low)
 
     def draw(
-        self, outputs: Array, log_std: Array | None, masks: Any, generator: np.random.Generator
+        self, outputs: Array, log_std: Array | None, masks: Masks, generator: np.random.Generator
     ) -> Array:
         assert log_std is not None
         noise = generator.standard_normal(outputs.shape, dtype=np.float32)
         found: Array = outputs + np.exp(log_std) * noise
         return found
 
-    def best(self, outputs: Array, masks: Any) -> Array:
+    def best(self, outputs: Array, masks: Masks) -> Array:
         return outputs
 
     def to_env(self, actions: Array) -> Array:

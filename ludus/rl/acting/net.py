@@ -15,6 +15,11 @@ from ludus.rl.acting.numpy_net import NumpyMlp, numpy_steps
 from ludus.rl.networks.mlp import MlpBody
 from ludus.rl.normalise import Normaliser
 
+Net = Callable[[NDArray[Any]], NDArray[Any]]
+"""From observations, a row each, to outputs."""
+Masks = NDArray[np.bool_] | None
+"""(N, A): which actions are allowed; None where the env does not say."""
+
 _LEAST_DRAW = np.float32(1e-30)
 
 
@@ -23,7 +28,7 @@ def acting_net(
     normaliser: Normaliser | None,
     device: torch.device,
     obs_shape: tuple[int, ...],
-) -> Callable[[NDArray[Any]], NDArray[Any]]:
+) -> Net:
     """Return a function from observations to outputs, one row each, without a gradient, in eval mode.
 
     A small network costs less in NumPy than the framework's own overhead; it reads the weights where
@@ -40,7 +45,7 @@ def acting_net(
         out: NDArray[Any] = found.float().cpu().numpy()
         return out
 
-    compute: Callable[[NDArray[Any]], NDArray[Any]] = by_torch
+    compute: Net = by_torch
     if steps is not None and _agree(NumpyMlp(steps), by_torch, obs_shape):
         compute = NumpyMlp(steps)
     if normaliser is None:
@@ -48,7 +53,7 @@ def acting_net(
     return lambda obs_ND: compute(normaliser.numpy_obs(obs_ND))
 
 
-def _agree(by_numpy: Any, by_torch: Any, obs_shape: tuple[int, ...]) -> bool:
+def _agree(by_numpy: Net, by_torch: Net, obs_shape: tuple[int, ...]) -> bool:
     """Return whether NumPy, which flattens observations at once, comes to what torch comes to."""
     if len(obs_shape) == 1:
         return True
@@ -71,14 +76,14 @@ def draw_categorical(logits_NA: NDArray[Any], generator: np.random.Generator) ->
     return drawn
 
 
-def best_of(values_NA: NDArray[Any], masks_NA: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+def best_of(values_NA: NDArray[Any], masks_NA: Masks) -> NDArray[np.int64]:
     """Return the action with the largest value in each row, among those allowed."""
     best: NDArray[np.int64]
     best = (values_NA if masks_NA is None else masked(values_NA, masks_NA)).argmax(1)
     return best
 
 
-def masked(values_NA: NDArray[Any], masks_NA: NDArray[np.bool_] | None) -> NDArray[Any]:
+def masked(values_NA: NDArray[Any], masks_NA: Masks) -> NDArray[Any]:
     """Return the values, those of forbidden actions made the least there is."""
     if masks_NA is None:
         return values_NA

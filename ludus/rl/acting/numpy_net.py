@@ -14,10 +14,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # A network that has diverged is told of by whoever trains it, not by every product with it.
 warnings.filterwarnings("ignore", category=RuntimeWarning, module=re.escape(__name__))
@@ -218,12 +221,12 @@ def numpy_steps(module: Any) -> list[Step] | None:
     return [simple[kind]] if kind in simple else None
 
 
-def _shared(parameter: Any) -> Array:
+def _shared(parameter: Tensor) -> Array:
     array: Array = parameter.detach().numpy()
     return array
 
 
-def _shared_or_none(parameter: Any) -> Array | None:
+def _shared_or_none(parameter: Tensor | None) -> Array | None:
     return None if parameter is None else _shared(parameter)
 
 

@@ -5,7 +5,7 @@ Shapes: N envs, B batch, A actions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,8 +22,8 @@ from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.rl.acting.action_spaces import discrete_actions
 from ludus.rl.acting.by_values import ValueActing, ValueConfig
-from ludus.rl.acting.net import acting_net
-from ludus.rl.agent import Action, Agent, Masks
+from ludus.rl.acting.net import Masks, acting_net
+from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.network_config import features_of, head, make_body
@@ -81,6 +81,7 @@ class Dqn(Agent):
                 highest_rate=config.highest_rate,
             )
         self.target = Target(self.learner)
+        self._network = network
         # A state's value is the same for all its actions, so it changes neither the best one nor the
         # odds between them.
         layers = [network.body, network.advantage]
@@ -115,7 +116,7 @@ class Dqn(Agent):
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the network of Q-values, of which the greatest is chosen."""
-        network: Any = self.learner.module
+        network = self._network
         if network.value is None:
             return ExportedPolicy("greedy", network.body, {"q": network.advantage})
         heads = {"value": network.value, "advantage": network.advantage}
@@ -147,7 +148,7 @@ class Dqn(Agent):
             allowed_BA = None if batch.next_masks is None else batch.next_masks > 0
             targets_B = td_targets(rewards_B, batch.discounts, next_q_BA, choosing_BA, allowed_BA)
 
-        def loss_of(network: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        def loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             q_BA = network(obs).float()
             errors_B = td_errors(q_BA, actions_B, targets_B)
             loss = td_loss(errors_B, weights, huber=self.config.huber)

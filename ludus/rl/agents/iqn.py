@@ -6,7 +6,7 @@ Shapes: N envs, B batch, A actions, F features, Q quantiles, C cosines.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,9 @@ from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.rl.acting.action_spaces import discrete_actions
 from ludus.rl.acting.by_values import ValueActing, ValueConfig
-from ludus.rl.acting.net import acting_net
+from ludus.rl.acting.net import Masks, acting_net
 from ludus.rl.acting.numpy_net import Linear
-from ludus.rl.agent import Action, Agent, Masks
+from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.network_config import features_of, head, make_body
@@ -209,7 +209,7 @@ class Iqn(Agent):
             next_BQ = _of_action(self.target(next_obs, theirs_BQ).float(), best_B11)
             targets_BQ = rewards_B.unsqueeze(1) + batch.discounts.unsqueeze(1) * next_BQ
 
-        def loss_of(network: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        def loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             found_BQ = _of_action(network(obs, own_BQ).float(), index_B11)
             loss, sizes_B = quantile_huber_loss(
                 found_BQ, own_BQ, targets_BQ, weights, kappa=self.config.kappa

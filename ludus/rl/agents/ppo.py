@@ -5,11 +5,12 @@ Shapes: T steps, N envs, B batch, A logits, K numbers of an action.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.config.base import NonNegativeFloat, PositiveFloat
@@ -31,8 +32,8 @@ from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule, too_long
 from ludus.nn.target import Target
 from ludus.rl.acting.distributions import ActionDistribution, distribution_of
-from ludus.rl.acting.net import acting_net
-from ludus.rl.agent import Action, Agent, Masks
+from ludus.rl.acting.net import Masks, acting_net
+from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig, Scheduled
 from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.network_config import features_of, head, make_body
@@ -43,6 +44,9 @@ from ludus.rl.rollouts.estimate import RolloutEstimator
 from ludus.rl.rollouts.kl_watch import KlConfig, KlWatch
 from ludus.rl.rollouts.rows import RolloutRows
 from ludus.seeds import derive, forked
+
+Outputs = tuple[Tensor, Tensor, Tensor | None]
+"""The policy's outputs (B, A), the values (B,), and the log standard deviations, if there are."""
 
 
 class PpoConfig(OnPolicyConfig, RLConfig):
@@ -103,7 +107,7 @@ class ActorCritic(nn.Module):
         count = distribution.num_deviations
         self.log_std = nn.Parameter(torch.zeros(count)) if count else None
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def forward(self, obs: Tensor) -> Outputs:
         """Return the policy's outputs (B, A), the values (B,) and the log deviations, if there are."""
         features = self.body(obs)
         own = features if self.value_body is None else self.value_body(obs)
@@ -139,6 +143,7 @@ class Ppo(Agent):
             # It would pull the deviation towards 1, which is no smaller a policy.
             undecayed=("log_std",),
         )
+        self._network = network
         self.clip: Schedule | None = None
         if config.clip is not None:
             self.clip = Schedule(
@@ -166,8 +171,8 @@ class Ppo(Agent):
         return ("network",)
 
     @property
-    def _log_std(self) -> Any:
-        found: Any = self.learner.module.log_std
+    def _log_std(self) -> NDArray[Any] | None:
+        found = self._network.log_std
         return None if found is None else found.detach().cpu().numpy()
 
     def _acting(self, obs_ND: Action) -> Action:
@@ -199,7 +204,7 @@ class Ppo(Agent):
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the network of the mean action, or of the logits of each action."""
-        network: Any = self.learner.module
+        network = self._network
         if isinstance(self.spec.action, BoxActions):
             return ExportedPolicy("gaussian", network.body, {"mean": network.policy})
         return ExportedPolicy("categorical", network.body, {"logits": network.policy})
@@ -227,7 +232,7 @@ class Ppo(Agent):
             advantages = normalised(advantages)
         hold_back = clipped_policy_loss if config.policy_loss == "clip" else kl_policy_loss
 
-        def loss_of(network: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        def loss_of(network: Callable[..., Outputs]) -> tuple[Tensor, tuple[Tensor, ...]]:
             outputs, values, log_std = network(obs)
             outputs = outputs.float()
             log_probs = self.distribution.log_probs(outputs, log_std, actions, masks)

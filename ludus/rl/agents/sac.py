@@ -6,7 +6,7 @@ Shapes: N envs, B batch, K numbers of an action.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,9 @@ from ludus.losses.sac import (
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.rl.acting.action_spaces import box_actions
-from ludus.rl.acting.net import acting_net
+from ludus.rl.acting.net import Masks, acting_net
 from ludus.rl.acting.numpy_net import Linear
-from ludus.rl.agent import Action, Agent, Masks
+from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.network_config import features_of, head, make_body
@@ -155,6 +155,7 @@ class Sac(Agent):
             undecayed=("log",),
         )
         self.target = Target(self.critics)
+        self._network = actor
         self._acting = acting_net([actor.body, actor.out], self.normaliser, device, spec.obs_shape)
         self._noise = torch.empty(2, config.batch_size, self._width)
 
@@ -196,7 +197,7 @@ class Sac(Agent):
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the network of the mean action, which is squashed by tanh."""
-        network: Any = self.actor.module
+        network = self._network
         # The second half of its outputs is the log of the standard deviation.
         count = network.out.out_features // 2
         weight, bias = (p.detach().cpu().numpy()[:count] for p in network.out.parameters())
@@ -232,14 +233,14 @@ class Sac(Agent):
                 rewards_B, batch.discounts, next_q1_B, next_q2_B, next_logs_B, price
             )
 
-        def critic_loss_of(network: Any) -> tuple[Tensor, Tensor]:
+        def critic_loss_of(network: Callable[..., tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
             q1_B, q2_B = (q.float() for q in network(obs, batch.actions))
             errors_B = (0.5 * (q1_B + q2_B) - targets_B).detach()
             return critic_loss(q1_B, q2_B, targets_B, weights), errors_B
 
         loss, norm, errors_B = self.critics.improve(critic_loss_of, numbers[0])
 
-        def actor_loss_of(network: Any) -> tuple[Tensor, Tensor]:
+        def actor_loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
             actions, logs_B = self._draw(network(obs), noise[1])
             q1_B, q2_B = (q.float() for q in self.critics.frozen(obs, actions))
             return actor_loss(q1_B, q2_B, logs_B, price), logs_B.detach()
@@ -247,7 +248,7 @@ class Sac(Agent):
         gain, actor_norm, logs_B = self.actor.improve(actor_loss_of, numbers[0])
         if self.config.temperature.learned:
 
-            def temperature_loss_of(log: Any) -> tuple[Tensor, tuple[()]]:
+            def temperature_loss_of(log: Callable[[], Tensor]) -> tuple[Tensor, tuple[()]]:
                 aimed = self._target_entropy
                 return temperature_loss(log(), logs_B, target_entropy=aimed), ()
 

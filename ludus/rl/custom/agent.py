@@ -18,6 +18,7 @@ from torch import Tensor
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.replay.row_layout import RowLayout
 from ludus.envs.spaces import Actions, BoxActions, DiscreteActions, EnvSpec
+from ludus.rl.acting.net import Masks
 
 
 @runtime_checkable
@@ -30,7 +31,7 @@ class CustomAgent(Protocol):
     `sample` and `act_greedy` take its masks too: `sample(obs, masks)`.
     """
 
-    def sample(self, obs_ND: Any, /) -> Any:
+    def sample(self, obs_ND: NDArray[Any], /) -> object:
         """Return an action for each env, in the env's own units."""
 
     def opt(self, buffer: Any, /) -> Mapping[str, float] | None:
@@ -58,15 +59,15 @@ class AgentAdapter:
             spec.obs_shape, spec.obs_dtype, width, action.mask_width if spec.has_masks else 0
         )
 
-    def act(self, obs_ND: Any, masks: Any, num_env_steps: int) -> Any:
+    def act(self, obs_ND: NDArray[Any], masks: Masks, num_env_steps: int) -> NDArray[Any]:
         """Return the agent's actions, checked."""
         return self._sample(obs_ND, masks)
 
-    def act_greedy(self, obs_ND: Any, masks: Any) -> Any:
+    def act_greedy(self, obs_ND: NDArray[Any], masks: Masks) -> NDArray[Any]:
         """Return its best actions, or those that it draws in eval mode."""
         return self._greedy(obs_ND, masks)
 
-    def to_env(self, actions: Any) -> Any:
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Return the actions: they are the env's already."""
         return actions
 
@@ -158,7 +159,7 @@ class AgentAdapter:
         self._num_skips = int(state["num_skips"])
 
 
-def check_agent(own: Any) -> None:
+def check_agent(own: object) -> None:
     """Raise ConfigError unless this can be trained, and saved whole or not at all."""
     name = type(own).__name__
     has = {what: callable(getattr(own, what, None)) for what in _METHODS}
@@ -176,7 +177,7 @@ def check_agent(own: Any) -> None:
 _METHODS = ("sample", "act", "opt", "state_dict", "load_state_dict")
 
 
-def has_state(own: Any) -> bool:
+def has_state(own: object) -> bool:
     """Return whether an agent can be brought back by a resume."""
     return hasattr(own, "state_dict")
 
@@ -271,7 +272,7 @@ def _numbers(record: object, method: str) -> dict[str, float]:
         ) from error
 
 
-def _leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(state: object, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the tensors, arrays and numbers of a state, by their path."""
     if isinstance(state, Mapping):
         for key, value in state.items():

@@ -6,7 +6,6 @@ import contextlib
 import copy
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +50,7 @@ def custom_body(obs_shape: tuple[int, ...]) -> nn.Module | None:
     return given.take() if given is not None and given.obs_shape == tuple(obs_shape) else None
 
 
-def as_network(model: Any) -> nn.Module:
+def as_network(model: object) -> nn.Module:
     """Return the torch network of what `set_model` was given."""
     network = getattr(model, "module", model)
     if not isinstance(network, nn.Module):

@@ -8,6 +8,7 @@ from typing import Any
 
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
+from ludus.core.services import Records
 from ludus.judge.beside import AsyncEvaluator
 from ludus.rl.off_policy import OffPolicyConfig
 from ludus.session.logger import Logger
@@ -46,7 +47,7 @@ def unread(config: OffPolicyConfig) -> str:
 
 
 def build_changes(
-    env: Any, step_processor: Any, replay_buffer: Any
+    env: object, step_processor: object, replay_buffer: object
 ) -> tuple[dict[str, Any], Any, Any]:
     """Return the changes to a config, the step processor and the buffer that these stand for."""
     changes: dict[str, Any] = {}
@@ -69,14 +70,14 @@ def build_changes(
     return changes, step_processor, replay_buffer
 
 
-def _check_methods(given: Any, methods: Sequence[str], what: str) -> None:
+def _check_methods(given: object, methods: Sequence[str], what: str) -> None:
     needed = (*methods, "state_dict", "load_state_dict")
     missing = [name for name in needed if not callable(getattr(given, name, None))]
     if given is not None and missing:
         raise ConfigError(f"{type(given).__name__} is not {what}: it lacks {', '.join(missing)}")
 
 
-def as_logger(recorder: Any, backends: Any) -> Logger:
+def as_logger(recorder: Records | Logger, backends: list[StrictConfig]) -> Logger:
     """Return a Logger that sends every record to this recorder too."""
     if isinstance(recorder, Logger):
         return recorder
@@ -92,7 +93,7 @@ def as_logger(recorder: Any, backends: Any) -> Logger:
 class _Backend:
     """A recorder of a script as a back end of the log."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Records) -> None:
         self._recorder = recorder
 
     def write(self, record: Record) -> None:
@@ -109,7 +110,7 @@ class KeepCustom:
 
     def __init__(
         self,
-        agent: Any,
+        agent: object,
         keep: Callable[..., None],
         model_dir: Path | None,
         tell: Callable[[str], None],

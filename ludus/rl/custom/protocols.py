@@ -9,6 +9,7 @@ from ludus.data.replay.ring import Batch as BatchBase
 from ludus.envs.config import AnyEnv as Env
 from ludus.rl.custom.agent import CustomAgent as Agent
 from ludus.rl.sampler import Processor as StepProcessorBase
+from ludus.rl.step_processor import Array
 from ludus.rl.step_processor import SteppedEnv as Step
 from ludus.session.record import Record
 
@@ -17,8 +18,8 @@ class ReplayBufferBase(Protocol):
     """Keeps transitions and gives batches of them; it is a part, so a resume brings it back."""
 
     def push(
-        self, obs_ND: Any, actions_Nk: Any, rewards_N: Any, discounts_N: Any, next_obs_ND: Any,
-        next_masks: Any = None, /,
+        self, obs_ND: Array, actions_Nk: Array, rewards_N: Array, discounts_N: Array,
+        next_obs_ND: Array, next_masks: Array | None = None, /,
     ) -> None:  # fmt: skip
         """Take N transitions; what is kept of them must be copied."""
 

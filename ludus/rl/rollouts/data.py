@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.core import states
+from ludus.envs.vector import VectorEnv
+from ludus.envs.workers import WorkerVectorEnv
+
+if TYPE_CHECKING:
+    from ludus.rl.sampler import SyncSampler
 
 
 class LastStep:
@@ -16,12 +22,12 @@ class LastStep:
     It is kept because a hook may look at it after a resume, when the envs no longer hold it.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: VectorEnv | WorkerVectorEnv) -> None:
         self._env = env
         self._loaded: dict[str, Any] | None = None
         self._loaded_at = -1
 
-    def read(self, actions: Any, num_env_steps: int) -> dict[str, Any]:
+    def read(self, actions: NDArray[Any] | None, num_env_steps: int) -> dict[str, Any]:
         """Return copies of everything; empty before the first step."""
         if self._loaded is not None and self._loaded_at == num_env_steps:
             return {name: np.copy(value) for name, value in self._loaded.items()}
@@ -67,7 +73,9 @@ class RolloutData(Mapping[str, Any]):
 
     NAMES = ("action", "next_obs", "reward", "terminated", "truncated", "info", "num_steps")
 
-    def __init__(self, sampler: Any, to_env: Any) -> None:
+    def __init__(
+        self, sampler: SyncSampler, to_env: Callable[[NDArray[Any]], NDArray[Any]]
+    ) -> None:
         self._sampler = sampler
         self._to_env = to_env
 

@@ -5,11 +5,9 @@ Shapes: T steps, N envs, B batch, A outputs of the policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,11 +15,10 @@ from ludus.data.replay.rollout import RolloutBuffer
 from ludus.losses.advantage import generalised_advantage
 from ludus.nn.learner import Learner
 from ludus.rl.acting.distributions import ActionDistribution
+from ludus.rl.acting.net import Net
 from ludus.rl.normalise import Moments, Normaliser
 from ludus.rl.on_policy import OnPolicyConfig
 from ludus.rl.rollouts.rows import RolloutRows, Steps
-
-Net = Callable[[NDArray[Any]], NDArray[Any]]
 
 _PADDED = 64
 

@@ -94,7 +94,7 @@ class KlWatch:
         self.beta, self._last = state["beta"], state["last"]
         self._sum.copy_(state["sum"])
 
-    def check_state(self, state: Any) -> None:
+    def check_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this is the state of such a watch."""
         states.check_keys(state, "beta", "num_passes", "num_updates", "last", "sum")
         states.whole(state, "num_passes")
