@@ -163,6 +163,6 @@ def _copies(storage: Storage) -> list[str]:
         with contextlib.suppress(CheckpointError, StorageError):
             if is_copy_name(name):
                 model = str(models.read_model(storage, f"models/{name}")[1].get("model"))
-                is_ours = best_number(model.removeprefix("models/")) is not None
+                is_ours = model.rpartition("-")[0] == f"models/{name}"
                 copies += [f"models/{name}"] if is_ours else []
     return copies

@@ -83,11 +83,12 @@ def test_a_declared_direction_goes_before_the_words_of_a_name(
     rooms.rooms()
     monkeypatch.setattr(rooms, "_ROOMS", dict(rooms._ROOMS))
     assert known_direction("eval/margin_mean") is None
-    ludus.declare(__name__, directions={"margin": "max", "golf/score": "min", "handicap": "min"})
+    ludus.declare(__name__, directions={"margin": "max", "golf/score": "min", "game_length": "min"})
     assert known_direction("eval/margin_mean") == "max"
     assert known_direction("golf/score") == "min"
     assert known_direction("eval/score") == "max"
-    assert known_direction("eval/handicap") == "min"
+    assert known_direction("eval/game_length") == "min"
+    assert known_direction("eval/length") is None
     assert Score("golf", "golf/score").mode == "min"
 
 

@@ -19,7 +19,7 @@ from ludus.show.report.page import write_report
 from ludus.store import checkpoint
 from ludus.store.bests import best_number, bests
 from ludus.store.local import LocalStorage
-from ludus.store.models import read_model
+from ludus.store.models import read_model, write_model
 from ludus.testing.trainers import check_kill_anywhere
 from tests.command_line import Ludus, in_process
 from tests.toy import ToyTrainer, Work, toy_config
@@ -120,15 +120,15 @@ def test_what_came_after_the_checkpoint_is_put_back_for_each_score(run: Path) ->
     storage = LocalStorage(run)
     numbers = checkpoint.numbers(storage)
     after = storage.names("models")
-    user = run / "models" / "best-mine"
-    user.mkdir()
-    (user / "notes").write_text("mine")
+    # What users keep there is theirs, even a copy of a copy.
+    shutil.copytree(run / "models/best-guest", run / "models/best-mine")
+    (run / "models/best-notes").mkdir()
     shutil.rmtree(run / f"checkpoints/{numbers[-1]:010d}")
     stale = run / "models/best-guest-9999999999"
     shutil.copytree(run / "models/best-guest", stale)
-    shutil.copytree(run / "models/best-guest", run / "models/best-other")
+    write_model(storage, "models/best-other", {}, {"model": "models/best-other-0000000001"})
     make().fit(root=str(run.parent), name="run", resume=True)
-    assert storage.names("models") == sorted([*after, "best-mine"])
+    assert storage.names("models") == sorted([*after, "best-mine", "best-notes"])
 
 
 @pytest.mark.parametrize("copy", ["models/best", "models/best-guest"])
@@ -189,5 +189,8 @@ def test_a_report_names_both_best_models(run: Path) -> None:
     page = Path(write_report([str(run)], None)).read_text()
     assert "highest eval/return" in page
     assert "lowest eval/error" in page
+    # Charts of what is judged come first, of whichever score.
+    error, fit, returns = (page.index(f"<figcaption>{n}<") for n in ("error", "fit", "return"))
+    assert max(error, returns) < fit
     for best in bests(ended(run)).values():
         assert best["model"] in page
