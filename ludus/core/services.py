@@ -130,13 +130,13 @@ class Display(Protocol):
     ) -> None: ...
 
 
-class Judges(Protocol):
-    """An evaluator in this process: it returns a score, or a score and a record."""
+class EvaluatorHere(Protocol):
+    """An evaluator in this process: it returns a score, metrics, or both."""
 
     def evaluate(self, judged: object, /) -> Any: ...
 
 
-class JudgesBeside(Protocol):
+class EvaluatorBeside(Protocol):
     """An evaluator in a process of its own, given the counters of the moment and the weights."""
 
     def launch(self, counters: Mapping[str, int], weights: Weights, /) -> None: ...

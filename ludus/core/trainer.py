@@ -12,7 +12,7 @@ from ludus.core.hooks import Hooks, bind_hooks, empty_hook
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful
-from ludus.core.services import Display, Files, Judges, JudgesBeside, Log, Records
+from ludus.core.services import Display, EvaluatorBeside, EvaluatorHere, Files, Log, Records
 from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings
 from ludus.core.unsaved import UnsavedStates, companions
@@ -42,7 +42,7 @@ class Trainer:
         self.model: object = None
         self.given_logger: Log | None = None
         """What `set_logger` was given."""
-        self.evaluator: Judges | JudgesBeside | None = None
+        self.evaluator: EvaluatorHere | EvaluatorBeside | None = None
         self.storage: Files | None = None
         self.callbacks: dict[str, object] = {}
         self.recorder: Records | None = None
@@ -109,7 +109,7 @@ class Trainer:
         """Log through this logger rather than the one the settings describe."""
         self.given_logger = logger
 
-    def set_evaluator(self, evaluator: Judges | JudgesBeside) -> None:
+    def set_evaluator(self, evaluator: EvaluatorHere | EvaluatorBeside) -> None:
         """Evaluate with this evaluator: an object with evaluate(agent), or an AsyncEvaluator."""
         if not any(callable(getattr(evaluator, name, None)) for name in ("evaluate", "launch")):
             raise ConfigError(

@@ -74,7 +74,7 @@ class AsyncEvaluator:
     ) -> None:
         if config is None or score is not None:
             raise ConfigError(
-                "AsyncEvaluator takes a config, from which another process rebuilds what it judges; a"
+                "AsyncEvaluator takes a config, from which another process rebuilds what it evaluates; a"
                 " function stays in this one: ludus.Evaluator(score=function)"
             )
         self.config = config
@@ -113,7 +113,7 @@ class AsyncEvaluator:
                 self._send(self._pending)
 
     def check(self) -> None:
-        """Raise ConfigError if the worker cannot rebuild what it is to judge; wait for its answer."""
+        """Raise ConfigError if the worker cannot rebuild what it is to evaluate; wait for its answer."""
         self._start().send({"do": "rebuild", "config": self._plain})
         try:
             worker = self._start()
@@ -164,7 +164,7 @@ class AsyncEvaluator:
         return Collected(launch.counters, launch.weights, metrics, is_lost)
 
     def _result(self, launch: Launch) -> dict[str, float] | None:
-        """Return what the worker says of this launch, telling it first if it has not been told."""
+        """Return the metrics of this launch from the worker, sending it first if that was not done."""
         worker = self._start()
         if self._sent_at is None:
             self._send(launch)

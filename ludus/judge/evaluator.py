@@ -9,12 +9,12 @@ from typing import Any
 from ludus.config.base import TrainerConfig
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.services import Judges, Log
+from ludus.core.services import EvaluatorHere, Log
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 
 Outcome = tuple[float, dict[str, float]]
-"""A score, of which more or less is better as the trainer says, and a record of metrics."""
+"""The outcome of an evaluation: its score, and all its metrics."""
 
 
 class Evaluator:
@@ -22,7 +22,7 @@ class Evaluator:
 
     Evaluator(config)            as runs of this config are evaluated
     Evaluator(score=function)    by a function of yours: of the agent or model, to a number or to a
-                                 number and a record
+                                 number and a mapping of metrics
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Evaluator:
         return getattr(self._score, "__self__", self._score)
 
     def evaluate(self, agent: Any) -> Outcome:
-        """Return the score and a record of metrics; the mode of the agent is as it was, after."""
+        """Return the score and the metrics; the mode of the agent is as it was, after."""
         return as_outcome(self._score(agent), metric=self._metric)
 
     def set_model(self, model: Any) -> None:
@@ -73,7 +73,7 @@ class Evaluator:
         load(weights)
 
     def set_logger(self, logger: Log) -> None:
-        """Say where `run_eval` records what it finds; it is written with the logger's next record."""
+        """Say where `run_eval` logs its metrics; they are written with the logger's next record."""
         self.logger = logger
 
     def run_eval(self) -> Outcome:
@@ -91,7 +91,7 @@ class Evaluator:
         """Called by run_eval first; yours to write."""
 
     def after_eval(self, outcome: Outcome) -> None:
-        """Called by run_eval last, with the score and the record; yours to write."""
+        """Called by run_eval last, with the score and the metrics; yours to write."""
 
 
 def find_trainer(config: object) -> type[Any]:
@@ -104,7 +104,7 @@ def find_trainer(config: object) -> type[Any]:
     return find("trainer", config.kind)
 
 
-def _make(config: TrainerConfig) -> Judges:
+def _make(config: TrainerConfig) -> EvaluatorHere:
     make = getattr(find_trainer(config), "make_evaluator", None)
     if make is None:
         raise ConfigError(
@@ -115,7 +115,7 @@ def _make(config: TrainerConfig) -> Judges:
 
 
 def check_made_for(trainer: type[object], config: TrainerConfig, evaluator: object) -> None:
-    """Raise ConfigError where an evaluator was made from a config of what is judged in another way."""
+    """Raise ConfigError where an evaluator was made from a config of what is evaluated in another way."""
     made = getattr(evaluator, "config", None)
     if not isinstance(made, TrainerConfig):
         return
@@ -141,18 +141,18 @@ def refuse_other_keys(config: TrainerConfig, evaluator: object, *, free: Collect
 
 
 def as_outcome(result: Any, *, metric: str) -> Outcome:
-    """Return what an evaluator gave as a score and a record: a number, a record, or both."""
+    """Return what an evaluator gave, a number, metrics, or both, as a score and metrics."""
     if isinstance(result, Mapping) and (metric in result or len(result) == 1):
-        # Of a record alone the score is the metric that is judged, or the only one there is.
-        score, record = result.get(metric, next(iter(result.values()))), result
+        # Of metrics alone the score is the one that is judged, or the only one there is.
+        score, metrics = result.get(metric, next(iter(result.values()))), result
     elif isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
-        score, record = result
+        score, metrics = result
     else:
-        score, record = result, {metric: result}
+        score, metrics = result, {metric: result}
     try:
-        return float(score), dict(record)
+        return float(score), dict(metrics)
     except (TypeError, ValueError):
         raise LudusError(
             f"an evaluator returned {type(result).__name__} {str(result)[:60]}; return a number, a"
-            f" record that holds {metric}, or a number and a record of metrics"
+            f" mapping of metrics that holds {metric}, or a number and such a mapping"
         ) from None

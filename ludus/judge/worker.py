@@ -1,4 +1,4 @@
-"""What the process of an evaluation beside training does: rebuild what is judged by its config, evaluate."""
+"""What the process of an evaluation beside training does: rebuild a model from its config, evaluate."""
 
 from __future__ import annotations
 

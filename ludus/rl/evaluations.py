@@ -98,13 +98,13 @@ class Evaluations:
             seed=task.seed if seed is None else seed,
         )
         evaluator = EpisodeEvaluator(task, is_interrupted=self._is_interrupted)
-        record: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for prefix, section in (("eval", task.section), *_named(task)):
             played = evaluator.play(agent, section)
-            record |= summary(played, prefix=prefix)
+            metrics |= summary(played, prefix=prefix)
             if len(played) > 1:
-                record[f"{prefix}/return_se"] = standard_error(played)
-        return {**record, "eval/episodes": float(task.num_episodes)}
+                metrics[f"{prefix}/return_se"] = standard_error(played)
+        return {**metrics, "eval/episodes": float(task.num_episodes)}
 
     def evaluate(self, run: Run, agent: Any) -> Mapping[str, Any]:
         """Evaluate the agent as it is now and judge the outcome; return the metrics."""
@@ -167,7 +167,7 @@ class Evaluations:
         return () if self.beside is None else self.beside.inexact_because()
 
 
-def check_judged_alike(trainer: type[Any], config: RLConfig, evaluator: Any, network: Any) -> None:
+def check_evaluator(trainer: type[Any], config: RLConfig, evaluator: Any, network: Any) -> None:
     """Raise ConfigError where the evaluator, here or beside, would not judge what is trained here."""
     check_made_for(trainer, config, evaluator)
     if isinstance(evaluator, AsyncEvaluator):

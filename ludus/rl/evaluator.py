@@ -1,4 +1,4 @@
-"""Judge a policy by whole episodes, the same ones every time, leaving no trace in training.
+"""Evaluate a policy by whole episodes, the same ones every time, without any effect on training.
 
 Shapes: N envs, D numbers of an observation, A actions.
 """
@@ -28,9 +28,9 @@ _NO_LIMIT = 1_000_000
 
 
 class Policy(Protocol):
-    """What can be judged; one that has train() and eval() is judged in eval mode and put back.
+    """What can be evaluated; one that has train() and eval() is put into eval mode meanwhile.
 
-    To be judged by sampled actions it has `act_sampled(obs_ND, masks_NA, generator)` too.
+    To be evaluated by sampled actions it has `act_sampled(obs_ND, masks_NA, generator)` too.
     """
 
     def act_greedy(self, obs_ND: NDArray[Any], masks_NA: Any, /) -> NDArray[Any]:
@@ -60,7 +60,7 @@ class EvaluationTask:
     seed: int
     num_envs: int
     more_sections: Mapping[str, StrictConfig] = field(default_factory=dict)
-    """Envs that are judged too, by name; they are logged as eval/<name>/... and decide nothing."""
+    """Further envs, by name: logged as eval/<name>/..., never part of the score."""
     actions: str = "greedy"
     max_episode_length: int = _NO_LIMIT
     stream: str = CHOOSING
@@ -96,13 +96,12 @@ class EpisodeEvaluator:
         """Asked between steps: a run that is to pause must not wait for the last episode."""
 
     def evaluate(self, policy: Policy) -> tuple[float, dict[str, float]]:
-        """Return the mean return and the record; Interrupted if the run is asked to pause."""
-        record = summary(self.play(policy, self.task.section))
-        score = record["eval/return_mean"]
+        """Return the mean return and the metrics; Interrupted if the run is asked to pause."""
+        metrics = summary(self.play(policy, self.task.section))
+        score = metrics["eval/return_mean"]
         for name, section in self.task.more_sections.items():
-            found = summary(self.play(policy, section), prefix=f"eval/{name}")
-            record |= found
-        return score, record
+            metrics |= summary(self.play(policy, section), prefix=f"eval/{name}")
+        return score, metrics
 
     def play(self, policy: Policy, section: StrictConfig) -> list[Episode]:
         """Return every episode of the task, played in envs of this section."""
@@ -206,11 +205,11 @@ def evaluating(policy: Any) -> Iterator[None]:
 
 
 def summary(episodes: Sequence[Episode], *, prefix: str = "eval") -> dict[str, float]:
-    """Return the record of these episodes, whatever the order they ended in."""
+    """Return the metrics of these episodes, whatever the order they ended in."""
     in_order = sorted(episodes, key=lambda episode: episode.index)
     returns = np.array([episode.total_return for episode in in_order])
     told = [episode.success for episode in in_order if not math.isnan(episode.success)]
-    record = {
+    metrics = {
         f"{prefix}/return_mean": float(returns.mean()),
         f"{prefix}/return_std": float(returns.std()),
         f"{prefix}/return_min": float(returns.min()),
@@ -218,10 +217,10 @@ def summary(episodes: Sequence[Episode], *, prefix: str = "eval") -> dict[str, f
         f"{prefix}/length_mean": float(np.mean([episode.length for episode in in_order])),
     }
     if told:
-        record[f"{prefix}/success_rate"] = float(np.mean(told))
+        metrics[f"{prefix}/success_rate"] = float(np.mean(told))
     if num_cut := sum(episode.is_cut for episode in in_order):
-        record[f"{prefix}/cut_episodes"] = float(num_cut)
-    return record
+        metrics[f"{prefix}/cut_episodes"] = float(num_cut)
+    return metrics
 
 
 def standard_error(episodes: Sequence[Episode]) -> float:

@@ -21,7 +21,7 @@ from ludus.rl.abilities import Abilities
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.custom.body import as_network, giving
-from ludus.rl.evaluations import Evaluations, check_judged_alike
+from ludus.rl.evaluations import Evaluations, check_evaluator
 from ludus.rl.judge import GUARD, make_judge
 from ludus.rl.kinds import concrete
 from ludus.rl.plans import Work, Works, in_epochs
@@ -69,7 +69,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
             self.config, self._notes = with_length(self.config, max_steps)
         config = self.config = as_begun(self.config, self.run.files)
         self.device = resolve_device(config.settings.device)
-        check_judged_alike(type(self), config, self.evaluator, self.model)
+        check_evaluator(type(self), config, self.evaluator, self.model)
         self._unrepeatable = check_repeats(config.env, config.seed)
         self.env = make_envs(config)
         try:

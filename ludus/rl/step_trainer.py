@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from ludus.config.base import given
 from ludus.core import Repeat, Result, Run
-from ludus.core.services import Judges, Records
+from ludus.core.services import EvaluatorHere, Records
 from ludus.core.surroundings import Resume
 from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
@@ -217,7 +217,7 @@ class StepRLTrainer(RLTrainer):
         self,
         agent: CustomAgent | None = None,
         recorder: Records | Logger | None = None,
-        evaluator: Judges | None = None,
+        evaluator: EvaluatorHere | None = None,
         *,
         root: str | None = None,
         name: str | None = None,

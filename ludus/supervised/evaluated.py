@@ -1,4 +1,4 @@
-"""How a supervised trainer validates, beside training or in its midst, and tests what it has kept."""
+"""How a supervised trainer validates, in this process or beside training, and tests its best model."""
 
 from __future__ import annotations
 

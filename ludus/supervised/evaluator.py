@@ -32,7 +32,7 @@ class SupervisedEvaluator:
         self._seed = seed
 
     def evaluate(self, agent: Model) -> tuple[float, dict[str, float]]:
-        """Return the mean loss as score, and the record."""
+        """Return the mean loss as the score, and the metrics."""
         totals: dict[str, list[torch.Tensor]] = {}
         num_examples = 0
         exact = exact_type(self._device)
@@ -58,8 +58,8 @@ class SupervisedEvaluator:
                 "evaluation_step returned no 'loss'; return one, as training_step does"
             )
         means = {k: torch.stack(v).sum().item() / num_examples for k, v in totals.items()}
-        record = {self._name(name): value for name, value in means.items()}
-        return means["loss"], record
+        metrics = {self._name(name): value for name, value in means.items()}
+        return means["loss"], metrics
 
     def ask_twice(self) -> str | None:
         """Return what is wrong with data that gives other examples when it is asked twice."""

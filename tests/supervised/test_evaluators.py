@@ -310,7 +310,7 @@ def test_an_evaluator_may_return_a_record_and_its_score_is_always_logged(tmp_pat
         assert set(history(result.run_dir, "eval/return_mean")) == {3.0}
     trainer = ludus.build_trainer(small("dqn"))
     trainer.set_evaluator(Recording({"one": 1.0, "two": 2.0}))
-    with pytest.raises(LudusError, match="a record that holds eval/return_mean"):
+    with pytest.raises(LudusError, match="a mapping of metrics that holds eval/return_mean"):
         trainer.fit(root=str(tmp_path), name="unclear")
 
 
