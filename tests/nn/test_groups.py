@@ -296,15 +296,17 @@ def test_a_network_of_two_types_learns_as_with_torchs_own_optimizer(
     assert state(again)["optimizer"]["num_steps"].item() == 4
 
 
-def test_no_weight_of_a_network_of_two_types_becomes_infinite_in_half_precision() -> None:
-    """A step of rate 1 along a gradient of 40 000 twice is past the largest float16."""
-    learner = Learner(mixed(torch.float16), SGD, max_grad_norm=None)
+def test_no_weight_of_half_precision_becomes_infinite() -> None:
+    """60 000 and 0.9 * 10 000 more is past the largest float16, though rate and gradient are not."""
+    half = nn.ParameterList([torch.full((2,), 6e4).half(), torch.ones(1)])
+    learner = Learner(half, SGD, max_grad_norm=None)
     before = state(learner)
-    for _ in range(2):
-        loss = learner.improve(lambda f: (f(1000 * inputs(0)).sum(), ()), torch.tensor(0.9))
-    assert not torch.isfinite(loss[1])
-    assert all(torch.isfinite(vector).all() for vector in learner.flat.vectors)
-    assert list(before["weights"]) == [*dict(mixed(torch.float16).named_parameters())]
+    loss, norm, _ = learner.improve(
+        lambda f: (-1e4 * half[0].float().sum() + half[1].sum(), ()), 9 * RATE
+    )
+    assert torch.isfinite(loss)
+    assert not torch.isfinite(norm)
+    torch.testing.assert_close(state(learner), before, rtol=0, atol=0)
 
 
 def test_a_target_of_a_learner_with_groups_follows_all_of_them() -> None:
@@ -389,9 +391,12 @@ def test_a_state_with_other_groups_is_refused() -> None:
 
 
 def test_a_high_rate_of_one_group_never_makes_a_weight_infinite() -> None:
-    config = SGD.replace(weight_decay=1.0)
-    learner = Learner(Net(), config, max_grad_norm=None, groups=[Group("top", ("head",), rate=1e4)])
-    for number in range(30):
-        norm = learner.improve(squares(number), RATE)[1]
-    assert all(torch.isfinite(vector).all() for vector in learner.flat.vectors)
-    assert not torch.isfinite(norm)
+    """1 * 1e38 * 4 is past the largest float32; neither weights nor EMA move by such a step."""
+    steep = Group("steep", ("b",), rate=1e38)
+    learner = two_weights(steep, ema_decay=0.5)
+    improve = learner.improve
+    assert torch.isfinite(improve(lambda net: (net().sum(), ()), torch.tensor(1e-37))[1])
+    before = state(learner)
+    assert not torch.isfinite(improve(lambda net: (net().sum(), ()), torch.tensor(1.0))[1])
+    assert before["weights"]["b"].item() == pytest.approx(2 - 40.0)
+    torch.testing.assert_close(state(learner), before, rtol=0, atol=0)
