@@ -12,7 +12,9 @@ HARMLESS = ("last not a number", "last infinite", "sum NaN", "sum negative")
 
 
 def make() -> KlWatch:
-    return KlWatch(small("ppo", target_kl=0.01, **BY_KL), torch.device("cpu"))
+    config = small("ppo", target_kl=0.01, **BY_KL)
+    options = {"minibatches": config.minibatches, "target_kl": config.target_kl}
+    return KlWatch(config.kl, device=torch.device("cpu"), **options)
 
 
 def use(watch: KlWatch) -> None:
