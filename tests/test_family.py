@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -23,6 +24,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ARCADE / "duel.yaml", place)
     trained = in_subprocess("train", "duel.yaml", *PLUGIN, "--json", cwd=place)
     assert trained.json["counters"]["bout"] == 12
+    assert trained.json["exact"], trained.json["inexact_because"]
     return place
 
 
@@ -53,9 +55,9 @@ def test_a_report_draws_its_metrics_along_its_counter_and_not_the_counter(
 ) -> None:
     call("report", "runs/duel", "--out", "page.html")
     page = (place / "page.html").read_text()
-    # Two charts, one for each metric, both along the counter, which has none itself.
-    assert len(re.findall(r'class="mid name"[^>]*>bout<', page)) == 2
-    assert len(re.findall(r'class="mid name"', page)) == 2
+    # Four charts, one for each metric, all along the counter, which has none itself.
+    assert len(re.findall(r'class="mid name"[^>]*>bout<', page)) == 4
+    assert len(re.findall(r'class="mid name"', page)) == 4
 
 
 def test_its_example_is_complete_and_its_keys_are_explained(call: Ludus) -> None:
@@ -96,9 +98,9 @@ def test_a_counter_of_its_plan_that_it_did_not_declare_is_refused_before_anythin
 def test_its_command_is_found_with_the_plugin_on_either_side_and_has_its_place_in_the_help(
     call: Ludus,
 ) -> None:
-    assert call("scoreboard", "runs/duel", *PLUGIN).out == "3 3 2\n"
-    assert call(*PLUGIN, "scoreboard", "runs/duel", "--best").out == "1\n"
-    assert call("scoreboard", "runs/duel", "--plugin=arcade", "--best").out == "1\n"
+    assert call("scoreboard", "runs/duel", *PLUGIN).out.startswith("0:1 1:3 2:3 ")
+    assert call(*PLUGIN, "scoreboard", "runs/duel", "--last").out == "11:3\n"
+    assert call("scoreboard", "runs/duel", "--plugin=arcade", "--last").out == "11:3\n"
     told = call(*PLUGIN, "--help").out
     assert told.index("doctor") < told.index("Commands of arcade") < told.index("scoreboard")
     without = call("scoreboard", "runs/duel")
@@ -106,11 +108,46 @@ def test_its_command_is_found_with_the_plugin_on_either_side_and_has_its_place_i
     assert "No such command 'scoreboard'" in without.err
 
 
+def test_its_plan_is_shown(call: Ludus) -> None:
+    lines = [line.strip() for line in call("plan", "duel.yaml", *PLUGIN).out.splitlines()]
+    assert lines[-6:] == [
+        "train",
+        "bout x 12",
+        "play",
+        "give_prize",
+        "evaluate (if asked)",
+        "settle",
+    ]
+
+
+def test_both_its_players_have_a_best_model_that_is_evaluated(place: Path, call: Ludus) -> None:
+    rows = [
+        json.loads(line) for line in (place / "runs/duel/metrics.jsonl").read_text().splitlines()
+    ]
+    for player, words in (("first", ()), ("second", ("--model", "best-second"))):
+        metric = f"eval/{player}_margin"
+        told = call("eval", "runs/duel", *words, *PLUGIN, "--json").json
+        # The evaluator beside training, found in another process by the trainer's kind, said the same.
+        assert told["metrics"] == {metric: max(row[metric] for row in rows if metric in row)}
+    (listed,) = [run for run in call("runs", "--json").json["runs"] if run["name"] == "duel"]
+    assert listed["best_metric"] == "eval/first_margin"
+    assert listed["more_bests"]["second"]["metric"] == "eval/second_margin"
+
+
+def test_its_evaluations_bear_the_counter_of_their_launch(place: Path) -> None:
+    rows = [
+        json.loads(line) for line in (place / "runs/duel/metrics.jsonl").read_text().splitlines()
+    ]
+    assert [row["bout"] for row in rows if "eval/first_margin" in row] == [3, 7, 11]
+
+
 def test_its_length_is_raised_on_resume_and_not_lowered(place: Path, call: Ludus) -> None:
     shutil.copytree(place / "runs/duel", place / "runs/longer")
     words = ("max_bouts=15", "settings.arcade.volume=9", *PLUGIN)
     longer = call("resume", "runs/longer", *words, "--json")
     assert longer.json["counters"]["bout"] == 15
+    prizes = (place / "runs/longer/journals/prizes.jsonl").read_text().splitlines()
+    assert [json.loads(line)["key"] for line in prizes] == [str(bout) for bout in range(15)]
     told = call("resume", "runs/longer", "max_bouts=5", *PLUGIN).refusal()
     assert "'max_bouts' of a run may be raised, not lowered" in told
 
@@ -119,3 +156,17 @@ def test_a_run_of_it_that_is_killed_ends_with_the_same_bytes(call: Ludus) -> Non
     told = call("verify", "duel.yaml", "max_bouts=6", "--kills", "1", *PLUGIN)
     assert told.code == 0, told.err
     assert "exact: killed 1 times, the same bytes at the end" in told.out
+
+
+def test_the_page_shows_the_family_as_it_is() -> None:
+    page = (ARCADE.parents[2] / "docs/add-your-own.md").read_text().partition("## A family")[2]
+    shown = re.findall(r"`arcade/([\w/.]+)`[^`]*\n```py\n(.*?)```", page, re.DOTALL)
+    assert [name for name, _ in shown] == [
+        "__init__.py",
+        "games/nim.py",
+        "trainers/duel.py",
+        "trainers/duel.py",
+        "commands/scoreboard.py",
+    ]
+    for name, code in shown:
+        assert code.strip() in (ARCADE / name).read_text(), f"{name} is not what the page shows"

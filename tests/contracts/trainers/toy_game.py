@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -106,8 +106,8 @@ class ToyGame(ToyTrainer):
     def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
         return self.judge.more_bests
 
-    def forget_elsewhere(self) -> None:
-        self.judge.forget_models()
+    def forget_models(self, names: Collection[str] | None) -> None:
+        self.judge.forget_models(names)
 
     def states(self, name: str, number: int) -> Tensor:
         return torch.randn(8, 3, generator=generator(self.config.seed, name, number))

@@ -1,4 +1,4 @@
-"""A family of one's own, outside ludus: games that are played in bouts, with a command and settings."""
+"""A family of one's own, outside ludus: games of two players that learn, with a command and settings."""
 
 import ludus
 
@@ -8,4 +8,5 @@ ludus.declare(
     counters=["bout"],
     lengths={"max_bouts": "bout"},
     other_names={"num_games": ("max_bouts",)},
+    directions={"margin": "max"},
 )

@@ -1,4 +1,4 @@
-"""Print how often each number of sticks has won."""
+"""Print what prizes a run of duels has given, from its journal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import typer
 
 def scoreboard(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run of duels.")],
-    best: Annotated[bool, typer.Option("--best", help="Only the best number.")] = False,
+    last: Annotated[bool, typer.Option("--last", help="Only the last prize.")] = False,
 ) -> None:
-    """Print how often each number of sticks has won."""
+    """Print what prizes a run of duels has given."""
     from ludus.show.terminal import say
-    from ludus.store.checkpoint import read_newest
     from ludus.store.directory import found_run
+    from ludus.store.journal import Journal
 
-    saved = read_newest(found_run(run), damaged=say)
-    assert saved is not None
-    wins = saved.state["habit"]["wins"]
-    say(wins.index(max(wins)) + 1 if best else " ".join(map(str, wins)))
+    prizes = Journal(found_run(run), "prizes")
+    told = [f"{bout}:{(prizes.get(bout) or {})['likes']}" for bout in prizes.keys()]  # noqa: SIM118
+    say(told[-1] if last else " ".join(told))

@@ -1,10 +1,11 @@
-"""Learn, bout after bout, how many sticks to take."""
+"""Two players learn, bout after bout, how many sticks to take."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
+import torch
 from pydantic import SerializeAsAny
 
 import ludus
@@ -12,9 +13,11 @@ from ludus.config.base import Positive, Settings
 from ludus.config.registry import find
 from ludus.config.sections import registered
 from ludus.core import Every, Observer, Repeat, Run, Stage
-from ludus.seeds import derive
+from ludus.seeds import generator
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
+
+from ..players import PLAYERS, DuelJob, improve, make_players, preferences
 
 
 class ArcadeSettings(ludus.StrictConfig):
@@ -40,47 +43,120 @@ class DuelConfig(ludus.TrainerConfig):
     """What is played."""
     max_bouts: Positive
     """How many bouts there are."""
-
-
-class Habit:
-    """How often each number of sticks has won."""
-
-    def __init__(self) -> None:
-        self.wins = [0, 0, 0]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"wins": list(self.wins)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.wins = list(state["wins"])
+    eval_every_bouts: Positive
+    """Evaluate both players each time this many bouts were played."""
 
 
 @ludus.register_trainer("duel", example="../duel.yaml")
 class Duel(Trainer):
-    """Play against a random opponent and remember what wins."""
+    """Two players with a score each, evaluated beside training; each win of the first has a prize.
+
+    train
+      bout x max_bouts
+        play
+        give_prize
+        evaluate         judges the evaluation before and launches another
+      settle             judges the last
+    """
 
     Config = DuelConfig
+    evaluation_job = DuelJob
 
     def prepare(self, *, max_steps: int | None) -> None:
         self.game = find("game", self.config.game.kind)(self.config.game)
-        self.habit = Habit()
-        self.log = WriteLog(self.logger, [Every(2, "bout")])
+        self.players = make_players(self.config.seed)
+        self.judge = ludus.Judge(
+            *(ludus.Score(name, f"eval/{name}_margin", patience=50) for name in PLAYERS)
+        )
+        self.beside = ludus.AsyncEvaluator(
+            self.config,
+            is_interrupted=lambda: self.run.interrupted,
+            on_event=lambda text: self.run.tell(text, event="evaluation_failed"),
+        )
+        self.write_log = WriteLog(self.logger, [Every(2, "bout")])
 
     def plan(self) -> Repeat:
-        play = Stage(name="play", work=self.play)
-        bout = Repeat(name="bout", times=self.config.max_bouts, counter="bout", body=(play,))
-        return Repeat(name="train", times=1, body=(bout,))
+        body = (
+            Stage(name="play", work=self.play),
+            Stage(name="give_prize", work=self.give_prize),
+            Stage(name="evaluate", work=self.evaluate, when=self.is_due),
+        )
+        bout = Repeat(name="bout", times=self.config.max_bouts, counter="bout", body=body)
+        settle = Stage(name="settle", work=self.settle, always=True)
+        return Repeat(name="train", times=1, body=(bout, settle))
 
     def parts(self) -> dict[str, Any]:
-        return {"habit": self.habit, "log": self.log}
+        own = {"judge": self.judge, "evaluation": self.beside, "write_log": self.write_log}
+        return {**self.players, **own}
 
     def observers(self) -> Sequence[Observer]:
-        return [self.log]
+        return [self.write_log]
 
-    def play(self, run: Run) -> dict[str, float]:
+    def play(self, run: Run) -> dict[str, Any]:
         """Play one bout; everything random about it follows from the seed and the bout."""
-        drawn = derive(self.config.seed, "bout", run.round("bout"))
-        mine, theirs = drawn % 3, drawn // 3 % 3
-        score = self.game.score(mine + 1, theirs + 1)
-        self.habit.wins[mine] += score > 0
-        return {"play/score": score, "play/mine": mine + 1}
+        drawn = generator(self.config.seed, "bout", run.round("bout"))
+        moves = {
+            name: int(torch.multinomial(preferences(player).softmax(0), 1, generator=drawn))
+            for name, player in self.players.items()
+        }
+        score = self.game.score(*(move + 1 for move in moves.values()))
+        for name, sign in zip(PLAYERS, (1, -1), strict=True):
+            improve(self.players[name], moves[name], sign * score)
+        return {"play/score": float(score), "play/first": moves["first"] + 1.0}
+
+    def give_prize(self, run: Run) -> None:
+        """Hand out a prize, which nobody gives back: the journal knows of it first."""
+        prizes, bout = run.journal("prizes"), str(run.round("bout"))
+        if prizes.get(bout) is None:
+            prizes.put(bout, {"likes": int(preferences(self.players["first"]).argmax()) + 1})
+
+    def is_due(self, run: Run) -> bool:
+        return (run.round("bout") + 1) % self.config.eval_every_bouts == 0
+
+    def evaluate(self, run: Run) -> None:
+        self.settle(run)
+        if not run.is_ending:
+            weights = {name: preferences(player) for name, player in self.players.items()}
+            self.beside.launch(run.counters, weights)
+
+    def settle(self, run: Run) -> None:
+        """Wait for the evaluation under way, and judge it by the moment of its launch."""
+        if (done := self.beside.collect()) is None:
+            return
+        run.log.write_past(run, done.counters, done.metrics)
+        if not done.is_lost:
+            self.judge.hear(
+                run,
+                done.metrics,
+                lambda score: {score.name: done.weights[score.name]},
+                counters=done.counters,
+            )
+
+    def best(self) -> Mapping[str, Any] | None:
+        return self.judge.best
+
+    def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.judge.more_bests
+
+    def forget_models(self, names: Collection[str] | None) -> None:
+        self.judge.forget_models(names)
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return how each player liked its moves in a saved state."""
+        for name, player in self.players.items():
+            player.load_state_dict(state[name])
+        return {name: preferences(player) for name, player in self.players.items()}
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        return DuelJob(self.config).evaluate(weights, is_interrupted=lambda: False)
+
+    def open(self) -> None:
+        self.beside.check()
+
+    def close(self) -> None:
+        self.beside.close()
+
+    def inexact_because(self) -> Sequence[str]:
+        return self.beside.inexact_because()
