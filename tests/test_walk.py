@@ -1,0 +1,124 @@
+"""The pictures in docs/architecture.md are true: the commands pass through the functions they draw."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from typer.testing import CliRunner
+
+import ludus
+from ludus.cli.commands import app
+from ludus.config.registry import kinds
+
+PACKAGE = Path(ludus.__file__).parent
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
+CALL = re.compile(r" +\| (?P<file>\S+\.py) +(?P<function>[\w.]+)")
+Call = tuple[str, str]
+
+TRAIN = ["max_epochs=3", "schedule.warmup_steps=5", "early_stopping=null", "settings.display=plain"]
+STEPS = [
+    "steps.max_opts=3",
+    "steps.eval_interval=0",
+    "steps.record_interval=0",
+    "steps.save_interval=0",
+    "evaluation.target_return=null",
+    "learning_starts=16",
+    "batch_size=8",
+    "settings.display=none",
+]
+
+
+def drawn(command: str) -> list[Call]:
+    """Return the calls that the picture after the mention of this command shows, in order."""
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition(f"`ludus {command}`")
+    lines = rest.splitlines()[1:]
+    start = next(number for number, line in enumerate(lines) if line.startswith("    "))
+    found = []
+    for line in lines[start:]:
+        if line and not line.startswith("    "):
+            break
+        if match := CALL.match(line):
+            found.append((match["file"], match["function"]))
+    return found
+
+
+def room(call: Call) -> str:
+    return call[0].split("/")[0]
+
+
+@contextmanager
+def followed() -> Iterator[list[Call]]:
+    """Note every function of ludus when it is first called, in this process's threads."""
+    calls: dict[Call, None] = {}
+    start = f"{PACKAGE}/"
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(start):
+            calls.setdefault((code.co_filename.removeprefix(start), code.co_qualname))
+
+    found: list[Call] = []
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+        found += calls
+
+
+def follow(*words: str) -> list[Call]:
+    # Modules are imported first, so that what they run at import is not taken for a call.
+    for category in ("trainer", "env", "wrapper", "logger", "dataset", "model"):
+        kinds(category)
+    with followed() as calls:
+        result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return calls
+
+
+def compare(picture: list[Call], calls: list[Call], *, undrawn: Collection[str] = ()) -> None:
+    missing = [call for call in picture if call not in calls]
+    assert not missing, f"drawn, but never called: {missing}"
+    order = [calls.index(call) for call in dict.fromkeys(picture)]
+    for number, (before, after) in enumerate(pairwise(order)):
+        assert before < after, f"{picture[number + 1]} is drawn after {picture[number]}"
+    unseen = {room(call) for call in calls} - {room(call) for call in picture} - {*undrawn}
+    assert not unseen, f"passed, but not drawn: {sorted(unseen)}"
+
+
+def write_new(kind: str, path: Path) -> str:
+    path.write_text(CliRunner().invoke(app, ["new", kind]).output, encoding="utf-8")
+    return str(path)
+
+
+def test_train_and_resume_pass_the_rooms_that_are_drawn(tmp_path: Path) -> None:
+    root, digits = tmp_path / "runs", write_new("supervised", tmp_path / "digits.yaml")
+    compare(drawn("train digits.yaml"), follow("train", digits, *TRAIN, "--root", str(root)))
+    calls = follow("resume", str(root / "digits"), "max_epochs=4")
+    compare(drawn("resume runs/digits"), calls)
+
+
+def test_a_transition_becomes_a_gradient_in_the_rooms_that_are_drawn(tmp_path: Path) -> None:
+    picture, dqn = drawn("train dqn.yaml"), write_new("dqn", tmp_path / "dqn.yaml")
+    calls = follow("train", dqn, *STEPS, "--root", str(tmp_path / "runs"))
+    # Building comes before the first transition and saving after the last gradient.
+    between = calls[calls.index(picture[0]) : calls.index(picture[-1]) + 1]
+    compare(picture, between, undrawn=("core", "session", "show"))
+
+
+def test_a_picture_that_is_not_true_is_noticed() -> None:
+    calls = [("cli/commands.py", "train"), ("core/loop.py", "walk"), ("store/codec.py", "encode")]
+    compare(calls, calls)
+    for wrong in ([calls[0], calls[2], calls[1]], calls[:2], [*calls, ("seeds.py", "derive")]):
+        with pytest.raises(AssertionError, match="drawn"):
+            compare(wrong, calls)
