@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ludus.nn.engines import batches, tape
 from ludus.nn.engines.batches import OnBatches
+from ludus.nn.engines.operations import Watcher
 from ludus.nn.engines.tape import Taped
 
 
@@ -174,6 +175,25 @@ def test_an_input_is_computed_with_as_it_lies_in_memory(view: Callable[[Tensor],
     for seed in range(3):
         x = view(torch.randn(6, 6, generator=torch.Generator().manual_seed(seed)))
         assert torch.equal(taped(x), (x.stride()[0] + x).sum(0))
+
+
+def test_rows_and_columns_of_one_shape_have_a_tape_each() -> None:
+    calls = []
+    taped = Taped(lambda x: calls.append(x.stride()) or x * 2)
+    x = torch.randn(4, 4)
+    for _ in range(2):
+        assert torch.equal(taped(x), x * 2)
+        assert torch.equal(taped(x.t()), x.t() * 2)
+    assert calls == [(4, 1), (1, 4)]
+
+
+def test_a_watcher_that_has_seen_too_much_keeps_nothing() -> None:
+    with Watcher(max_bytes=100) as watcher:
+        large = torch.ones(1000) * 2
+        small = large[:2] + 1
+    assert small.tolist() == [3.0, 3.0]
+    assert watcher.is_too_large
+    assert (watcher.calls(), watcher._kept) == ([], [])
 
 
 def test_a_sparse_input_and_one_with_a_gradient_are_called_for() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import ludus
 from ludus import Model, Trainer
+from ludus.core.errors import LudusError
 from ludus.nn.engines.batches import OnBatches
 from ludus.store.checkpoint import digest_of
 from ludus.testing.trainers import check_kill_anywhere
@@ -111,6 +112,24 @@ def test_a_model_of_ones_own_is_called_every_time_and_that_is_told(tmp_path: Pat
     assert "engine: eager" in (tmp_path / "own" / "config.yaml").read_text()
     events = (tmp_path / "own" / "events.jsonl").read_text()
     assert "the update is not taped: Picky is neither torch's nor ludus's" in events
+
+
+class Vouched(Picky):
+    """Says that it is the same each time, and counts."""
+
+    is_repeatable = True
+    num_asked = 0
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        self.num_asked += 1
+        return super().training_step(batch, batch_idx)
+
+
+def test_a_model_that_says_it_is_repeatable_and_counts_is_found_out(tmp_path: Path) -> None:
+    trainer = Trainer(config(engine="tape", model=None, loss="cross_entropy"))
+    trainer.set_model(Vouched(batch_norm(), loss="cross_entropy"))
+    with pytest.raises(LudusError, match="Vouched changes num_asked as it runs, yet says"):
+        trainer.fit(root=str(tmp_path), name="own")
 
 
 def test_a_taped_run_killed_anywhere_ends_with_the_same_bytes(tmp_path: Path) -> None:

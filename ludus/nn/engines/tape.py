@@ -89,7 +89,6 @@ class Taped:
             self.is_possible = False
         if self._tell is not None:
             self._tell(f"the update is not taped: {tape.why_not}; it is called eagerly")
-            self._tell = None
         return result
 
     def forget(self) -> None:
