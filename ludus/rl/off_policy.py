@@ -66,7 +66,7 @@ class OffPolicyEpochsConfig(EpochsConfig):
 
 
 class PrioritisedConfig(PerConfig):
-    """How surprising transitions are drawn more often."""
+    """Prioritised replay: transitions with a large TD error are drawn more often."""
 
     beta_schedule: ScheduleSection
     """How beta changes with the optimisation steps; it usually ends at 1."""
@@ -86,7 +86,7 @@ class ReplayConfig(StrictConfig):
     on_device: bool
     """Keep them on the device that computes, rather than in main memory."""
     prioritised: PrioritisedConfig | None
-    """Draw the surprising ones more often; null draws all alike."""
+    """Draw those with a large TD error more often; null draws all alike."""
 
 
 class OffPolicyConfig(_Beside):

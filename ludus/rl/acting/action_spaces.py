@@ -1,4 +1,4 @@
-"""What kind of actions an agent needs, and what to tell whoever gives it an env with others."""
+"""Check that the action space of an env is one that the agent can act in."""
 
 from __future__ import annotations
 

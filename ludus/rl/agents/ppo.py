@@ -1,4 +1,4 @@
-"""PPO: improve the policy on what it has just done, a little at a time.
+"""PPO: proximal policy optimisation, on the rollout just collected.
 
 Shapes: T steps, N envs, B batch, A logits, K numbers of an action.
 """
@@ -53,12 +53,12 @@ class PpoConfig(OnPolicyConfig, RLConfig):
     """Everything that decides a PPO run."""
 
     policy_loss: Literal["clip", "kl"]
-    """Hold updates back by clipping their ratios (clip) or by a price on the KL divergence (kl); the
+    """Hold updates back by clipping their ratios (clip) or by a penalty on the KL divergence (kl); the
     section of the other one is null."""
     clip: Scheduled | None
     """How far a ratio may go from 1, by optimisation steps; null with policy_loss: kl."""
     kl: KlConfig | None
-    """The price on the KL divergence; null with policy_loss: clip."""
+    """The penalty on the KL divergence; null with policy_loss: clip."""
     target_kl: PositiveFloat | None
     """End the passes over a rollout after an update that found a KL divergence of more than 1.5 times
     this; null goes through all of them."""
@@ -67,7 +67,7 @@ class PpoConfig(OnPolicyConfig, RLConfig):
     value_coef: NonNegativeFloat
     """How much the value's loss, half its mean squared error, counts beside the policy's."""
     entropy_coef: NonNegativeFloat
-    """How much the policy's entropy counts, against becoming certain too soon."""
+    """How much the policy's entropy counts, against becoming deterministic too soon."""
     normalise_advantage: bool
     """Bring the advantages of each minibatch to mean 0 and deviation 1."""
 
@@ -220,8 +220,8 @@ class Ppo(Agent):
     def learn(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
         """Improve the policy and the values on some rows of an estimate."""
         images = batch.images if self.rows.has_images else None
-        restraint = self.watch.beta if self.clip is None else self.clip(num_opts)
-        self.watch.note(self._learn(batch.rows, images, numbers=(learning_rate, restraint)))
+        clip_or_beta = self.watch.beta if self.clip is None else self.clip(num_opts)
+        self.watch.note(self._learn(batch.rows, images, numbers=(learning_rate, clip_or_beta)))
 
     def _update(self, rows: Tensor, images: Tensor | None, numbers: Tensor) -> Tensor:
         config = self.config
@@ -230,17 +230,17 @@ class Ppo(Agent):
         )
         if config.normalise_advantage:
             advantages = normalised(advantages)
-        hold_back = clipped_policy_loss if config.policy_loss == "clip" else kl_policy_loss
+        surrogate = clipped_policy_loss if config.policy_loss == "clip" else kl_policy_loss
 
         def loss_of(network: Callable[..., Outputs]) -> tuple[Tensor, tuple[Tensor, ...]]:
             outputs, values, log_std = network(obs)
             outputs = outputs.float()
             log_probs = self.distribution.log_probs(outputs, log_std, actions, masks)
             entropies = self.distribution.entropies(outputs, log_std, masks)
-            gain = hold_back(log_probs, old_log_probs, advantages, numbers[1])
-            worth = value_loss(values.float(), old_values, returns, config.value_clip)
+            policy_loss = surrogate(log_probs, old_log_probs, advantages, numbers[1])
+            value_error = value_loss(values.float(), old_values, returns, config.value_clip)
             loss = ppo_loss(
-                gain, worth, entropies,
+                policy_loss, value_error, entropies,
                 value_weight=config.value_coef, entropy_weight=config.entropy_coef,
             )  # fmt: skip
             with torch.no_grad():
@@ -249,8 +249,8 @@ class Ppo(Agent):
                 if config.policy_loss == "clip":
                     last = clip_fraction(log_probs, old_log_probs, numbers[1])
             # Logged as it is known elsewhere: the mean squared error itself, not half of it.
-            error = 2 * worth.detach()
-            return loss, (gain.detach(), error, -entropies.detach().mean(), kl, last)
+            error = 2 * value_error.detach()
+            return loss, (policy_loss.detach(), error, -entropies.detach().mean(), kl, last)
 
         # A ratio compares with the policy that acted, so this one is computed in the same mode: with
         # another dropout mask or other statistics of batch norm it would not begin at 1.

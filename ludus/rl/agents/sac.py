@@ -1,4 +1,4 @@
-"""SAC: learn to act at random within bounds, as surely as the value of certainty allows.
+"""SAC: soft actor-critic, a stochastic policy that maximises return plus entropy.
 
 Shapes: N envs, B batch, K numbers of an action.
 """
@@ -45,7 +45,7 @@ _LOG_STD = (-20.0, 2.0)
 
 
 class TemperatureConfig(StrictConfig):
-    """What certainty costs."""
+    """The temperature alpha, the weight of the entropy beside the return."""
 
     initial: PositiveFloat
     """The temperature at the beginning."""
@@ -69,7 +69,7 @@ class SacConfig(OffPolicyConfig, RLConfig):
     target: TargetConfig
     """How the target critics follow."""
     temperature: TemperatureConfig
-    """What certainty costs."""
+    """The temperature alpha: how much entropy counts beside the return."""
 
 
 class Actor(nn.Module):
@@ -209,7 +209,7 @@ class Sac(Agent):
         return rows, weights, torch.zeros_like(self._noise, device=self.device), rows.new_zeros(1)
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch; return how far off each transition was, where priorities are kept.
+        """Learn from a batch; return the TD error of each transition, where priorities are kept.
 
         The next call overwrites what is returned.
         """
@@ -225,12 +225,12 @@ class Sac(Agent):
     ) -> Tensor:
         batch = self.layout.split(rows)
         obs, next_obs, rewards_B = self.normalised(batch)
-        price = self.temperature().detach().exp()
+        alpha = self.temperature().detach().exp()
         with torch.no_grad():
             next_actions, next_logs_B = self._draw(self.actor(next_obs), noise[0])
             next_q1_B, next_q2_B = (q.float() for q in self.target(next_obs, next_actions))
             targets_B = critic_targets(
-                rewards_B, batch.discounts, next_q1_B, next_q2_B, next_logs_B, price
+                rewards_B, batch.discounts, next_q1_B, next_q2_B, next_logs_B, alpha
             )
 
         def critic_loss_of(network: Callable[..., tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -243,7 +243,7 @@ class Sac(Agent):
         def actor_loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
             actions, logs_B = self._draw(network(obs), noise[1])
             q1_B, q2_B = (q.float() for q in self.critics.frozen(obs, actions))
-            return actor_loss(q1_B, q2_B, logs_B, price), logs_B.detach()
+            return actor_loss(q1_B, q2_B, logs_B, alpha), logs_B.detach()
 
         gain, actor_norm, logs_B = self.actor.improve(actor_loss_of, numbers[0])
         if self.config.temperature.learned:
@@ -253,7 +253,7 @@ class Sac(Agent):
                 return temperature_loss(log(), logs_B, target_entropy=aimed), ()
 
             self.temperature.improve(temperature_loss_of, numbers[0])
-        self.count(loss, torch.maximum(norm, actor_norm), gain, price, -logs_B.mean())
+        self.count(loss, torch.maximum(norm, actor_norm), gain, alpha, -logs_B.mean())
         return errors_B
 
     def _draw(self, found: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

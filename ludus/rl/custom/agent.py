@@ -39,7 +39,7 @@ class CustomAgent(Protocol):
 
 
 class AgentAdapter:
-    """Gives a script's agent the manners of one of ludus's own."""
+    """Lets a script's agent be trained as one of ludus's own: an adapter."""
 
     normaliser = None
 

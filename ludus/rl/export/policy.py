@@ -1,4 +1,4 @@
-"""What an agent gives away so that its policy can be written for NumPy."""
+"""The network of a policy in the pieces that NumPy can compute."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class KlConfig(StrictConfig):
     """A penalty on the KL divergence from the policy that made the rollout."""
 
     beta: PositiveFloat
-    """The price at the beginning."""
+    """The factor of the penalty at the beginning."""
     target: PositiveFloat | None
     """The KL divergence aimed at: after a rollout whose last pass found 1.5 times more beta doubles,
     after one that found 1.5 times less it halves; null keeps beta as it is."""
@@ -46,7 +46,7 @@ class KlWatch:
         self._target_kl = target_kl
         self._target = None if kl is None else kl.target
         self.beta = 0.0 if kl is None else kl.beta
-        """The price of KL divergence now; 0 where ratios are clipped instead."""
+        """The factor of the KL penalty now; 0 where ratios are clipped instead."""
         self.num_passes = 0
         """How many passes over rollouts have begun, in the whole run."""
         self._num_updates = 0
