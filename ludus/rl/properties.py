@@ -10,7 +10,7 @@ from ludus.core import Run
 from ludus.judge.judge import Judge
 from ludus.rl.agent import Agent
 from ludus.rl.custom.agent import AgentAdapter
-from ludus.rl.evaluations import Evaluations
+from ludus.rl.evaluation.evaluations import Evaluations
 from ludus.rl.sampler import Envs, SyncSampler
 from ludus.store.places import is_url
 

@@ -21,15 +21,15 @@ from ludus.rl.abilities import Abilities
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.custom.body import as_network, giving
-from ludus.rl.evaluations import Evaluations, check_evaluator
-from ludus.rl.judge import GUARD, make_judge
+from ludus.rl.engine import choose_update
+from ludus.rl.evaluation.evaluations import Evaluations, check_evaluator
+from ludus.rl.evaluation.judge import GUARD, make_judge
 from ludus.rl.kinds import concrete
 from ludus.rl.plans import Work, Works, in_epochs
 from ludus.rl.properties import ReadOnlyProperties
 from ludus.rl.rollouts.data import RolloutData
 from ludus.rl.run_length import with_length
 from ludus.rl.sampler import Episodes, SyncSampler
-from ludus.rl.updating import choose_update
 from ludus.session.begun import as_begun
 from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer

@@ -232,6 +232,16 @@ def test_a_loop_may_name_a_hook_that_comes_once_after_all_its_rounds() -> None:
     assert trainer.events == ["one", "after_turn", "one", "after_turn", "after_turns", "two"] * 2
 
 
+def test_a_boundary_follows_the_hook_after_all_rounds_so_that_no_resume_calls_it_again() -> None:
+    class Watched(AfterAll):
+        def observers(self) -> list[Any]:
+            return [lambda run: seen.append(self.events[-1])]
+
+    seen: list[str] = []
+    Watched(turns).fit()
+    assert seen.count("after_turns") == 2
+
+
 def test_the_hook_after_all_rounds_comes_where_there_was_none_and_when_the_run_is_stopped() -> None:
     trainer = AfterAll(turns)
     trainer.rounds = 0

@@ -211,7 +211,7 @@ def test_an_evaluation_has_so_many_episodes(kind: str) -> None:
 def test_so_many_envs_play_the_episodes_and_the_result_is_the_same(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ludus.rl import evaluator
+    from ludus.rl.evaluation import evaluator
 
     made: list[Any] = []
     make_env = evaluator.make_env

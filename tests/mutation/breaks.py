@@ -29,6 +29,7 @@ TESTS: dict[str, list[str]] = {
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
+_BY_VALUES, _ESTIMATE = "ludus/rl/acting/by_values.py", "ludus/rl/rollouts/estimate.py"
 _REPLAY, _PER, _TREE = (f"ludus/data/replay/{n}.py" for n in ("ring", "prioritised", "sum_tree"))
 _ROLLOUT, _BATCHES = "ludus/data/replay/rollout.py", "ludus/data/batches/memory.py"
 _STEP, _TARGET, _OPTIMIZER, _SCHEDULES = (
@@ -64,9 +65,9 @@ _RL_AGENTS = [
     (_DQN, "loss = td_loss(errors_B, weights, huber=self.config.huber)",
      "loss = td_loss(errors_B, None, huber=self.config.huber)"),
     (_DQN, "huber=self.config.huber", "huber=1.0"),
-    (_DQN, "is_random = self.generator.random(count) < chance",
-     "is_random = self.generator.random(count) < 0.5"),
-    (_DQN, "chance = self.chance(num_env_steps)", "chance = self.chance(0)"),
+    (_BY_VALUES, "is_random_N = generator.random(count) < rate",
+     "is_random_N = generator.random(count) < 0.5"),
+    (_BY_VALUES, "rate = self.rate(num_env_steps)", "rate = self.rate(0)"),
     (_IQN, "choosing = self.learner if self.config.double else self.target",
      "choosing = self.target"),
     (_IQN, "        self._scale_F = None\n        return None if batch.weights is None",
@@ -79,10 +80,10 @@ _RL_AGENTS = [
     (_PPO_AGENT, "value_loss(values.float(), old_values, returns, config.value_clip)",
      "value_loss(values.float(), old_values, returns, None)"),
     (_PPO_AGENT, "entropy_weight=config.entropy_coef", "entropy_weight=0.0"),
-    (_PPO_AGENT, "rollout.terminated.to(self.device), ends_TN.to(self.device),",
-     "ends_TN.to(self.device), ends_TN.to(self.device),"),
-    (_PPO_AGENT, "gamma=self.config.gamma, lam=self.config.gae_lambda",
-     "gamma=self.config.gamma, lam=1.0"),
+    (_ESTIMATE, "rollout.terminated.to(self._device), ends_TN.to(self._device),",
+     "ends_TN.to(self._device), ends_TN.to(self._device),"),
+    (_ESTIMATE, "gamma=self._config.gamma, lam=self._config.gae_lambda",
+     "gamma=self._config.gamma, lam=1.0"),
 ]  # fmt: skip
 
 _DATA = [

@@ -9,7 +9,7 @@ import ludus
 from ludus.config.base import validate
 from ludus.config.migrations import VERSION
 from ludus.envs.config import EnvSection
-from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
+from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.session.trainer import Trainer
 from tests.envs.odd_envs import LinearPolicy, walk
 

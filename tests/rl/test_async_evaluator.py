@@ -19,8 +19,8 @@ from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.judge.beside import AsyncEvaluator
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
-from ludus.rl.evaluation_job import rebuild_agent
-from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
+from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask
+from ludus.rl.evaluation.job import rebuild_agent
 from ludus.seeds import GlobalRandom
 from ludus.store.checkpoint import digest_of
 from tests.envs.odd_envs import linear_policy, linear_weights, walk

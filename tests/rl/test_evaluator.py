@@ -12,7 +12,7 @@ from ludus.core.errors import Interrupted, LudusError
 from ludus.envs.config import make_env
 from ludus.envs.errors import EnvError
 from ludus.envs.spec_json import read_env_section
-from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
+from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.seeds import GlobalRandom, derive
 from ludus.store.checkpoint import digest_of
 from tests.envs.odd_envs import linear_policy, walk

@@ -16,7 +16,7 @@ from torch import nn
 import ludus
 from ludus import Logger
 from ludus.core.errors import ConfigError, LudusError
-from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
+from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.seeds import derive
 from tests.rl.known_problems import REWARDS_CA, learning, observation, problem
 from tests.rl.random_walks import RandomWalk, walk_config

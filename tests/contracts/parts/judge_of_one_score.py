@@ -5,7 +5,7 @@ from __future__ import annotations
 from ludus.core import Run
 from ludus.judge.judge import Judge
 from ludus.rl.config import EvaluationConfig
-from ludus.rl.judge import METRIC, make_judge
+from ludus.rl.evaluation.judge import METRIC, make_judge
 
 CONFIG = EvaluationConfig(
     env=None,

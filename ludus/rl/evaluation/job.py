@@ -13,7 +13,7 @@ from ludus.envs.config import make_env
 from ludus.envs.vector import make_vector_env
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
-from ludus.rl.evaluator import EpisodeEvaluator, EvaluationTask
+from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.seeds import derive, forked
 
 _METRICS = ("return_mean", "return_std", "return_min", "return_max", "length_mean")

@@ -19,7 +19,7 @@ from ludus.core.errors import Interrupted, LudusError
 from ludus.envs.camera import Camera, with_pictures
 from ludus.envs.config import AnyEnv, env_name, make_env, with_own_rewards
 from ludus.rl.config import RLConfig
-from ludus.rl.evaluation_env import EvaluationEnv
+from ludus.rl.evaluation.env import EvaluationEnv
 from ludus.seeds import derive, forked
 
 CHOOSING, HELD_OUT = "eval", "held_out"
@@ -27,7 +27,7 @@ CHOOSING, HELD_OUT = "eval", "held_out"
 _NO_LIMIT = 1_000_000
 
 
-class Policy(Protocol):
+class Acts(Protocol):
     """What can be evaluated; one that has train() and eval() is put into eval mode meanwhile.
 
     To be evaluated by sampled actions it has `act_sampled(obs_ND, masks_NA, generator)` too.
@@ -95,7 +95,7 @@ class EpisodeEvaluator:
         self.is_interrupted = is_interrupted
         """Asked between steps: a run that is to pause must not wait for the last episode."""
 
-    def evaluate(self, policy: Policy) -> tuple[float, dict[str, float]]:
+    def evaluate(self, policy: Acts) -> tuple[float, dict[str, float]]:
         """Return the mean return and the metrics; Interrupted if the run is asked to pause."""
         metrics = summary(self.play(policy, self.task.section))
         score = metrics["eval/return_mean"]
@@ -103,14 +103,14 @@ class EpisodeEvaluator:
             metrics |= summary(self.play(policy, section), prefix=f"eval/{name}")
         return score, metrics
 
-    def play(self, policy: Policy, section: StrictConfig) -> list[Episode]:
+    def play(self, policy: Acts, section: StrictConfig) -> list[Episode]:
         """Return every episode of the task, played in envs of this section."""
         with self._apart(policy), contextlib.ExitStack() as stack:
             envs = [self._env(stack, make_env(section), section) for _ in range(self.num_envs)]
             return list(self._play(self._choosing(policy), envs, range(self.task.num_episodes)))
 
     def film(
-        self, policy: Policy, index: int, fps: float, *, max_frames: int = 2000
+        self, policy: Acts, index: int, fps: float, *, max_frames: int = 2000
     ) -> list[NDArray[np.uint8]]:
         """Return pictures (height, width, 3) of one episode, about `fps` for each second of the env."""
         section = self.task.section
@@ -122,7 +122,7 @@ class EpisodeEvaluator:
         return camera.frames
 
     @contextlib.contextmanager
-    def _apart(self, policy: Policy) -> Iterator[None]:
+    def _apart(self, policy: Acts) -> Iterator[None]:
         """Let nothing that is done inside show in the policy's mode or the global generators."""
         with forked(derive(self.task.seed, self.task.stream)), evaluating(policy):
             yield

@@ -20,8 +20,8 @@ from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
-from ludus.rl.evaluation_env import check_same_spaces
-from ludus.rl.evaluator import (
+from ludus.rl.evaluation.env import check_same_spaces
+from ludus.rl.evaluation.evaluator import (
     HELD_OUT,
     EpisodeEvaluator,
     EvaluationTask,
@@ -29,7 +29,7 @@ from ludus.rl.evaluator import (
     standard_error,
     summary,
 )
-from ludus.rl.judge import METRIC
+from ludus.rl.evaluation.judge import METRIC
 
 _NOT_REBUILT = {
     "name", "seed", "settings", "env", "evaluation", "counted_in", "steps", "epochs", "engine",
