@@ -199,7 +199,7 @@ class BaseTrainer(Evaluated, Trainer):
         log = self.run.log
         guard = WatchDivergence(GUARD, log, check=self.update.check)
         judge = JudgeLog(self.judge, log, lambda score: self.weights(), keep=self._keep)
-        return [self.write_log, guard, judge, self.milestones]
+        return [self.write_log, guard, *([judge] if self.judge.scores else []), self.milestones]
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a state of an earlier version with the parts of this one."""
