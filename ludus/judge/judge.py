@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from torch import Tensor
 
@@ -13,6 +13,7 @@ from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.core.run import Run
 from ludus.core.services import Keep, Log
+from ludus.judge.directions import Direction
 from ludus.judge.scores import Score, is_better
 
 Weights = Callable[[Score], Mapping[str, Tensor]]
@@ -24,12 +25,23 @@ def stop_run(run: Run, reason: str) -> None:
     run.stop(reason)
 
 
+class Best(TypedDict):
+    """The best evaluation by one score; it is saved, and told to commands, as it is."""
+
+    metric: str
+    mode: Direction
+    score: float
+    model: str
+    """The immutable directory of the weights."""
+    counters: dict[str, int]
+    """Those of the moment the weights were taken."""
+
+
 @dataclass
 class Standing:
     """What the evaluations so far came to, by one score."""
 
-    best: dict[str, Any] | None = None
-    """Metric, mode, score, model (the directory of the weights) and counters of the best evaluation."""
+    best: Best | None = None
     peak: float | None = None
     """The value that patience is measured from."""
     num_bad: int = 0
@@ -86,12 +98,12 @@ class Judge:
         }
 
     @property
-    def best(self) -> dict[str, Any] | None:
+    def best(self) -> Best | None:
         """The best by the first score of which models are kept; None before there is one."""
         return next((self.standings[name].best for name in self._prefixes), None)
 
     @property
-    def more_bests(self) -> dict[str, dict[str, Any]]:
+    def more_bests(self) -> dict[str, Best]:
         """The best by each further score, by the score's name."""
         names = list(self._prefixes)[1:]
         found = ((name, self.standings[name].best) for name in names)
@@ -199,19 +211,23 @@ class Judge:
         peak = None if state["peak"] is None else states.number(state, "peak")
         return Standing(best, peak, states.whole(state, "num_bad"))
 
-    def _read_best(self, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    def _read_best(self, name: str, state: Mapping[str, Any]) -> Best:
         best = states.mapping(state, "best")
         with states.within("best"):
             states.check_keys(best, "metric", "mode", "score", "model", "counters")
-            states.text(best, "metric")
             if best["mode"] not in ("min", "max"):
                 raise states.StateError("mode", f"is {best['mode']!r}; it must be min or max")
             prefix = self._prefixes.get(name)
             model = states.text(best, "model")
             if prefix is None or not re.fullmatch(re.escape(prefix) + "[0-9]{10}", model):
                 raise states.StateError("model", f"is {model!r}, no name of a best model")
-            score, counters = states.number(best, "score"), states.counts(best, "counters")
-            return {**best, "score": score, "counters": counters}
+            return {
+                "metric": states.text(best, "metric"),
+                "mode": best["mode"],
+                "score": states.number(best, "score"),
+                "model": model,
+                "counters": states.counts(best, "counters"),
+            }
 
 
 class JudgeLog:
