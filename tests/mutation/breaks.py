@@ -31,6 +31,7 @@ _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
 _BY_VALUES, _ESTIMATE = "ludus/rl/acting/by_values.py", "ludus/rl/rollouts/estimate.py"
 _REPLAY, _PER, _TREE = (f"ludus/data/replay/{n}.py" for n in ("ring", "prioritised", "sum_tree"))
+_DEVICE_RING = "ludus/data/replay/device_ring.py"
 _ROLLOUT, _BATCHES = "ludus/data/replay/rollout.py", "ludus/data/batches/memory.py"
 _STEP, _TARGET, _OPTIMIZER, _SCHEDULES = (
     f"ludus/nn/{n}.py" for n in ("step", "target", "optimizer", "schedules")
@@ -102,6 +103,8 @@ _DATA = [
     (_ROLLOUT, "views[4][step] = truncated_N", "views[3][step] |= truncated_N"),
     (_ROLLOUT, "self._generator.permutation(len(self._rows))", "np.arange(len(self._rows))"),
     (_ROLLOUT, "self._order, self._position = order.clone(), position", "self._order = order.clone()"),
+    (_DEVICE_RING, ".remainder_(self.size)", ".remainder_(self.capacity)"),
+    (_DEVICE_RING, "self.generator.set_state(generator.get_state())", "pass"),
     (_BATCHES, 'generator=generator(self._seed, "order", epoch)',
      'generator=generator(self._seed, "order", 0)'),
 ]  # fmt: skip
@@ -116,6 +119,9 @@ _NN = [
      "move = torch._fused_adam_"),
     (_OPTIMIZER, "dampening=0.0, nesterov=config.nesterov", "dampening=0.0, nesterov=False"),
     (_OPTIMIZER, "                self.num_steps -= found_inf", "                pass"),
+    (_STEP, "square = square.masked_fill(part.is_frozen, 0.0)", "pass"),
+    (_FLAT, "part.is_frozen.fill_(is_frozen)", "pass"),
+    (_OPTIMIZER, "if self.rate == 1.0 else learning_rate * self.rate", "if self.rate else 0.0"),
     (_SCHEDULES, "return float(initial * (step + 1) / config.warmup_steps)", "return initial"),
     (_SCHEDULES, "step -= config.warmup_steps", "step -= 0"),
     (_SCHEDULES, 'share = 1 - done if config.kind == "linear"', 'share = 1 if config.kind == "linear"'),
