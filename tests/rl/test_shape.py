@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ludus
 from ludus.config import rooms
+from ludus.config.base import from_data
 from ludus.config.registry import find
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.plans import without_learn
 from ludus.rl.rl_trainer import RLTrainer
+from ludus.testing.trainers import ending_of
+from tests.rl.small import small
 
 KINDS = ("dqn", "iqn", "ppo", "sac")
 
@@ -57,3 +64,27 @@ def test_a_cursor_in_the_loop_learn_of_older_runs_finds_its_place(
     start = [["train", 0, 1], ["epoch", 2, None]]
     assert without_learn([*start, *saved]) == [*start, *now]
     assert without_learn([]) == []
+
+
+def test_the_agent_that_the_documents_teach_is_trained_and_goes_on_after_a_pause(
+    tmp_path: Path,
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "add-your-own.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (block,) = [one for one in blocks if "class QLearning(" in one]
+    path = tmp_path / "taught.py"
+    path.write_text(block.replace('"q_learning"', '"q_learning_taught"'))
+    trainer = runpy.run_path(str(path))["QLearningTrainer"]
+    data = small("dqn", normalise=None).model_dump() | {"kind": "q_learning_taught", "epsilon": 0.1}
+    for key in ("target", "exploration", "double", "dueling", "huber"):
+        del data[key]
+    config = from_data(data, source="taught.yaml")
+
+    class Paused(trainer):  # type: ignore[misc]
+        def after_train_step(self, run: ludus.core.Run) -> None:
+            run.interrupted = run.counters["opt_steps"] == 7
+
+    assert trainer(config).fit(root=str(tmp_path), name="whole").status == "finished"
+    assert Paused(config).fit(root=str(tmp_path), name="paused").status == "interrupted"
+    assert trainer(config).fit(root=str(tmp_path), name="paused", resume=True).status == "finished"
+    assert ending_of(tmp_path / "paused").state == ending_of(tmp_path / "whole").state
