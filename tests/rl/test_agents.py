@@ -257,7 +257,7 @@ def test_the_update_is_tried_with_inputs_of_the_shapes_that_it_learns_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, env: Any, changes: dict[str, Any]
 ) -> None:
     """The compiler is asked with them beforehand whether it can take the update."""
-    config = small(kind, **changes)
+    config = small(kind, engine="eager", **changes)
     trainer: Any = ludus.build_trainer(config if env is None else config.replace(env=env))
     trainer.prepare(max_steps=None)
     found, update = [], type(trainer.agent)._update
@@ -270,7 +270,6 @@ def test_the_update_is_tried_with_inputs_of_the_shapes_that_it_learns_from(
         return update(agent, *inputs)
 
     monkeypatch.setattr(type(trainer.agent), "_update", look)
-    monkeypatch.setattr(type(trainer.agent), "record", lambda agent: None)
     trainer.fit(root=str(tmp_path), name="run")
     assert found
     assert shapes(trainer.agent.example_inputs()) in found
