@@ -224,7 +224,7 @@ class Learner:
         """Freeze a group between two steps, or let it learn again.
 
         A frozen group takes no step and no weight decay; its moments and its EMA stay. Its gradient
-        does not count in the norm. Engines go on as they are: nothing is recorded or compiled anew.
+        does not count in the norm. Engines go on as they are: nothing is taped or compiled anew.
         """
         self.flat.set_frozen(name, is_frozen)
 

@@ -102,7 +102,7 @@ class Update:
         """Learn from a batch; `is_last` closes the step even if fewer batches were gathered."""
         self.num_examples += count_examples(batch)
         self.num_gathered += 1
-        # What is repeated or compiled sees the index 0 always: it may not depend on it.
+        # What an engine repeats sees the index 0 always: it may not depend on it.
         index = (batch_idx,) if self._is_eager else ()
         if self.num_gathered < self._accumulate and not is_last:
             return {"train/loss": self._gather(batch, *index)}

@@ -13,10 +13,10 @@ from torch.utils._pytree import tree_map_only
 from ludus.nn.engines.choice import Engine
 
 CALLS = 6
-"""Enough for an engine to warm up, to record, and to repeat."""
+"""Enough for an engine to warm up, to be made ready, and to be replayed."""
 
 
-class Subject(NamedTuple):
+class EngineCase(NamedTuple):
     """An update to execute: its method, inputs of it, and the state that it changes."""
 
     method: Callable[..., Any]
@@ -26,7 +26,7 @@ class Subject(NamedTuple):
 
 
 def check_engine(
-    engine: Engine, make: Callable[[], Subject], *, rtol: float = 0.0, atol: float = 0.0
+    engine: Engine, make: Callable[[], EngineCase], *, rtol: float = 0.0, atol: float = 0.0
 ) -> None:
     """Fail unless results and state are the eager ones after each call; without tolerance, to the bit.
 

@@ -17,7 +17,7 @@ from ludus.nn.engines.choice import ENGINES
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam
 from ludus.supervised.update import Update
-from ludus.testing.engines import Subject, check_engine
+from ludus.testing.engines import EngineCase, check_engine
 from tests.rl.small import small
 
 CPU = torch.device("cpu")
@@ -26,7 +26,7 @@ ADAM = Adam(kind="adamw", learning_rate=0.01, beta1=0.9, beta2=0.99, eps=1e-8, w
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 
 
-def agent_of(kind: str, device: str = "cpu") -> Subject:
+def agent_of(kind: str, device: str = "cpu") -> EngineCase:
     """Return the update of a small agent that has not learned yet."""
     config = small(kind, engine="eager", max_grad_norm=0.5, **{"settings.device": device})
     trainer: Any = ludus.build_trainer(config)
@@ -38,7 +38,7 @@ def agent_of(kind: str, device: str = "cpu") -> Subject:
     def state() -> dict[str, Any]:
         return {name: agent.state_dict()[name] for name in ("networks", "totals")}
 
-    return Subject(agent._update, agent.example_inputs(), state, agent.device)
+    return EngineCase(agent._update, agent.example_inputs(), state, agent.device)
 
 
 class Pairs:
@@ -51,7 +51,7 @@ class Pairs:
         return self.update.learn((inputs, targets), rate, None)
 
 
-def model_of(device: str = "cpu", **changes: Any) -> Subject:
+def model_of(device: str = "cpu", **changes: Any) -> EngineCase:
     """Return the update of a small model with batch norm, clipping and mean weights."""
     torch.manual_seed(0)
     # Without a bias before the batch norm, which would cancel it: Adam would follow its rounding.
@@ -66,10 +66,10 @@ def model_of(device: str = "cpu", **changes: Any) -> Subject:
         return {name: dict(part.state_dict()) for name, part in parts.items()}
 
     inputs = (x[0, :, :4], y[0, :, :2], torch.zeros((), device=device))
-    return Subject(Pairs(update).learn, inputs, state, torch.device(device))
+    return EngineCase(Pairs(update).learn, inputs, state, torch.device(device))
 
 
-SUBJECTS: dict[str, Callable[..., Subject]] = {
+SUBJECTS: dict[str, Callable[..., EngineCase]] = {
     "supervised": model_of,
     **{kind: (lambda device="cpu", kind=kind: agent_of(kind, device)) for kind in ("dqn", "iqn")},
     **{kind: (lambda device="cpu", kind=kind: agent_of(kind, device)) for kind in ("sac", "ppo")},
@@ -111,7 +111,7 @@ def test_an_engine_that_does_something_else_is_found() -> None:
 
 
 def test_an_update_that_changes_nothing_proves_nothing() -> None:
-    still = Subject(lambda x: x + 1, (torch.zeros(3),), lambda: {"x": torch.ones(2)}, CPU)
+    still = EngineCase(lambda x: x + 1, (torch.zeros(3),), lambda: {"x": torch.ones(2)}, CPU)
     with pytest.raises(AssertionError, match="changed nothing"):
         check_engine(ENGINES["eager"], lambda: still)
 

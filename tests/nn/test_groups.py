@@ -19,7 +19,7 @@ from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam, Sgd
 from ludus.nn.target import Target
-from ludus.testing.engines import Subject, check_engine
+from ludus.testing.engines import EngineCase, check_engine
 
 CPU = torch.device("cpu")
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)
@@ -238,9 +238,9 @@ def test_an_engine_sees_that_a_group_was_frozen(name: Any, monkeypatch: Any) -> 
     monkeypatch.setattr(compiled, "BACKEND", "eager")
     limits = {"tape": 0.0, "compiled": 1e-4}
 
-    def make() -> Subject:
+    def make() -> EngineCase:
         owner = Owner()
-        return Subject(owner.learn, [inputs(0)], owner.learner.state_dict, CPU)
+        return EngineCase(owner.learn, [inputs(0)], owner.learner.state_dict, CPU)
 
     check_engine(ENGINES[name], make, rtol=limits[name], atol=limits[name] / 100)
     eager, executed = Owner(), Owner()

@@ -13,8 +13,11 @@ import ludus
 from ludus import Model, Trainer
 from ludus.core.errors import LudusError
 from ludus.nn.engines.batches import OnBatches
+from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.store.checkpoint import digest_of
+from ludus.supervised.update import Update
 from ludus.testing.trainers import check_kill_anywhere
+from tests.contracts.test_engines import ADAM, CPU
 from tests.supervised.conftest import QUIET, WINE
 
 # The learning rate is another one at every step.
@@ -135,3 +138,37 @@ def test_a_model_that_says_it_is_repeatable_and_counts_is_found_out(tmp_path: Pa
 def test_a_taped_run_killed_anywhere_ends_with_the_same_bytes(tmp_path: Path) -> None:
     changes = {"settings.checkpoint.every_opt_steps": 3, "accumulate": 2, "ema_decay": 0.9}
     check_kill_anywhere(lambda: Trainer(config(engine="tape", **changes)), tmp_path, max_kills=4)
+
+
+def images() -> nn.Module:
+    first = [nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*first, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+
+
+def attention() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return nn.Sequential(layer, nn.Flatten(), nn.Linear(40, 3))
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"), [(images, (6, 3, 8, 8)), (attention, (6, 5, 8))], ids=["images", "words"]
+)
+def test_convolutions_and_attention_are_taped_to_the_bit(
+    network: Any, shape: tuple[int, ...]
+) -> None:
+    ends = []
+    for wanted in ("eager", "tape"):
+        torch.manual_seed(0)
+        model = Model(network(), loss="cross_entropy")
+        options: dict[str, Any] = {"accumulate": 1, "precision": "float32", "ema_decay": 0.9}
+        update = Update(model.train(), ADAM, max_grad_norm=0.5, **options)
+        subject = Subject(update.learn, model, [model.module], CPU, lambda: None, more=[model])
+        update.execute(choose_engine(wanted, subject, is_long=False))  # type: ignore[arg-type]
+        losses = []
+        for step in range(6):
+            torch.manual_seed(step)
+            batch = (torch.randn(shape), torch.randint(0, 3, shape[:1]))
+            losses.append(update(batch, step, learning_rate=0.01 * step, is_last=False))
+        ends.append((losses, dict(model.state_dict()), dict(update.state_dict())))
+    assert len(replays(update)) == 1
+    torch.testing.assert_close(*ends, rtol=0, atol=0)
