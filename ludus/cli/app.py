@@ -23,12 +23,17 @@ _ORDER = (
 )  # fmt: skip
 
 
+def _place(command: str) -> int:
+    """Return where help shows a command of ludus; one that has no place yet comes last."""
+    return _ORDER.index(command) if command in _ORDER else len(_ORDER)
+
+
 class Commands(TyperGroup):
     """Runs a command so that a user's mistake is one sentence and exit code 1, never a traceback."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands in the order in which people come to need them, then those of families."""
-        own = sorted(super().list_commands(ctx), key=_ORDER.index)
+        own = sorted(super().list_commands(ctx), key=_place)
         try:
             load_installed()
             return [*own, *family_commands.names(own)]

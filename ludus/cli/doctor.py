@@ -15,12 +15,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from ludus.config import rooms
 from ludus.show.terminal import clean
 
 Finding = tuple[str, str, str]
 """A mark (ok, note or bad), what was looked at, and what was found."""
-
-_EXTRAS = {"sklearn": "supervised", "gymnasium": "rl"}
 
 
 def examine() -> bool:
@@ -98,11 +97,13 @@ def _engines() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    for module, extra in _EXTRAS.items():
-        if importlib.util.find_spec(module):
-            yield "ok", f"extra {extra}", f"{module} is installed"
-        else:
-            yield "note", f"extra {extra}", f"{module} is missing: pip install 'ludus[{extra}]'"
+    for room in rooms.rooms():
+        for module, package in room.needs.items():
+            extra = package.removeprefix("ludus[").removesuffix("]")
+            if importlib.util.find_spec(module):
+                yield "ok", f"extra {extra}", f"{module} is installed"
+            else:
+                yield "note", f"extra {extra}", f"{module} is missing: pip install '{package}'"
 
 
 def _disk(directory: Path) -> Finding:

@@ -11,9 +11,8 @@ from typing import Any
 from ludus.config import rooms, strict_yaml
 from ludus.core.errors import ConfigError, nearest
 
-_LENGTH = re.compile(
-    r"max_(epochs|steps|env_steps|opts|iterations|rounds)|num_\w*(steps|iterations|rounds)"
-)
+# What any trainer may call its length; a family declares other names for its own.
+_LENGTH = re.compile(r"max_(epochs|steps|iterations|rounds)|num_\w*(steps|iterations|rounds)")
 
 
 def is_length(path: str) -> bool:

@@ -21,6 +21,9 @@ Hint = Callable[[str, str, Mapping[str, Any], object], str]
 """Takes the name that is unknown, the path of the key that is meant, the config's data and the value it
 was to have; returns a sentence that begins with a space, or nothing."""
 
+Migration = Callable[[dict[str, Any]], dict[str, Any]]
+"""Takes the data of a config file, which it may change in place, and returns it as a newer version has it."""
+
 _HERE = Path(__file__).parents[1]
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
 # Every room may hold trainers, so no room owns this category.
@@ -45,6 +48,12 @@ class Room:
     """By the name of a metric, or a word in it: whether less (min) or more (max) of it is better."""
     trainers: str
     """The folder in which each file is a trainer kind."""
+    needs: Mapping[str, str]
+    """By module that the room uses and that may be missing: what to install."""
+    migrations: Mapping[int, Migration]
+    """From each older version of config files: what brings this room's keys to the next."""
+    renamed: Migration | None
+    """Gives keys that were renamed within a version the name they have now."""
 
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each file in a folder of this room, by the file's name."""
@@ -69,6 +78,9 @@ def declare(
     hint: Hint | None = None,
     directions: Mapping[str, str] | None = None,
     trainers: str = "trainers",
+    needs: Mapping[str, str] | None = None,
+    migrations: Mapping[int, Migration] | None = None,
+    renamed: Migration | None = None,
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
@@ -77,7 +89,10 @@ def declare(
     package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` says of a metric, by its name or by a word in it, whether less (min) or more (max) of
     it is better. Each file in the package's folder `trainers`, or the one named here, is a trainer
-    kind; each in `commands` a command of `ludus`.
+    kind; each in `commands` a command of `ludus`. `needs` maps a module that may be missing to what
+    `pip install` is to be given, for `ludus doctor`. `migrations` maps an older version of config files to
+    what brings this package's keys to the next one, and `renamed` gives keys their names of now; both are
+    given the files of every kind, so they look at the keys first.
     """
     module = sys.modules.get(room)
     if module is None:
@@ -92,6 +107,9 @@ def declare(
         hint=hint,
         directions=dict(directions or {}),
         trainers=trainers,
+        needs=dict(needs or {}),
+        migrations=dict(migrations or {}),
+        renamed=renamed,
     )
     if not room.startswith("ludus."):
         rooms()
@@ -101,6 +119,7 @@ def declare(
     for key, counter in found.lengths.items():
         core_counters.check(counter, [*core_counters.SHARED, *counters])
         _check_word("config key", key, room)
+        _check_length(key, counter, room)
     for metric, direction in found.directions.items():
         _check_direction(metric, direction, room)
     core_counters.declare(counters, room)
@@ -120,6 +139,16 @@ def _refuse(what: str, name: str, room: str) -> None:
 def _check_word(what: str, name: str, room: str) -> None:
     if not _WORD.fullmatch(name):
         raise LudusError(f"{room} declares the {what} {name!r}; use lower-case words joined by '_'")
+
+
+def _check_length(key: str, counter: str, room: str) -> None:
+    """Raise LudusError if another room has declared that this config key limits another counter."""
+    for other in _ROOMS.values():
+        if other.name != room and other.lengths.get(key, counter) != counter:
+            raise LudusError(
+                f"the config key '{key}' limits {other.lengths[key]} in {other.name} and {counter} in"
+                f" {room}; rename the one that is yours"
+            )
 
 
 def _check_direction(metric: str, direction: str, room: str) -> None:
@@ -207,3 +236,13 @@ def other_names(key: str) -> Iterable[tuple[str, Hint | None]]:
     for room in rooms():
         for name in room.other_names.get(key, ()):
             yield name, room.hint
+
+
+def migrations(version: int) -> list[Migration]:
+    """Return what brings the keys of each room from this version of config files to the next."""
+    return [room.migrations[version] for room in rooms() if version in room.migrations]
+
+
+def renamings() -> list[Migration]:
+    """Return what gives the keys of each room the names they have now."""
+    return [room.renamed for room in rooms() if room.renamed is not None]

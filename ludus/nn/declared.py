@@ -1,5 +1,11 @@
 """What this room adds to the words of the library."""
 
 from ludus.config.rooms import declare
+from ludus.nn import migrations
 
-declare("ludus.nn", categories={"model": "models"})
+declare(
+    "ludus.nn",
+    categories={"model": "models"},
+    migrations={1: migrations.to_2},
+    renamed=migrations.renamed,
+)

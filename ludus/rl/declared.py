@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ludus.config.rooms import declare
+from ludus.rl import migrations
 
 # Names, elsewhere or in a run counted otherwise, that count env steps.
 _OF_ENV_STEPS = ("max_env_steps", "total_timesteps", "num_timesteps", "timesteps")
@@ -28,6 +29,9 @@ declare(
     "ludus.rl",
     categories={"network": "networks"},
     trainers="agents",
+    needs={"gymnasium": "ludus[rl]"},
+    migrations={1: migrations.to_2},
+    renamed=migrations.renamed,
     lengths={
         "max_opts": "opt_steps",
         "max_env_steps": "env_steps",

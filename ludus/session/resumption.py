@@ -55,7 +55,7 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
         raise RunError(
             f"{storage.place} stopped before its end, because {reason}; a greater length"
             f" ({', '.join(lengths)}) does not make it go on: start a new run under another name without"
-            " what stopped it (target_return, patience, early_stopping, a callback)"
+            " what stopped it (a target, a patience, a callback)"
         )
     return lengths
 

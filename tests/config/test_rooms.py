@@ -7,12 +7,14 @@ import types
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import Field, create_model
 
 import ludus
-from ludus.config import registry, rooms
+from ludus.cli import app
+from ludus.config import migrations, registry, rooms
 from ludus.config.base import Settings, TrainerConfig
 from ludus.core import Every, PlanError, Repeat, Run, Stage, Trainer, counters
 from ludus.core.errors import LudusError
@@ -137,6 +139,9 @@ def test_what_two_families_declare_is_refused_and_what_one_declares_again_is_not
         ludus.declare(two, directions={"margin": "min"})
     with pytest.raises(LudusError, match=r"ludus\.judge declares that min is better for .* 'loss'"):
         ludus.declare(two, directions={"loss": "max"})
+    ludus.declare(one, counters=["bout"], lengths={"max_bouts": "bout"})
+    with pytest.raises(LudusError, match="'max_bouts' limits bout in mine and epoch in yours"):
+        ludus.declare(two, lengths={"max_bouts": "epoch"})
     # A declaration that is refused leaves nothing behind.
     assert "round" not in counters.known()
 
@@ -213,3 +218,41 @@ def test_a_command_that_cannot_be_imported_is_told_in_a_sentence(
     told = call("broken").refusal()
     assert "the command 'broken' of mine: cannot be imported: ZeroDivisionError" in told
     assert "broken.py, line 2" in told
+
+
+def test_a_family_brings_its_own_keys_to_the_version_of_now(make: Make) -> None:
+    def to_2(data: dict[str, Any]) -> dict[str, Any]:
+        return {**data, "volume": 3} if "sticks" in data else data
+
+    def renamed(data: dict[str, Any]) -> dict[str, Any]:
+        return {"sticks" if key == "matches" else key: value for key, value in data.items()}
+
+    ludus.declare(make("mine"), migrations={1: to_2}, renamed=renamed)
+    old = {"version": 1, "kind": "mine", "matches": 21}
+    assert migrations.migrate(old, source="x") == (
+        {"version": 2, "kind": "mine", "sticks": 21, "volume": 3},
+        [2],
+    )
+    # A file of another kind, and one of now, are left alone.
+    for data in ({"version": 1, "kind": "other"}, {"version": 2, "kind": "mine", "sticks": 21}):
+        assert migrations.migrate(dict(data), source="x")[0] == {**data, "version": 2}
+
+
+def test_no_shared_file_knows_the_keys_of_a_family() -> None:
+    words = ("learning_starts", "target_entropy", "with_validation", "target_return", "gymnasium")
+    for file in ("config/migrations.py", "config/overrides.py", "session/resumption.py"):
+        text = (Path(ludus.__file__).parent / file).read_text()
+        assert not [word for word in words if word in text], file
+
+
+def test_doctor_says_what_a_family_needs(make: Make, call: Ludus) -> None:
+    ludus.declare(make("mine"), needs={"no_such_module": "mine-with-it", "json": "python"})
+    told = call("doctor").out
+    assert "no_such_module is missing: pip install 'mine-with-it'" in told
+    assert "json is installed" in told
+    assert "extra rl       gymnasium is installed" in told
+
+
+def test_a_command_of_ludus_without_a_place_comes_last_in_the_help() -> None:
+    assert app._place("new") == 0
+    assert app._place("brand-new") > app._place("doctor")

@@ -1,0 +1,93 @@
+"""What keys of agents were called and meant in older files."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ludus.config.migrations import has_keys, sections_of
+from ludus.core.errors import ConfigError
+
+_EVALUATION = ("episodes", "envs", "asynchronous", "patience", "min_delta", "target_return")
+"""The keys by which the section on how an agent is judged is known."""
+
+
+def renamed(data: dict[str, Any]) -> dict[str, Any]:
+    """Give each key the name it has now: version 2 changed some while it was the current one."""
+    names: dict[str, str] = {}
+    if has_keys(data, "replay", "learning_starts") and data.get("schedule") in ("steps", "epochs"):
+        names["schedule"] = "counted_in"
+    is_agent = has_keys(data.get("evaluation"), *_EVALUATION)
+    if is_agent and has_keys(data.get("learning_rate"), "kind", "warmup_steps"):
+        names["learning_rate"] = "learning_rate_schedule"
+    return {names.get(key, key): value for key, value in data.items()}
+
+
+def to_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Give each key that version 2 added the value that version 1 behaved by."""
+    if has_keys(evaluation := data.get("evaluation"), *_EVALUATION):
+        env = data.get("env")
+        # Agents were judged with every wrapper of the training env around theirs.
+        is_wrapped = isinstance(env, dict) and env.get("wrappers")
+        evaluation.setdefault("env", copy.deepcopy(env) if is_wrapped else None)
+        evaluation.setdefault("more_envs", {})
+        evaluation.setdefault("actions", "greedy")
+        evaluation.setdefault("max_episode_length", 1_000_000)
+    for section in sections_of(data):
+        _silence(section)
+    if has_keys(epochs := data.get("epochs"), "max_env_steps"):
+        epochs.setdefault("max_opts", None)
+        if data.get("counted_in") == "steps":
+            data["epochs"] = None
+    if has_keys(steps := data.get("steps"), "opt_interval"):
+        steps.setdefault("record_agent_info_interval", 0)
+        steps.setdefault("record_compute_cost_interval", 0)
+        if data.get("counted_in") == "steps":
+            data["settings"]["checkpoint"]["every_epochs"] = 0
+        elif data.get("counted_in") == "epochs":
+            data["steps"] = None
+    _silence_evaluation(data)
+    if "policy_loss" in data and has_keys(data.get("clip"), "initial", "schedule"):
+        _split_clip(data)
+    return data
+
+
+def _split_clip(data: dict[str, Any]) -> None:
+    """Move what stood under `clip` and meant the price of KL divergence to a section of its own."""
+    data.setdefault("target_kl", None)
+    data.setdefault("kl", None)
+    if data["policy_loss"] != "kl" or data["kl"] is not None:
+        return
+    schedule = data["clip"]["schedule"]
+    if schedule["kind"] != "constant" or schedule["warmup_steps"]:
+        raise ConfigError(
+            "'clip.schedule' changes the price of the KL divergence (policy_loss: kl), which version 2"
+            " adapts by kl.target instead; make the schedule constant without warm-up first"
+        )
+    data["kl"] = {"beta": data["clip"]["initial"], "target": None}
+    data["clip"] = None
+
+
+def _silence(section: dict[str, Any]) -> None:
+    """Take out of one section what its other keys keep from being read."""
+    if section.get("learned") is False and "target_entropy" in section:
+        section["target_entropy"] = None
+    normalise = section.get("normalise")
+    if has_keys(normalise, "observations", "rewards", "clip") and not (
+        normalise["observations"] or normalise["rewards"]
+    ):
+        section["normalise"] = None
+
+
+def _silence_evaluation(data: dict[str, Any]) -> None:
+    """Take out of `evaluation` what its other keys, or the want of evaluations, keep from being read."""
+    evaluation = data.get("evaluation")
+    if not has_keys(evaluation, *_EVALUATION):
+        return
+    if not evaluation["asynchronous"]:
+        evaluation["timeout_seconds"] = None
+    plan = data.get("steps") or data.get("epochs") or {}
+    if not plan.get("eval_interval", plan.get("eval_freq", 1)):
+        evaluation |= {"patience": None, "target_return": None}
+    if evaluation["patience"] is None:
+        evaluation["min_delta"] = 0.0
