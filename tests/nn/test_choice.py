@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import ludus
 from ludus.core.errors import ConfigError
 from ludus.nn.engines import compiled
 from ludus.nn.engines.choice import Chosen, EngineKey, Subject, choose_engine
@@ -140,3 +141,26 @@ def test_the_engine_named_is_the_one_that_executes(wanted: EngineKey, kind: type
     vouched = subject(Vouched(2, 2))
     watched: Any = choose_engine("tape", vouched, is_long=False).by(vouched.method)
     assert isinstance(watched.update, Taped)
+
+
+@pytest.mark.parametrize("kind", ["dqn", "supervised"])
+def test_a_trainer_of_a_run_begun_with_graphs_is_built_without_cuda(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: dict[str, Any] = {"engine": "graph", "settings.device": "cpu"}
+    with pytest.raises(ConfigError, match="'engine' is graph, but the engine 'graph' is for cuda"):
+        prepared(ludus.example(kind).replace(**changes))
+    monkeypatch.setattr(PLACES[kind], lambda files: True)
+    trainer = prepared(ludus.example(kind).replace(**changes))
+    assert trainer.config.engine == "graph"
+    assert trainer._engine_notes[0].startswith("the update is not captured as a CUDA graph")
+
+
+PLACES = {"dqn": "ludus.rl.engine.has_begun", "supervised": "ludus.supervised.base.has_begun"}
+
+
+def prepared(config: Any) -> Any:
+    trainer: Any = ludus.build_trainer(config)
+    trainer.set_logger(ludus.Logger({"backends": []}))
+    trainer.prepare(max_steps=None)
+    return trainer
