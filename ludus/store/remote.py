@@ -20,7 +20,7 @@ from ludus.store.connection import Connection, told
 from ludus.store.files import hash_file, open_plain
 from ludus.store.lease import Lease
 from ludus.store.logs import GrowingLogs
-from ludus.store.spool import Spooled
+from ludus.store.spool import Spooled, make_folder
 from ludus.store.storage import check_name
 
 _SEALS = ("manifest.json", "model.json")
@@ -194,7 +194,7 @@ class RemoteStorage(GrowingLogs):
 
     def _open_log(self, name: str) -> Spooled:
         if self._spool is None:
-            self._spool = Path(tempfile.mkdtemp(prefix="ludus-logs-"))
+            self._spool = make_folder()
             weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
         path = self._spool / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from ludus.store.files import Append
+
+_FOLDER = re.compile(r"ludus-logs-([0-9]+)-.+")
+
+
+def make_folder() -> Path:
+    """Return a new local folder for logs, and delete those of processes that are no more."""
+    # What a killed process had not put is not missed: a resume goes on from its last checkpoint.
+    for path in Path(tempfile.gettempdir()).glob("ludus-logs-*"):
+        found = _FOLDER.fullmatch(path.name)
+        if found and path.is_dir() and not path.is_symlink() and _is_gone(int(found[1])):
+            shutil.rmtree(path, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"ludus-logs-{os.getpid()}-"))
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        # It is another user's.
+        return False
+    return False
 
 
 class Spooled(Append):

@@ -238,6 +238,17 @@ def test_a_family_brings_its_own_keys_to_the_version_of_now(make: Make) -> None:
         assert migrations.migrate(dict(data), source="x")[0] == {**data, "version": 2}
 
 
+def test_what_nothing_read_in_version_1_is_taken_out_by_the_room_whose_key_it_is() -> None:
+    sgd = {"kind": "sgd", "momentum": 0, "nesterov": True}
+    entropy = {"learned": False, "target_entropy": -1.0}
+    normalise = {"observations": False, "rewards": False, "clip": 5.0}
+    old = {"version": 1, "optimizer": sgd, "temperature": entropy, "normalise": normalise}
+    new, _ = migrations.migrate(old, source="x")
+    assert new["optimizer"]["nesterov"] is False
+    assert new["temperature"]["target_entropy"] is None
+    assert new["normalise"] is None
+
+
 def test_no_shared_file_knows_the_keys_of_a_family() -> None:
     words = ("learning_starts", "target_entropy", "with_validation", "target_return", "gymnasium")
     for file in ("config/migrations.py", "config/overrides.py", "session/resumption.py"):

@@ -18,12 +18,14 @@ import pytest
 
 import ludus
 from ludus.cli.listing import summary
-from ludus.core.errors import RunError, RunTaken, StorageError
+from ludus.cli.tasks import export_run, play_run
+from ludus.core.errors import ConfigError, RunError, RunTaken, StorageError
 from ludus.show.report.page import write_report
 from ludus.store import checkpoint, lease
 from ludus.store.journal import Journal
 from ludus.store.places import below, open_storage, parted, runs_in
 from ludus.store.remote import RemoteStorage
+from ludus.store.spool import make_folder
 from ludus.testing.trainers import Ending, check_kill_anywhere, ending_of
 from ludus.testing.victim import RUN
 from tests.faults.small_run import small_config, train
@@ -108,6 +110,30 @@ def test_a_run_that_is_elsewhere_is_listed_and_reported(root: str, tmp_path: Pat
     assert summary(open_storage(f"{root}/run"))["status"] == "finished"
     with pytest.raises(RunError, match=f"is not a run directory.*Did you mean '{root}/run'"):
         write_report([f"{root}/rum"])
+
+
+def test_a_film_or_a_policy_of_a_run_that_is_elsewhere_needs_a_place(root: str) -> None:
+    train(root, "run")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="is not a directory of this machine; give --out"):
+        play_run(f"{root}/run", None, episode=0, fps=10.0)
+    with pytest.raises(ConfigError, match="is not a directory of this machine; give --out"):
+        export_run(f"{root}/run", None)
+
+
+def test_local_logs_that_a_killed_process_left_are_deleted_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    names = (f"ludus-logs-{ended.pid}-abc", f"ludus-logs-{os.getpid()}-abc", "ludus-logs-mine")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").touch()
+    made = make_folder()
+    assert made.name.startswith(f"ludus-logs-{os.getpid()}-")
+    # Those of a process that lives, and what only looks like them, stay.
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([made.name, *names[1:]])
 
 
 def flaky(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
