@@ -99,10 +99,15 @@ def test_a_script_may_freeze_layers_and_change_them_as_it_trains(tmp_path: Path)
     compared(tmp_path, make=Thawing)
 
 
+SEEN: list[int] = []
+"""The index of each batch that a model of one's own was given."""
+
+
 class Picky(Model):
     """A step of one's own, which is not known to be the same each time."""
 
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        SEEN.append(batch_idx)
         result = super().training_step(batch, batch_idx)
         return {**result, "loss": result["loss"] * (1 + batch_idx % 2)}
 
@@ -112,6 +117,7 @@ def test_a_model_of_ones_own_is_called_every_time_and_that_is_told(tmp_path: Pat
     trainer.set_model(Picky(batch_norm(), loss="cross_entropy"))
     trainer.fit(root=str(tmp_path), name="own")
     assert trainer.config.engine == "eager"
+    assert set(SEEN) == set(range(7))
     assert "engine: eager" in (tmp_path / "own" / "config.yaml").read_text()
     events = (tmp_path / "own" / "events.jsonl").read_text()
     assert "the update is not taped: Picky is neither torch's nor ludus's" in events
