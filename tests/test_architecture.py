@@ -158,3 +158,18 @@ def test_no_private_function_is_left_that_nothing_calls() -> None:
                 unused.append(node.name)
     # torch's own dispatcher asks for this one.
     assert unused == ["_should_skip_dynamo"]
+
+
+def test_few_parameters_have_no_type() -> None:
+    bare = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                for argument in [*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs]:
+                    if (
+                        isinstance(argument.annotation, ast.Name)
+                        and argument.annotation.id == "Any"
+                    ):
+                        bare.append(f"{module_name(path)}.{node.name}: {argument.arg}")
+    # What is read from outside is an `object` until it is checked; Any hides mistakes at a seam.
+    assert len(bare) <= 90, "\n".join(bare)

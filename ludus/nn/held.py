@@ -131,7 +131,7 @@ def extra_modules(module: nn.Module) -> dict[str, nn.Module]:
     }
 
 
-def extra_to_tensor(state: Any) -> Tensor:
+def extra_to_tensor(state: object) -> Tensor:
     """Return what `get_extra_state` gave (numbers, words, tensors, in lists and dicts) as bytes."""
     plain, data = pack({"state": state})
     header = json.dumps(plain).encode()

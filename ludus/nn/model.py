@@ -61,7 +61,7 @@ class Model:
             result["correct"] = count_correct(self.loss, outputs.detach(), targets)
         return result
 
-    def evaluation_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+    def evaluation_step(self, batch: object, batch_idx: int) -> dict[str, Tensor]:
         """Return the same for a batch of evaluation data."""
         return self.training_step(batch, batch_idx)
 

@@ -143,7 +143,7 @@ def too_long(schedule: Any, path: str, run_steps: int, unit: str) -> Iterator[st
         )
 
 
-def highest(schedule: Any, initial: float) -> float:
+def highest(schedule: object, initial: float) -> float:
     """Return the highest value that a schedule comes to from this one."""
     points = [value for _, value in getattr(schedule, "points", ())]
     return float(max(initial, *points, getattr(schedule, "final", 0.0)))

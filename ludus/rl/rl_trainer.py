@@ -203,7 +203,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         self.train_step(self.replay_buffer.sample(self.config.batch_size), run.round("step"))
         run.counters["opt_steps"] += 1
 
-    def train_step(self, batch: Any, batch_idx: int) -> None:
+    def train_step(self, batch: object, batch_idx: int) -> None:
         """Learn from one batch; override it to learn in another way."""
         opts = self.run.counters["opt_steps"]
         self.agent.learn(batch, opts, self.rate(opts))

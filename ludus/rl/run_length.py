@@ -44,7 +44,7 @@ def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
     return config.replace(**changes, **length), notes
 
 
-def _told(config: Any, path: str, value: Any, max_steps: int) -> str:
+def _told(config: object, path: str, value: object, max_steps: int) -> str:
     before = config
     for part in path.split("."):
         before = getattr(before, part)

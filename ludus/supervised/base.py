@@ -50,13 +50,13 @@ class BaseTrainer(Evaluated, Trainer):
 
     def __init__(
         self,
-        config: Any = None,
+        config: object = None,
         training_config: Mapping[str, Any] | None = None,
-        train_loader: Any = None,
-        val_loader: Any = None,
+        train_loader: object = None,
+        val_loader: object = None,
         *,
-        model: Any = None,
-        test_loader: Any = None,
+        model: object = None,
+        test_loader: object = None,
     ) -> None:
         """Take a complete config, or a model and a short training_config."""
         root = "runs"
@@ -73,7 +73,7 @@ class BaseTrainer(Evaluated, Trainer):
             self.set_model(model)
         self.note_given(train_loader=train_loader, val_loader=val_loader, test_loader=test_loader)
 
-    def set_model(self, model: Any) -> None:
+    def set_model(self, model: object) -> None:
         """Train this Model, or this torch network."""
         super().set_model(Model(model) if isinstance(model, nn.Module) else model)
         self._is_own_model = True
@@ -237,7 +237,7 @@ class BaseTrainer(Evaluated, Trainer):
         reasons = [*self._unrepeatable, *self.train_data.inexact_because(), *beside]
         return [*reasons, *unsaved(self._plain_state)]
 
-    def train_step(self, batch: Any, batch_idx: int) -> Mapping[str, Any] | None:
+    def train_step(self, batch: object, batch_idx: int) -> Mapping[str, Any] | None:
         """Learn from one batch and return its metrics; override it to learn in another way."""
         counters = self.run.counters
         learning_rate = self.fitting.learning_rate(self.run)

@@ -48,7 +48,7 @@ def make_datasets(
     if config.with_validation and sources["validation"] is None and not has_evaluator:
         raise ConfigError("'with_validation' is on, but there is no validation data; turn it off")
 
-    def batches(source: Any, *, is_training: bool) -> MemoryBatches | LoaderBatches:
+    def batches(source: object, *, is_training: bool) -> MemoryBatches | LoaderBatches:
         size = config.batch_size
         return make_batches(
             source,
@@ -74,7 +74,7 @@ def make_datasets(
     return Datasets(name, batches(sources["train"], is_training=True), evaluators)
 
 
-def _dataset_name(loader: Any) -> str:
+def _dataset_name(loader: object) -> str:
     source = getattr(loader, "__self__", loader)
     dataset = getattr(source, "dataset", source)
     return str(getattr(dataset, "name", type(dataset).__name__)).lower()

@@ -78,7 +78,7 @@ def check_data(datasets: Datasets) -> list[str]:
     return [reason for reason in dict.fromkeys(found) if reason is not None]
 
 
-def _shapes(batch: Any) -> str:
+def _shapes(batch: object) -> str:
     if isinstance(batch, torch.Tensor):
         return f"{str(batch.dtype).removeprefix('torch.')} {tuple(batch.shape)}"
     if isinstance(batch, dict):

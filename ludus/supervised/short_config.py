@@ -28,7 +28,7 @@ _SET = {
 
 
 def expand(
-    training_config: Mapping[str, Any], train_loader: Any, *, loss: str | None
+    training_config: Mapping[str, Any], train_loader: object, *, loss: str | None
 ) -> tuple[SupervisedConfig, str]:
     """Return the complete config and the root directory of its runs.
 

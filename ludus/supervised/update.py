@@ -28,7 +28,7 @@ class StepModule(nn.Module):
         # In a list, so that torch does not take the Model for a child of this module.
         self._model = [model]
 
-    def forward(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+    def forward(self, batch: object, batch_idx: int) -> dict[str, Tensor]:
         """Return what the model's training_step returns."""
         return self._model[0].training_step(batch, batch_idx)
 
@@ -97,7 +97,7 @@ class Update:
         return None if self.learner.ema is None else self.learner.ema.vectors
 
     def __call__(
-        self, batch: Any, batch_idx: int, *, learning_rate: float, is_last: bool
+        self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
     ) -> dict[str, Any]:
         """Learn from a batch; `is_last` closes the step even if fewer batches were gathered."""
         self.num_examples += count_examples(batch)
@@ -118,21 +118,21 @@ class Update:
             return {"train/loss": loss, "train/grad_norm": norm}
         return {"train/loss": loss}
 
-    def gather(self, batch: Any, batch_idx: int = 0) -> Tensor:
+    def gather(self, batch: object, batch_idx: int = 0) -> Tensor:
         """Add the gradient of one batch to those that wait."""
         loss, result = self.learner.gather(_loss_of(batch, batch_idx))
         self._count(loss, result, batch)
         return loss
 
     def learn(
-        self, batch: Any, rate: Tensor, share: Tensor | None, batch_idx: int = 0
+        self, batch: object, rate: Tensor, share: Tensor | None, batch_idx: int = 0
     ) -> tuple[Tensor, Tensor]:
         """Compute the last batch of a step and take the step; return its loss and gradient norm."""
         loss, norm, result = self.learner.improve(_loss_of(batch, batch_idx), rate, share=share)
         self._count(loss, result, batch)
         return loss, norm
 
-    def _count(self, loss: Tensor, result: Mapping[str, Tensor], batch: Any) -> None:
+    def _count(self, loss: Tensor, result: Mapping[str, Tensor], batch: object) -> None:
         totals = self.totals if torch.compiler.is_compiling() else self._totals
         count = count_examples(batch)
         totals[0].add_(loss, alpha=count)
@@ -196,7 +196,9 @@ class Update:
         self.totals.copy_(totals)
 
 
-def _loss_of(batch: Any, batch_idx: int) -> Callable[[Forward], tuple[Tensor, dict[str, Tensor]]]:
+def _loss_of(
+    batch: object, batch_idx: int
+) -> Callable[[Forward], tuple[Tensor, dict[str, Tensor]]]:
     """Return the loss of a batch as a function of the model."""
 
     def loss_of(forward: Forward) -> tuple[Tensor, dict[str, Tensor]]:
@@ -206,7 +208,7 @@ def _loss_of(batch: Any, batch_idx: int) -> Callable[[Forward], tuple[Tensor, di
     return loss_of
 
 
-def count_examples(batch: Any) -> int:
+def count_examples(batch: object) -> int:
     """Return how many examples a batch holds: the rows of its first tensor."""
     # The common batch, which is asked some times a step.
     if batch.__class__ is tuple and batch and batch[0].__class__ is Tensor and batch[0].ndim:
@@ -220,7 +222,7 @@ def count_examples(batch: Any) -> int:
     return tensor.shape[0]
 
 
-def _first_tensor(batch: Any) -> Tensor | None:
+def _first_tensor(batch: object) -> Tensor | None:
     if isinstance(batch, Tensor):
         return batch
     if isinstance(batch, Mapping | list | tuple):

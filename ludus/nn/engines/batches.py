@@ -65,12 +65,12 @@ class OnBatches:
         return result.clone()
 
 
-def _of_leaves(update: Executed, batch: Any) -> Callable[..., Any]:
+def _of_leaves(update: Executed, batch: object) -> Callable[..., Any]:
     """Return the update as a function of the tensors of such a batch, one after another."""
     leaves, spec = tree_flatten(batch)
     count = len(leaves)
 
-    def of_leaves(*tensors: Any) -> Any:
+    def of_leaves(*tensors: object) -> Any:
         return update(tree_unflatten(tensors[:count], spec), *tensors[count:])
 
     return of_leaves

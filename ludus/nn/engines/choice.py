@@ -194,7 +194,7 @@ class _WatchedOnce:
         self.update = update
         self._watched: Sequence[object] | None = [*subject.more, *subject.modules]
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: object) -> Any:
         """Return what the update returns."""
         if self._watched is None:
             return self.update(*inputs)

@@ -19,7 +19,7 @@ BACKEND = "inductor"
 
 
 def compile_method(
-    method: Any, device: torch.device, *, tell: Callable[[str], None] | None = None
+    method: object, device: torch.device, *, tell: Callable[[str], None] | None = None
 ) -> Callable[..., Any]:
     """Compile a method whose answer depends on its owner and on the tensors it is given alone.
 
@@ -47,14 +47,14 @@ def find_cpp() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
-def why_not_traced(method: Any, arguments: Sequence[Any]) -> str | None:
+def why_not_traced(method: object, arguments: Sequence[Any]) -> str | None:
     """Return why torch's compiler cannot take this method whole, or None where it can.
 
     It is traced with these arguments, not computed: nothing is changed and nothing drawn.
     """
     from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
-    def stop(traced: Any, inputs: Any) -> Any:
+    def stop(traced: object, inputs: object) -> Any:
         raise _Traced
 
     compiled = torch.compile(_own_code(method), dynamic=False, fullgraph=True, backend=stop)
@@ -102,14 +102,14 @@ class CompiledMethod:
     costs as much as a small update itself.
     """
 
-    def __init__(self, method: Any, device: torch.device) -> None:
+    def __init__(self, method: object, device: torch.device) -> None:
         self._method = method
         self._device = device
         self._graphs: dict[tuple[Any, ...], _Graph] = {}
         self._called: Any = None
         self._compiled: dict[tuple[bool, ...], Callable[..., Any]] = {}
 
-    def _compile(self, *arguments: Any) -> Any:
+    def _compile(self, *arguments: object) -> Any:
         """Call through torch's compiler.
 
         It is told to check tensors alone, so it would not see that an argument is None which was a
@@ -127,7 +127,7 @@ class CompiledMethod:
             )
         return compiled(*arguments)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         """Return what the method returns."""
         leaves = _leaves(arguments)
         try:
@@ -165,7 +165,7 @@ class CompiledMethod:
             patches = {"cpp_wrapper": self._device.type == "cpu"}
             run = compile_fx(traced, inputs, config_patches=patches)
 
-        def remember(*given: Any) -> Any:
+        def remember(*given: object) -> Any:
             outputs = run(*given)
             self._called = (run, list(given), outputs)
             return outputs

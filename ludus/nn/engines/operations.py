@@ -195,7 +195,7 @@ def _changed(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> lis
     return found
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def _tensors(value: object) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 

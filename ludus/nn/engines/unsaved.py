@@ -79,7 +79,7 @@ def _looks(thing: object) -> dict[str, str]:
     return found
 
 
-def _pieces(value: Any, depth: int) -> Iterator[bytes]:
+def _pieces(value: object, depth: int) -> Iterator[bytes]:
     if isinstance(value, _PLAIN):
         yield f"{type(value).__name__} {value!r};".encode()
     elif isinstance(value, Tensor):

@@ -34,7 +34,7 @@ class CustomAgent(Protocol):
     def sample(self, obs_ND: NDArray[Any], /) -> object:
         """Return an action for each env, in the env's own units."""
 
-    def opt(self, buffer: Any, /) -> Mapping[str, float] | None:
+    def opt(self, buffer: object, /) -> Mapping[str, float] | None:
         """Learn from batches of the buffer and return metrics; None skips, as before it is filled."""
 
 

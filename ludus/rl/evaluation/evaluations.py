@@ -115,7 +115,7 @@ class Evaluations:
         # What decides is logged, whatever else an evaluator of a script's own has to say.
         return {METRIC: score, **metrics}
 
-    def _seen(self, agent: Any) -> Any:
+    def _seen(self, agent: object) -> Any:
         """Return what the evaluator is given: a script's evaluator gets the script's agent itself."""
         plays = isinstance(getattr(self.evaluator, "scorer", self.evaluator), EpisodeEvaluator)
         return agent if plays else getattr(agent, "own", agent)
@@ -167,7 +167,9 @@ class Evaluations:
         return () if self.beside is None else self.beside.inexact_because()
 
 
-def check_evaluator(trainer: type[Any], config: RLConfig, evaluator: Any, network: Any) -> None:
+def check_evaluator(
+    trainer: type[Any], config: RLConfig, evaluator: object, network: object
+) -> None:
     """Raise ConfigError where the evaluator, here or beside, would not judge what is trained here."""
     check_made_for(trainer, config, evaluator)
     if isinstance(evaluator, AsyncEvaluator):

@@ -191,7 +191,7 @@ class EpisodeEvaluator:
 
 
 @contextlib.contextmanager
-def evaluating(policy: Any) -> Iterator[None]:
+def evaluating(policy: object) -> Iterator[None]:
     """Put a policy that has modes into eval mode for a while."""
     if not (hasattr(policy, "eval") and hasattr(policy, "train")):
         yield
