@@ -57,7 +57,12 @@ def choose(wanted: EngineKey, *given: Any, **options: Any) -> Chosen:
 
 @pytest.mark.parametrize(
     ("device", "is_long", "engine"),
-    [(CPU, False, "tape"), (CPU, True, "compiled"), (CUDA, False, "graph")],
+    [
+        (CPU, False, "tape"),
+        (CPU, True, "compiled"),
+        (CUDA, False, "graph"),
+        (CUDA, True, "graph"),
+    ],
 )
 def test_auto_is_by_device_and_length(device: torch.device, is_long: bool, engine: str) -> None:
     chosen = choose("auto", None, device, is_long=is_long)
@@ -73,11 +78,11 @@ def test_auto_on_a_device_without_a_tape_or_graphs_is_eager_and_says_why() -> No
 @pytest.mark.parametrize("device", [CPU, CUDA])
 def test_auto_calls_what_is_not_known_eagerly_and_says_why_once(device: torch.device) -> None:
     chosen = choose("auto", Stranger(2, 2), device, is_long=True)
-    quick = "taped" if device == CPU else "captured as a CUDA graph"
+    both = "compiled nor taped" if device == CPU else "captured as a CUDA graph nor compiled"
     assert chosen.engine == "eager"
     assert len(chosen.notes) == 1
     assert chosen.notes[0].startswith(
-        f"the update is neither compiled nor {quick}: Stranger is neither torch's nor ludus's"
+        f"the update is neither {both}: Stranger is neither torch's nor ludus's"
     )
 
 
