@@ -182,10 +182,7 @@ def play_run(path: str, out: Path | None, *, episode: int, fps: float, model: st
 
 def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:
     """Write a policy of a run for use without torch, and return where it is."""
-    from ludus.rl.export.files import check_policy_place
-
     out = _place_in_run(path, "policy") if out is None else out
-    check_policy_place(out)
     with _with_weights(path, model, _that_exports) as (trainer, weights, *_):
         trainer.export(weights, out)
     return out

@@ -198,8 +198,9 @@ class Saver:
             self._tell(directory.FIRST_CHECKPOINT)
 
     def keep_model(self, name: str, weights: Mapping[str, Tensor], note: Mapping[str, Any]) -> None:
-        """Take weights that will not change any more; they are written behind."""
-        self._models.append(WaitingModel(name, weights, note))
+        """Take a copy of weights, which training may go on changing; it is written in the background."""
+        copied = {key: tensor.detach().to("cpu", copy=True) for key, tensor in weights.items()}
+        self._models.append(WaitingModel(name, copied, dict(note)))
 
     def recall_model(self, name: str) -> Mapping[str, Tensor]:
         """Return the weights kept under this name, be they on disk yet or not."""

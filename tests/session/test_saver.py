@@ -252,6 +252,18 @@ def test_a_model_is_written_behind_and_published_with_the_checkpoint_that_names_
     assert read_model(bench.storage, "models/best")[1]["score"] == 1.0
 
 
+def test_a_model_is_kept_as_it_was_though_training_goes_on(bench: Bench) -> None:
+    live, note = weights(1.0), {"score": 1.0}
+    bench.saver.keep_model("models/m", live, note)
+    live["w"].zero_()
+    note["score"] = 0.0
+    bench.step()
+    bench.saver._background.wait()
+    kept, about = read_model(bench.storage, "models/m")
+    assert torch.equal(kept["w"], torch.ones(3))
+    assert about["score"] == 1.0
+
+
 def test_a_model_can_be_recalled_before_and_after_it_is_on_disk(bench: Bench) -> None:
     bench.saver.keep_model("models/m", weights(1.0), {})
     assert torch.equal(bench.saver.recall_model("models/m")["w"], torch.ones(3))

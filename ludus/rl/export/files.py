@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save
 from ludus.core.errors import CheckpointError, LudusError
 from ludus.rl.acting.numpy_net import Array
 from ludus.store.local import LocalStorage
-from ludus.store.outputs import check_directory, is_temporary, write_directory
+from ludus.store.outputs import is_temporary, write_directory
 
 FORMAT = 1
 
@@ -30,11 +30,6 @@ def write_policy(path: Path, note: Mapping[str, Any], arrays: Mapping[str, Array
     whole = {"format": FORMAT, **note, "sha256": hashlib.sha256(weights).hexdigest()}
     files = {_WEIGHTS: weights, _NOTE: json.dumps(whole, indent=2, allow_nan=False).encode()}
     write_directory(path, files, _is_policy, what="a policy")
-
-
-def check_policy_place(path: Path) -> None:
-    """Raise StorageError unless a policy may be written to this directory."""
-    check_directory(path, _is_policy, what="a policy")
 
 
 def _is_policy(path: Path) -> bool:
