@@ -32,8 +32,8 @@ ALLOWED = {
     "envs": GROUND,
     "supervised": SHARED,
     "rl": SHARED,
-    "testing": {*SHARED, "supervised", "rl"},
-    "cli": {*SHARED, "supervised", "rl", "testing"},
+    "testing": SHARED,
+    "cli": {*SHARED, "testing"},
     "ludus": {*SHARED, "supervised", "rl", "cli"},
 }
 MODULE = re.compile(r"ludus(\.[a-z_]+)+")
