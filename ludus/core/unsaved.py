@@ -35,8 +35,8 @@ def served(trainer: Trainer, parts: Iterable[object]) -> list[object]:
 def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
     """Return what a script gave that is none of these parts; with a state to save it becomes one."""
     found = {f"callback.{name}": callback for name, callback in trainer.callbacks.items()}
-    judge = trainer.evaluator
-    given = {"evaluator": judge, "score": getattr(judge, "scorer", None)}
+    evaluator = trainer.evaluator
+    given = {"evaluator": evaluator, "score": getattr(evaluator, "scorer", None)}
     given |= {"recorder": trainer.recorder}
     held = {id(one) for one in (None, trainer, *parts, *found.values())}
     return found | {f"given.{role}": one for role, one in given.items() if id(one) not in held}

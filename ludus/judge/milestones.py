@@ -14,19 +14,19 @@ class Milestones:
 
     def __init__(
         self,
-        cadence: Every,
+        every: Every,
         *,
         name: Callable[[Run], str],
         save: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self._cadence = cadence
+        self._every = every
         self._name = name
         self._save = save
         self._last_name = ""
 
     def __call__(self, run: Run) -> None:
         """Save if it is time."""
-        if self._cadence.is_due(run) or (run.is_finished and self._cadence.interval):
+        if self._every.is_due(run) or (run.is_finished and self._every.interval):
             name = f"models/{self._name(run)}"
             # The last epoch may be a milestone of its own; what is saved is never written again.
             if name != self._last_name:
@@ -35,9 +35,9 @@ class Milestones:
             self._last_name = name
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seen": self._cadence.seen, "last_name": self._last_name}
+        return {"seen": self._every.seen, "last_name": self._last_name}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         states.check_keys(state, "seen", "last_name")
         seen, last_name = states.whole(state, "seen"), states.text(state, "last_name")
-        self._cadence.seen, self._last_name = seen, last_name
+        self._every.seen, self._last_name = seen, last_name

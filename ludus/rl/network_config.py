@@ -58,9 +58,9 @@ def _check_body(kind: str, body: object, obs: NDArray[Any]) -> None:
             " numbers it returns for an observation"
         )
     try:
-        trial = copy.deepcopy(body).eval()
+        copied = copy.deepcopy(body).eval()
         with forked(0), torch.no_grad():
-            out = trial(torch.from_numpy(obs))
+            out = copied(torch.from_numpy(obs))
     except Exception as error:
         text = str(error).strip().splitlines() or [type(error).__name__]
         raise ConfigError(

@@ -64,13 +64,16 @@ def as_network(model: object) -> nn.Module:
 def _num_features(network: nn.Module, spec: EnvSpec) -> int:
     """Return how many features the network makes of an observation, by trying it on two zeros."""
     dtype = torch.uint8 if spec.obs_dtype == np.uint8 else torch.float32
-    trial, zeros = copy.deepcopy(network).cpu().eval(), torch.zeros(2, *spec.obs_shape, dtype=dtype)
+    copied, zeros = (
+        copy.deepcopy(network).cpu().eval(),
+        torch.zeros(2, *spec.obs_shape, dtype=dtype),
+    )
     takes = (
         f"the network must take observations of shape (B, {', '.join(map(str, spec.obs_shape))})"
     )
     try:
         with torch.no_grad():
-            features = trial(zeros)
+            features = copied(zeros)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         problem = str(error).partition("\n")[0]
         raise ConfigError(

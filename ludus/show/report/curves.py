@@ -13,7 +13,7 @@ from ludus.show.report.charts import (
     bar_chart,
     line_chart,
 )
-from ludus.show.report.files import RunRecord, Series, mapping, number
+from ludus.show.report.files import ReportedRun, Series, mapping, number
 from ludus.show.report.scales import is_drawn
 
 AXIS_NAMES = {
@@ -34,7 +34,7 @@ _Named = list[tuple[int, str, Series]]
 """The series of one chart, each with the number of its run and its full name."""
 
 
-def metric_charts(runs: Sequence[RunRecord]) -> str:
+def metric_charts(runs: Sequence[ReportedRun]) -> str:
     """Return a chart for each kind of metric: train/loss and validation/loss share one."""
     groups: dict[str, _Named] = {}
     for index, run in enumerate(runs):
@@ -50,7 +50,7 @@ def metric_charts(runs: Sequence[RunRecord]) -> str:
     return _charts(runs, ordered, WIDE)
 
 
-def rate_charts(runs: Sequence[RunRecord]) -> str:
+def rate_charts(runs: Sequence[ReportedRun]) -> str:
     """Return a chart for each rate in timing.jsonl."""
     groups: dict[str, _Named] = {}
     for index, run in enumerate(runs):
@@ -59,14 +59,14 @@ def rate_charts(runs: Sequence[RunRecord]) -> str:
     return _charts(runs, groups, NARROW)
 
 
-def histogram_charts(run: RunRecord) -> str:
+def histogram_charts(run: ReportedRun) -> str:
     """Return the last histogram of each name, for the first sixty names."""
     shown = list(run.histograms.items())[:_MOST_HISTOGRAMS]
     return "\n".join(bar_chart(name, found.edges, found.counts) for name, found in shown)
 
 
 def _charts(
-    runs: Sequence[RunRecord], groups: Mapping[str, _Named], size: tuple[float, float]
+    runs: Sequence[ReportedRun], groups: Mapping[str, _Named], size: tuple[float, float]
 ) -> str:
     num_lines = sum(map(len, groups.values())) or 1
     num_buckets = _between(_FEWEST_BUCKETS, _MOST_POINTS // (2 * num_lines), _MOST_BUCKETS)
@@ -87,7 +87,7 @@ def _charts(
     return "\n".join(charts)
 
 
-def _axis(runs: Sequence[RunRecord], group: _Named) -> str:
+def _axis(runs: Sequence[ReportedRun], group: _Named) -> str:
     """Return the counter to draw against: the first that every series of the chart moves."""
     for counter in dict.fromkeys(name for run in runs for name in run.counter_names):
         if all(any(at.get(counter) for at in series.counters) for _, _, series in group):
@@ -95,7 +95,7 @@ def _axis(runs: Sequence[RunRecord], group: _Named) -> str:
     return "opt_steps"
 
 
-def _lines(runs: Sequence[RunRecord], group: _Named, axis: str) -> list[Line]:
+def _lines(runs: Sequence[ReportedRun], group: _Named, axis: str) -> list[Line]:
     """Colour by metric in the report of one run; by run, and dash by metric, in a comparison."""
     names = list(dict.fromkeys(name for _, name, _ in group))
     labels = run_labels(runs)
@@ -124,13 +124,13 @@ def _lines(runs: Sequence[RunRecord], group: _Named, axis: str) -> list[Line]:
     return lines
 
 
-def run_labels(runs: Sequence[RunRecord]) -> list[str]:
+def run_labels(runs: Sequence[ReportedRun]) -> list[str]:
     """Return the name of each run, or its directory where two share a name."""
     names = [run.name for run in runs]
     return [run.name if names.count(run.name) == 1 else run.place for run in runs]
 
 
-def _best_point(run: RunRecord, metric: str, axis: str) -> tuple[float, float] | None:
+def _best_point(run: ReportedRun, metric: str, axis: str) -> tuple[float, float] | None:
     for best in run.all_bests:
         counters = mapping(best.get("counters"))
         score, at = number(best.get("score")), number(counters.get(axis, 0))

@@ -36,7 +36,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class ReportedRun:
     """Everything a report says about one run."""
 
     place: str
@@ -129,10 +129,10 @@ class RunRecord:
 _NOBODY = object()
 
 
-def read_run(place: str) -> RunRecord:
+def read_run(place: str) -> ReportedRun:
     """Return what the run in this place recorded; raise RunError if it holds no run."""
     storage = found_run(place)
-    record = RunRecord(place, read_note(storage), _read_config(storage))
+    record = ReportedRun(place, read_note(storage), _read_config(storage))
     if not record.config:
         record.notes.append("config.yaml is missing or empty.")
     record.events.extend(_read_lines(storage, "events.jsonl", record.notes))
@@ -212,7 +212,7 @@ def _add_scalars(
         series.values.append(value)
 
 
-def _add_histogram(record: RunRecord, name: str, told: Mapping[str, Any]) -> None:
+def _add_histogram(record: ReportedRun, name: str, told: Mapping[str, Any]) -> None:
     """Keep the newest well-formed histogram of each name."""
     edges, counts = told.get("edges"), told.get("counts")
     if not isinstance(edges, list) or not isinstance(counts, list):

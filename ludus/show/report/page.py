@@ -9,7 +9,7 @@ from ludus.core.errors import RunError
 from ludus.show.report import sections as sections
 from ludus.show.report.charts import text
 from ludus.show.report.curves import histogram_charts, metric_charts, rate_charts, run_labels
-from ludus.show.report.files import RunRecord, read_run
+from ludus.show.report.files import ReportedRun, read_run
 from ludus.show.report.style import STYLE
 from ludus.store.directory import found_run
 from ludus.store.outputs import head_of, tail_of, write_file
@@ -50,7 +50,7 @@ def _is_report(path: Path) -> bool:
     return head_of(path, 15) == b"<!DOCTYPE html>" and _FOOTER.encode() in tail_of(path, 200)
 
 
-def _page(runs: Sequence[RunRecord]) -> str:
+def _page(runs: Sequence[ReportedRun]) -> str:
     labels = run_labels(runs)
     title = ", ".join([*labels[:-2], " and ".join(labels[-2:])])
     if len(labels) > 5:
@@ -77,7 +77,7 @@ def _page(runs: Sequence[RunRecord]) -> str:
 """
 
 
-def _one(run: RunRecord) -> str:
+def _one(run: ReportedRun) -> str:
     kind, seed = run.about.get("kind", "unknown kind"), run.about.get("seed", "unknown")
     parts = [
         f'<p class="kicker">ludus report · {text(kind)} · seed {text(seed)}</p>',
@@ -100,7 +100,7 @@ def _one(run: RunRecord) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _several(runs: Sequence[RunRecord], title: str) -> str:
+def _several(runs: Sequence[ReportedRun], title: str) -> str:
     parts = [
         f'<p class="kicker">ludus report · {len(runs)} runs compared</p>',
         f"<h1>{text(title)}</h1>",
@@ -122,7 +122,7 @@ def _several(runs: Sequence[RunRecord], title: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _curves(runs: Sequence[RunRecord]) -> str:
+def _curves(runs: Sequence[ReportedRun]) -> str:
     charts = metric_charts(runs)
     parts = ["<h2>Curves</h2>"]
     if charts:
@@ -134,7 +134,7 @@ def _curves(runs: Sequence[RunRecord]) -> str:
     return "\n".join(parts)
 
 
-def _found(run: RunRecord, *, level: int) -> list[str]:
+def _found(run: ReportedRun, *, level: int) -> list[str]:
     """Return the histograms and texts of a run, if it has any."""
     parts = []
     if histograms := histogram_charts(run):

@@ -10,7 +10,7 @@ from typing import Any
 
 from ludus.show.report.charts import text
 from ludus.show.report.curves import AXIS_NAMES, run_labels
-from ludus.show.report.files import RunRecord, mapping, number
+from ludus.show.report.files import ReportedRun, mapping, number
 from ludus.show.report.scales import short_number
 from ludus.store.directory import way_to_resume
 from ludus.store.places import below
@@ -22,7 +22,7 @@ _EXACT_WORDS = ("yes", '<span class="warn">no</span>', "unknown")
 _BEST_WORDS = {"min": "lowest", "max": "highest"}
 
 
-def status_pill(run: RunRecord) -> str:
+def status_pill(run: ReportedRun) -> str:
     """Return one word for how the run ended."""
     if run.ending is None:
         return '<span class="pill open">not ended</span>'
@@ -30,7 +30,7 @@ def status_pill(run: RunRecord) -> str:
     return f'<span class="pill {word}">{word}</span>'
 
 
-def status_sentence(run: RunRecord) -> str:
+def status_sentence(run: ReportedRun) -> str:
     """Return how the run ended, and what to do if it can go on."""
     resume = f"<code>{text(way_to_resume(run.place))}</code>"
     if run.ending is None:
@@ -48,7 +48,7 @@ def status_sentence(run: RunRecord) -> str:
             return f"The run failed{because}; once that is mended, {resume} goes on."
 
 
-def exactness(run: RunRecord) -> str:
+def exactness(run: ReportedRun) -> str:
     """Return whether this run, interrupted and resumed, is the same as one never interrupted."""
     ending = mapping(run.ending)
     if "exact" not in ending:
@@ -64,7 +64,7 @@ def exactness(run: RunRecord) -> str:
     return f'<b class="warn">Not exact:</b> {why}.'
 
 
-def summary_cards(run: RunRecord) -> str:
+def summary_cards(run: ReportedRun) -> str:
     """Return the figures that matter most, large."""
     cards = []
     for best in run.all_bests:
@@ -82,7 +82,7 @@ def summary_cards(run: RunRecord) -> str:
     return f'<div class="cards">{"".join(shown)}</div>'
 
 
-def comparison(runs: Sequence[RunRecord]) -> str:
+def comparison(runs: Sequence[ReportedRun]) -> str:
     """Return a table with a row for each run."""
     counters = list(dict.fromkeys(name for run in runs for name, n in run.counters.items() if n))
     titles = ["run", "ended", "best", "metric", *(AXIS_NAMES.get(n, n) for n in counters)]
@@ -108,14 +108,14 @@ def comparison(runs: Sequence[RunRecord]) -> str:
     )
 
 
-def best_model(run: RunRecord) -> str:
+def best_model(run: ReportedRun) -> str:
     """Return where the best weights by each score lie, their score, and when they were found."""
     if not run.all_bests:
         return _panel("<p>No best model was recorded.</p>")
     return _panel("".join(_table(_best_rows(run, best)) for best in run.all_bests))
 
 
-def _best_rows(run: RunRecord, best: Mapping[str, Any]) -> dict[str, str]:
+def _best_rows(run: ReportedRun, best: Mapping[str, Any]) -> dict[str, str]:
     counters = mapping(best.get("counters"))
     when = ", ".join(
         f"{_plain_figure(value)} {AXIS_NAMES.get(name, name)}"
@@ -129,7 +129,7 @@ def _best_rows(run: RunRecord, best: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def environment(run: RunRecord) -> str:
+def environment(run: ReportedRun) -> str:
     """Return what the run's bytes depend on besides its config."""
     about = run.about
     git = mapping(about.get("git"))
@@ -149,7 +149,7 @@ def environment(run: RunRecord) -> str:
     return _panel(_table({key: value for key, value in rows.items() if value is not None}))
 
 
-def events(run: RunRecord) -> str:
+def events(run: ReportedRun) -> str:
     """Return what happened to the run, oldest first; of very many, the first and the newest."""
     if not run.events:
         return _panel("<p>No event was recorded.</p>")
@@ -175,7 +175,7 @@ def events(run: RunRecord) -> str:
     return _panel(f'<table class="events"><tbody>{"".join(rows)}</tbody></table>')
 
 
-def texts(run: RunRecord) -> str:
+def texts(run: ReportedRun) -> str:
     """Return the last text of each name, very long ones cut."""
     blocks = []
     for name, said in list(run.texts.items())[:_MOST_TEXTS]:
@@ -187,12 +187,12 @@ def texts(run: RunRecord) -> str:
     return "".join(blocks)
 
 
-def config(run: RunRecord) -> str:
+def config(run: ReportedRun) -> str:
     """Return the full resolved config."""
     return _panel(f"<pre>{text(run.config)}</pre>" if run.config else "<p>There is none.</p>")
 
 
-def notes(runs: Iterable[RunRecord]) -> str:
+def notes(runs: Iterable[ReportedRun]) -> str:
     """Return what could not be read."""
     told = [f"{run.name}: {note}" for run in runs for note in run.notes]
     items = "".join(f'<p class="warn">{text(note)}</p>' for note in told)
