@@ -49,6 +49,7 @@ class Session:
         self._stack = contextlib.ExitStack()
         self._random = GlobalRandom()
         self._display: Display | None = None
+        self._is_taken = False
         self._screen = Screen()
         self.show, self.hide = self._screen.show, self._screen.hide
         self._inexact = ["it began with the state of another run"] if request.is_transplant else []
@@ -61,7 +62,8 @@ class Session:
     def _serve(self, run: Run) -> None:
         """Give the run what can be had before its directory is taken."""
         run.files, run.log, run.record = self._storage, self._logger, self._logger.record
-        run.journal = functools.cache(functools.partial(Journal, self._storage))
+        journal = functools.partial(Journal, self._storage, is_taken=lambda: self._is_taken)
+        run.journal = functools.cache(journal)
         run.tell, run.device = self._say, str(self._device)
 
     def _say(self, text: str, *, event: str | None = None) -> None:
@@ -79,6 +81,8 @@ class Session:
         lock = self._stack.enter_context(storage.lock())
         storage.check_owned = lock.check
         self._stack.callback(setattr, storage, "check_owned", lambda: None)
+        self._is_taken = True
+        self._stack.callback(setattr, self, "_is_taken", False)
         # Another process may have made the run while this one came to its lock.
         self._refuse_foreign_directory()
         storage.sweep()

@@ -6,10 +6,10 @@ journals/<name>.jsonl   one line a record: {"key": ..., "record": {...}}
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ludus.core.errors import StorageError
+from ludus.core.errors import RunError, StorageError
 from ludus.store.storage import Storage, is_safe_name
 
 JsonObject = dict[str, Any]
@@ -23,21 +23,42 @@ class Journal:
 
         if (job := journal.get(key)) is None:
             journal.put(key, {"state": "asked"})     # durable before the effect
+
+    Reading changes no file, so a journal of a run that another process is writing may be read: half a
+    line at its end is left out. The first record that is put drops such a half line, if a kill left one.
     """
 
-    def __init__(self, storage: Storage, name: str) -> None:
+    def __init__(
+        self, storage: Storage, name: str, *, is_taken: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`is_taken` says whether the run is this process's own, so that a record may be put."""
         if not is_safe_name(name) or "/" in name:
             raise StorageError(
                 f"{name[:40]!r} cannot name a journal; use letters, digits, '.', '_' and '-'"
             )
         self._file_name = f"journals/{name}.jsonl"
         self._storage = storage
+        self._is_taken = is_taken
         self._lines: dict[str, str] = {}
-        # Opening it drops the half line that a kill may have left.
-        self._file = storage.append(self._file_name)
-        for number, line in enumerate(storage.lines(self._file_name), start=1):
+        self._size_read = 0
+        """How large the file was when it was read."""
+        self._is_own = False
+        """Whether this process writes it, so that all its records are known."""
+        self._read_again()
+
+    def _read_again(self) -> None:
+        """Read the records again if another process may have added some."""
+        if self._is_own:
+            return
+        name = self._file_name
+        size = self._storage.size(name) if self._storage.exists(name) else 0
+        if size == self._size_read:
+            return
+        found = {}
+        for number, line in enumerate(self._storage.lines(name), start=1):
             key, record = self._parsed(line, number)
-            self._lines[key] = record
+            found[key] = record
+        self._lines, self._size_read = found, size
 
     def _parsed(self, line: bytes, number: int) -> tuple[str, str]:
         try:
@@ -56,12 +77,14 @@ class Journal:
 
     def get(self, key: str) -> JsonObject | None:
         """Return a copy of the last record under this key, or None where there is none."""
+        self._read_again()
         line = self._lines.get(key)
         record: JsonObject | None = None if line is None else json.loads(line)
         return record
 
     def keys(self) -> list[str]:
         """Return every key, in the order of their first records."""
+        self._read_again()
         return list(self._lines)
 
     def put(self, key: str, record: Mapping[str, Any]) -> None:
@@ -83,6 +106,14 @@ class Journal:
                 f"the record of {key!r} has {len(data)} bytes, a journal takes {_MAX_RECORD}; keep"
                 " what is large in a file of its own and its name here"
             )
+        if not self._is_taken():
+            raise RunError(
+                f"{self._file_name} cannot be written before the run has begun or after it has ended; put"
+                " the record in a stage or a hook"
+            )
         self._storage.check_owned()
-        self._file.add_durably(data + b"\n")
+        file = self._storage.append(self._file_name)
+        self._read_again()
+        self._is_own = True
+        file.add_durably(data + b"\n")
         self._lines[key] = text

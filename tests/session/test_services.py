@@ -13,6 +13,7 @@ import torch
 from ludus import Logger
 from ludus.config.registry import register_trainer
 from ludus.core import LudusError, Repeat, Run, Stage
+from ludus.core.errors import RunError
 from ludus.core.services import NoLog
 from ludus.core.surroundings import Bare
 from ludus.store.places import open_storage
@@ -64,6 +65,21 @@ def test_a_stage_reaches_log_files_models_watcher_and_device_through_its_run(
     line = json.loads((place / "metrics.jsonl").read_text().splitlines()[-1])
     assert (line["mine/a"], line["mine/b"]) == (3.0, 4.0)
     assert trainer.logger is trainer.run.log
+
+
+def test_a_journal_is_written_only_while_the_run_is_ones_own(tmp_path: Path) -> None:
+    class Early(Served):
+        def prepare(self, **kwargs: Any) -> None:
+            super().prepare(**kwargs)
+            assert self.run.journal("labels").keys() == []
+            with pytest.raises(RunError, match=r"labels\.jsonl cannot be written before the run"):
+                self.run.journal("labels").put("7", {"label": "cat"})
+
+    trainer = Early(lambda run: run.journal("labels").put("8", {"label": "dog"}))
+    trainer.fit(root=str(tmp_path))
+    with pytest.raises(RunError, match="after it has ended; put the record in a stage"):
+        trainer.run.journal("labels").put("9", {"label": "cow"})
+    assert trainer.run.journal("labels").keys() == ["8"]
 
 
 def test_a_session_writes_nothing_into_the_trainer(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_after_a_kill_in_mid_line_every_record_that_was_put_is_there(
             journal.put(key, record)
             expected[key] = record
         path = Path(folder) / FILE
-        whole = path.read_bytes()
+        whole = path.read_bytes() if puts else b""
         journal.put("torn", {"x": "y" * 50})
         line = path.read_bytes()[len(whole) :]
         # The write of the last line stopped at any byte.
@@ -59,6 +59,7 @@ def test_a_record_is_synced_before_put_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal, seen = Journal(LocalStorage(tmp_path), "jobs"), []
+    journal.put("first", {})
     real = os.fsync
     monkeypatch.setattr(
         "os.fsync", lambda fd: (seen.append((tmp_path / FILE).read_bytes()), real(fd))
@@ -98,6 +99,8 @@ def test_a_sync_that_fails_is_an_error_and_leaves_the_journal_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal(LocalStorage(tmp_path), "jobs")
+    journal.put("first", {})
+    before = (tmp_path / FILE).read_bytes()
 
     def broken(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
@@ -105,7 +108,7 @@ def test_a_sync_that_fails_is_an_error_and_leaves_the_journal_as_it_was(
     monkeypatch.setattr("os.fsync", broken)
     with pytest.raises(StorageError, match="Input/output error"):
         journal.put("a", {})
-    assert (tmp_path / FILE).read_bytes() == b""
+    assert (tmp_path / FILE).read_bytes() == before
 
 
 def test_no_resume_cuts_a_journal_back(tmp_path: Path) -> None:
@@ -173,4 +176,34 @@ def test_a_process_that_lost_its_run_writes_no_record(tmp_path: Path) -> None:
     storage.check_owned = taken
     with pytest.raises(RunTaken):
         journal.put("a", {})
-    assert (tmp_path / FILE).read_bytes() == b""
+    assert not (tmp_path / FILE).exists()
+
+
+def test_reading_a_journal_in_mid_write_changes_nothing_and_leaves_out_the_half_line(
+    tmp_path: Path,
+) -> None:
+    Journal(LocalStorage(tmp_path), "jobs").put("a", {"n": 1})
+    path = tmp_path / FILE
+    line = b'{"key": "b", "record": {"n": 2}}\n'
+    with path.open("ab") as other:
+        other.write(line[:10])
+        other.flush()
+        before = path.read_bytes()
+        reader = Journal(LocalStorage(tmp_path), "jobs")
+        assert (reader.keys(), reader.get("b")) == (["a"], None)
+        assert path.read_bytes() == before
+        other.write(line[10:])
+    assert reader.get("b") == {"n": 2}
+
+
+def test_reading_a_journal_that_is_not_there_makes_nothing(tmp_path: Path) -> None:
+    journal = Journal(LocalStorage(tmp_path), "jobs")
+    assert (journal.keys(), journal.get("a")) == ([], None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_of_another_process_is_known_before_the_first_of_ones_own(tmp_path: Path) -> None:
+    journal = Journal(LocalStorage(tmp_path), "jobs")
+    Journal(LocalStorage(tmp_path), "jobs").put("a", {"n": 1})
+    journal.put("b", {"n": 2})
+    assert journal.keys() == ["a", "b"]
