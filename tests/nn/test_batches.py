@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from ludus.nn.engines import batches, tape
 from ludus.nn.engines.batches import OnBatches
@@ -126,14 +127,42 @@ def test_a_network_changed_between_two_updates_is_taped_anew(change: Callable[[A
     assert own.num_calls == 2
 
 
-def test_hooks_added_later_are_called_every_time() -> None:
-    _, own, executed = pair()
-    executed(rows(0))
-    heard = []
-    own.network[0].register_forward_hook(lambda *given: heard.append(1))
-    for seed in range(4):
-        executed(rows(seed))
-    assert len(heard) == 4
+def hook_a_layer(network: Any, hook: Any) -> Any:
+    return network[0].register_forward_hook(hook)
+
+
+def hook_all_layers(network: Any, hook: Any) -> Any:
+    return register_module_forward_hook(lambda part, *more: hook() if part is network[0] else None)
+
+
+def hook_a_gradient(network: Any, hook: Any) -> Any:
+    return network[0].weight.register_hook(hook)
+
+
+def hook_a_sum(network: Any, hook: Any) -> Any:
+    return network[0].weight.register_post_accumulate_grad_hook(hook)
+
+
+@pytest.mark.parametrize("add", [hook_a_layer, hook_all_layers, hook_a_gradient, hook_a_sum])
+def test_hooks_added_later_are_called_every_time(add: Callable[[Any, Any], Any]) -> None:
+    class Trained(Learner):
+        def update(self, batch: Any, rate: Tensor | None = None) -> Any:
+            self.network(batch).sum().backward()
+            return super().update(batch.detach(), rate)
+
+    own = Trained(drops=False)
+    executed = OnBatches(own.update, Taped, [own.network], copies=True)
+    per_call = 2 if add in (hook_a_layer, hook_all_layers) else 1
+    for _ in range(2):
+        executed(rows(0))
+        heard: list[int] = []
+        handle = add(own.network, lambda *given, to=heard: to.append(1))
+        try:
+            for seed in range(4):
+                executed(rows(seed))
+        finally:
+            handle.remove()
+        assert len(heard) == 4 * per_call
 
 
 def test_a_network_that_changes_all_the_time_is_called_eagerly(

@@ -94,3 +94,14 @@ def test_what_is_missing_inside_a_list_is_seen_too() -> None:
         x = torch.full((3,), float(number))
         found = compiled([x, None if number % 2 else x])
         assert found.tolist() == (x if number % 2 else 2 * x).tolist()
+
+
+def test_another_order_in_memory_or_another_type_has_code_of_its_own() -> None:
+    """Compiled code reads memory as that of the first call lay, whatever it is given."""
+    owner = Owner()
+    compiled = CompiledMethod(owner.one, torch.device("cpu"))
+    x = torch.arange(9.0).reshape(3, 3)
+    for _ in range(2):
+        for given in (x, x.t(), x.double()):
+            assert torch.equal(compiled(given), owner.one(given))
+    assert len(compiled._graphs) == 3

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 import ludus
 from ludus import Model, Trainer
@@ -31,6 +32,18 @@ def hooked() -> nn.Module:
     return layer
 
 
+def hooked_gradient() -> nn.Module:
+    layer = nn.Linear(2, 2)
+    layer.weight.register_hook(lambda gradient: None)
+    return layer
+
+
+def hooked_sum() -> nn.Module:
+    layer = nn.Linear(2, 2)
+    layer.bias.register_post_accumulate_grad_hook(lambda weight: None)
+    return layer
+
+
 def patched() -> nn.Module:
     layer = nn.Linear(2, 2)
     layer.forward = lambda x: x  # type: ignore[method-assign]
@@ -46,7 +59,9 @@ class Stranger(nn.Linear):
     [
         (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout()), None),
         (nn.Sequential(Stranger(2, 2)), "Stranger is neither torch's nor ludus's"),
-        (hooked(), "hooks"),
+        (hooked(), "a Linear has hooks"),
+        (nn.Sequential(hooked_gradient()), "a parameter of a Linear has hooks"),
+        (hooked_sum(), "a parameter of a Linear has hooks"),
         (patched(), "was replaced"),
         (nn.BatchNorm1d(2, momentum=None), "momentum=None"),
     ],
@@ -54,6 +69,15 @@ class Stranger(nn.Linear):
 def test_the_gate_knows_torch_and_ludus_and_nothing_else(module: Any, reason: str | None) -> None:
     found = why_not_repeatable(Dqn.__new__(Dqn), [module])
     assert found is None if reason is None else reason in (found or "")
+
+
+def test_the_gate_sees_a_hook_for_all_modules() -> None:
+    handle = register_module_forward_hook(lambda *given: None)
+    try:
+        found = why_not_repeatable(Dqn.__new__(Dqn), [nn.Linear(2, 2)])
+    finally:
+        handle.remove()
+    assert found == "there are hooks for all modules, which would be called once only"
 
 
 def test_a_subclass_of_what_was_vouched_for_is_not_vouched_for() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ludus.nn.engines.choice import Executed, Executor
-from ludus.nn.engines.gate import HOOKS
+from ludus.nn.engines.gate import GLOBAL_HOOKS, HOOKS, TENSOR_HOOKS
 
 # After so many changes of the network's settings, each of which costs a slow update, it is called eagerly.
 _MAX_CHANGES = 20
 _FIXED = (bool, int, float, str, type(None))
+_of_weight = attrgetter("requires_grad", *TENSOR_HOOKS)
 
 
 class OnBatches:
@@ -87,17 +88,21 @@ class Settings:
     def _look(self) -> None:
         self._read = [_scalars(part) for part in self._parts]
         self._hooks = [vars(part)[name] for part in self._parts for name in HOOKS]
+        self._weights_before = [*map(_of_weight, self._weights)]
+        self._hooks += [
+            hooks for _, *own in self._weights_before for hooks in own if hooks is not None
+        ]
+        self._hooks += GLOBAL_HOOKS
         self.has_hooks = any(self._hooks)
-        """Whether a module has hooks, which only an eager call calls."""
+        """Whether a module or a parameter has hooks, which only an eager call calls."""
         self._before = [read(own) for read, own in self._read]
-        self._trained = [weight.requires_grad for weight in self._weights]
 
     def have_changed(self) -> bool:
         """Return whether anything is otherwise than at the last call."""
         if (
             [read(own) for read, own in self._read] == self._before
             and any(self._hooks) is self.has_hooks
-            and [weight.requires_grad for weight in self._weights] == self._trained
+            and [*map(_of_weight, self._weights)] == self._weights_before
         ):
             return False
         self._look()

@@ -96,7 +96,7 @@ def _own_code(method: Any) -> Callable[..., Any]:
 
 
 class CompiledMethod:
-    """Goes through torch's compiler once for each set of shapes, and straight to its code after that.
+    """Goes through torch's compiler once for each kind of inputs, and straight to its code after that.
 
     Torch would look at the owner again at every call, and at the state of the whole library, which
     costs as much as a small update itself.
@@ -131,15 +131,19 @@ class CompiledMethod:
         """Return what the method returns."""
         leaves = _leaves(arguments)
         try:
-            shapes = tuple([None if leaf is None else leaf.shape for leaf in leaves])
-        except AttributeError:
+            # The code reads memory as that of the first call lay: another order or type is another code.
+            kinds = tuple([
+                None if leaf is None else (leaf.shape, leaf.stride(), leaf.dtype)
+                for leaf in leaves
+            ])  # fmt: skip
+        except (AttributeError, RuntimeError):
             return self._compile(*arguments)
-        graph = self._graphs.get(shapes)
+        graph = self._graphs.get(kinds)
         if graph is None:
-            return self._first(shapes, arguments, leaves)
+            return self._first(kinds, arguments, leaves)
         return graph(leaves)
 
-    def _first(self, shapes: tuple[Any, ...], arguments: tuple[Any, ...], leaves: Any) -> Any:
+    def _first(self, kinds: tuple[Any, ...], arguments: tuple[Any, ...], leaves: Any) -> Any:
         """Call through torch's compiler, and remember which code it came to."""
         from torch._dynamo.exc import TorchDynamoException
 
@@ -152,7 +156,7 @@ class CompiledMethod:
         if self._called is not None:
             graph = _Graph(self._called, leaves, result)
             if graph.is_understood:
-                self._graphs[shapes] = graph
+                self._graphs[kinds] = graph
         return result
 
     def _build(self, traced: Any, inputs: Any, **options: Any) -> Callable[..., Any]:

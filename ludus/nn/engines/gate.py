@@ -7,12 +7,18 @@ ludus themselves are made of is known; a class from elsewhere says it of itself,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import nn
+from torch.nn.modules import module as torch_module
 
 _KNOWN = ("torch.nn.modules.", "ludus.")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+GLOBAL_HOOKS: Sequence[Mapping[int, object]] = [
+    getattr(torch_module, f"_global{name}") for name in HOOKS
+]
+"""The hooks that torch calls for every module there is."""
 _PLAIN = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Conv2d, nn.Flatten, nn.Identity, nn.LayerNorm}
 _PLAIN |= {nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU}
 
@@ -33,8 +39,15 @@ def why_not_repeatable(owner: object, modules: Sequence[nn.Module]) -> str | Non
             return f"a {kind.__qualname__} has hooks, which would be called once only"
         if "forward" in vars(part):
             return f"the forward of a {kind.__qualname__} was replaced"
+        weights = part.parameters(recurse=False)
+        if any(getattr(weight, name) for weight in weights for name in TENSOR_HOOKS):
+            return (
+                f"a parameter of a {kind.__qualname__} has hooks, which would be called once only"
+            )
         if getattr(part, "momentum", 0) is None and getattr(part, "track_running_stats", False):
             return f"a {kind.__qualname__} with momentum=None looks at its count at every call"
+    if any(GLOBAL_HOOKS):
+        return "there are hooks for all modules, which would be called once only"
     return None
 
 
