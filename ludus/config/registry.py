@@ -92,7 +92,7 @@ def find(category: str, kind: str) -> type[Any]:
     """Return the class of this kind, importing its module if it is not yet loaded."""
     registered = _REGISTERED[category]
     if kind not in registered and kind in rooms.listed(category):
-        importlib.import_module(rooms.listed(category)[kind])
+        _import_kind(category, kind)
     if kind not in registered:
         load_installed()
     if kind not in registered:
@@ -101,6 +101,16 @@ def find(category: str, kind: str) -> type[Any]:
             hint += " A kind of your own is found with --plugin its_module."
         raise ConfigError(f"no {category} kind is named '{kind}'.{hint}")
     return registered[kind]
+
+
+def _import_kind(category: str, kind: str) -> None:
+    """Import the file of a kind, which registers it."""
+    try:
+        importlib.import_module(rooms.listed(category)[kind])
+    except LudusError:
+        raise
+    except Exception as error:
+        raise not_importable(f"the {category} kind '{kind}'", error) from error
 
 
 def classes_of(kind: str) -> list[type[Any]]:

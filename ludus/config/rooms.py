@@ -207,7 +207,13 @@ def listed(category: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for room in rooms():
         folder = room.trainers if category == _TRAINER else room.categories.get(category)
-        found |= room.modules(folder) if folder else {}
+        for kind, module in (room.modules(folder) if folder else {}).items():
+            if kind in found:
+                raise LudusError(
+                    f"the {category} kind '{kind}' is declared by {found[kind]} and by {module}; rename"
+                    " the file of the one that is yours"
+                )
+            found[kind] = module
     return found
 
 

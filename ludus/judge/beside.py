@@ -117,7 +117,8 @@ class AsyncEvaluator:
         self._start().send({"do": "rebuild", "config": self._plain})
         try:
             worker = self._start()
-            for _ in ("greet", "rebuild"):
+            # It greets once, when it has started.
+            for _ in ("rebuild",) if self._is_ready else ("greet", "rebuild"):
                 self._answer(worker, time.monotonic(), _START_SECONDS)
             self._is_ready = True
         except ChildFailed as error:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from torch import Tensor
 
 from ludus.core import states
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.core.run import Run
 from ludus.core.services import Keep, Log
 from ludus.judge.directions import Direction
@@ -123,12 +123,15 @@ class Judge:
         `counters` are those of the moment the weights were taken, now unless given; `keep` writes a
         new best model, `run.keep_model` unless given.
         """
-        judged = [score for score in self.scores if score.metric in metrics]
+        judged = [
+            (score, _number(score.metric, metrics[score.metric]))
+            for score in self.scores
+            if score.metric in metrics
+        ]
         counters = run.counters if counters is None else counters
-        for score in judged:
-            self._keep_best(run, score, metrics[score.metric], weights, counters, keep)
-        for score in judged:
-            value = metrics[score.metric]
+        for score, value in judged:
+            self._keep_best(run, score, value, weights, counters, keep)
+        for score, value in judged:
             if score.is_reached(value):
                 reason = f"{score.metric} reached {value:g}, the target being {score.target:g}"
                 self._end(run, reason)
@@ -228,6 +231,16 @@ class Judge:
                 "model": model,
                 "counters": states.counts(best, "counters"),
             }
+
+
+def _number(metric: str, value: object) -> float:
+    """Return the value of a metric, such as a tensor of one element, as a number that can be saved."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        raise LudusError(
+            f"the evaluation gave {metric} as a {type(value).__name__}; a score is one number"
+        ) from None
 
 
 class JudgeLog:

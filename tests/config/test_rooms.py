@@ -267,3 +267,32 @@ def test_doctor_says_what_a_family_needs(make: Make, call: Ludus) -> None:
 def test_a_command_of_ludus_without_a_place_comes_last_in_the_help() -> None:
     assert app._place("new") == 0
     assert app._place("brand-new") > app._place("doctor")
+
+
+def test_a_kind_that_two_families_have_is_refused(make: Make) -> None:
+    ludus.declare(make("mine", "trainers/zoo.py"))
+    assert rooms.listed("trainer")["zoo"] == "mine.trainers.zoo"
+    ludus.declare(make("yours", "trainers/zoo.py"))
+    told = (
+        r"the trainer kind 'zoo' is declared by mine\.trainers\.zoo and by yours\.trainers\.zoo; re"
+    )
+    with pytest.raises(LudusError, match=told):
+        registry.find("trainer", "zoo")
+
+
+def test_a_plugin_does_not_replace_a_kind_of_ludus(make: Make) -> None:
+    ludus.declare(make("mine", "trainers/dqn.py"))
+    with pytest.raises(
+        LudusError, match=r"'dqn' is declared by ludus\..* and by mine\.trainers\.dqn"
+    ):
+        rooms.listed("trainer")
+
+
+def test_a_kind_whose_file_cannot_be_imported_is_told_in_a_sentence(
+    make: Make, tmp_path: Path
+) -> None:
+    ludus.declare(make("mine", "trainers/zoo.py"))
+    (tmp_path / "mine" / "trainers" / "zoo.py").write_text("import no_such_library\n")
+    told = r"the trainer kind 'zoo': cannot be imported: .*no_such_library.*zoo\.py, line 1"
+    with pytest.raises(LudusError, match=told):
+        registry.find("trainer", "zoo")

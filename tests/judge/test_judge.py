@@ -13,7 +13,7 @@ import torch
 import ludus
 from ludus import Logger, Run
 from ludus.config import rooms
-from ludus.core.errors import ConfigError, Diverged
+from ludus.core.errors import ConfigError, Diverged, LudusError
 from ludus.judge.directions import Direction, direction_of, known_direction
 from ludus.judge.divergence import DivergenceGuard, WatchDivergence
 from ludus.judge.judge import Judge, JudgeLog
@@ -250,6 +250,20 @@ def test_an_evaluation_without_a_scores_metric_does_not_judge_it() -> None:
     assert judge.standings["guest"].num_bad == 0
     judge.hear(run, {"train/loss": 1.0}, weights_of)
     assert judge.standings["host"].num_bad == 7
+
+
+def test_a_score_given_as_a_tensor_is_a_number_in_the_state_that_is_loaded_again() -> None:
+    judge, kept = Judge(Score("m", "m", "max", patience=3)), Kept()
+    judge.hear(run_at(1, kept), {"m": torch.tensor(1.5)}, weights_of)  # type: ignore[dict-item]
+    assert type(judge.standings["m"].peak) is float
+    again = Judge(Score("m", "m", "max", patience=3))
+    again.load_state_dict(judge.state_dict())
+    assert again.best is not None
+    assert again.best["score"] == 1.5
+    with pytest.raises(
+        LudusError, match="the evaluation gave m as a Tensor; a score is one number"
+    ):
+        judge.hear(run_at(2, kept), {"m": torch.ones(2)}, weights_of)  # type: ignore[dict-item]
 
 
 def test_a_judge_may_leave_one_loop_rather_than_stop_the_run_and_begin_anew() -> None:

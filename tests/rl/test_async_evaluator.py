@@ -224,3 +224,16 @@ def test_a_plugin_that_the_worker_was_not_given_is_told_with_the_remedy(make, mo
         make().check()
     monkeypatch.setattr(registry, "loaded_plugins", ["tests.rl.linear_plugin"])
     make().check()
+
+
+def test_a_worker_that_has_answered_is_checked_again_without_waiting_for_a_greeting(
+    make, monkeypatch
+) -> None:
+    beside = make()
+    beside.check()
+    pid = beside.worker_pid
+    monkeypatch.setattr("ludus.judge.beside._START_SECONDS", 10.0)
+    beside.check()
+    assert beside.worker_pid == pid
+    beside.launch(COUNTERS, linear_weights(0))
+    assert beside.collect().metrics == expected(0)
