@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from ludus.nn.engines.gate import is_plain_kind
 from ludus.nn.engines.tape import is_taping
@@ -71,6 +73,20 @@ class GuardedBuffers:
         buffer = part._buffers[name]
         assert buffer is not None, f"the buffer {name} of a {type(part).__qualname__} is gone"
         return buffer
+
+
+def call_with(
+    module: nn.Module,
+    weights: Mapping[str, Tensor],
+    buffers: dict[str, Tensor],
+    inputs: tuple[Tensor, ...],
+) -> Any:
+    """Call a module with other weights and buffers; `buffers` then holds what it has made of them."""
+    own = {**weights, **buffers}
+    said = functional_call(module, own, inputs)
+    # A module may have put another tensor in a buffer's place, as the names now say.
+    buffers.update({name: own[name] for name in buffers})
+    return said
 
 
 def parts_with_modes(module: nn.Module) -> list[nn.Module]:

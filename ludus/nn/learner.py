@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value
+from torch.func import grad_and_value
 
 from ludus.core import states
-from ludus.nn.buffers import Before, GuardedBuffers, parts_with_modes, set_mode
+from ludus.nn.buffers import Before, GuardedBuffers, call_with, parts_with_modes, set_mode
 from ludus.nn.ema import Ema
 from ludus.nn.flat import FlatParameters, Vectors
 from ludus.nn.groups import Group
@@ -72,7 +72,7 @@ class Learner:
         self.flat = FlatParameters(module, groups)
         self.held = Held(module, without=self.flat.names)
         self._guarded = GuardedBuffers(module)
-        # The compiled update works on these very tensors; modules that replace theirs are not compiled.
+        # The compiled update works on these very tensors; what would replace them is copied to them.
         self._buffers = {self._prefix + name: buffer for name, buffer in module.named_buffers()}
         self.optimizer = Optimizer(config, self.flat, undecayed=undecayed)
         self._device = self.flat.device
@@ -99,14 +99,14 @@ class Learner:
         """Return what the network says in eval mode; a gradient may pass through it, but not into it."""
         return self.bound([vector.detach() for vector in self.flat.vectors])(*inputs)
 
-    def bound(self, vectors: Vectors, buffers: Mapping[str, Tensor] | None = None) -> Forward:
-        """Return the network as a function of its inputs, with these weights and buffers."""
+    def bound(self, vectors: Vectors, buffers: dict[str, Tensor] | None = None) -> Forward:
+        """Return the network as a function of its inputs, which leaves in `buffers` what it makes of them."""
         named = self.flat.by_name(vectors).items()
-        weights = {self._prefix + name: weight for name, weight in named} | dict(buffers or {})
+        weights = {self._prefix + name: weight for name, weight in named}
 
         def forward(*inputs: Tensor) -> Any:
             with self.autocast():
-                return functional_call(self._called, weights, inputs)
+                return call_with(self._called, weights, buffers or {}, inputs)
 
         return forward
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import ludus
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.engines import compiled
 from ludus.nn.engines.choice import Chosen, EngineKey, Subject, choose_engine
 from ludus.nn.engines.compiled import CompiledMethod
@@ -38,16 +38,22 @@ class Fickle(Vouched):
         return super().forward(x) if x.sum() > 0 else x
 
 
+class Owner:
+    """Asks a network."""
+
+    is_repeatable = True
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+
+    def update(self, x: Tensor) -> Any:
+        return self.network(x)
+
+
 def subject(module: nn.Module | None = None, device: torch.device = CPU) -> Subject:
     network = module or nn.Linear(2, 2)
 
-    class Owner:
-        is_repeatable = True
-
-        def update(self, x: Tensor) -> Any:
-            return network(x)
-
-    owner = Owner()
+    owner = Owner(network)
     return Subject(owner.update, owner, [network], device, lambda: [torch.zeros(1, 2)])
 
 
@@ -141,11 +147,9 @@ def test_without_a_compiler_compiled_is_refused_and_auto_goes_on(
 @pytest.mark.parametrize(("wanted", "kind"), [("tape", Taped), ("compiled", CompiledMethod)])
 def test_the_engine_named_is_the_one_that_executes(wanted: EngineKey, kind: type) -> None:
     own = subject()
-    assert isinstance(choose_engine(wanted, own, is_long=False).by(own.method), kind)
+    executed: Any = choose_engine(wanted, own, is_long=False).by(own.method)
+    assert isinstance(executed.update, kind)
     assert choose_engine("eager", own, is_long=True).by(own.method) is own.method
-    vouched = subject(Vouched(2, 2))
-    watched: Any = choose_engine("tape", vouched, is_long=False).by(vouched.method)
-    assert isinstance(watched.update, Taped)
 
 
 @pytest.mark.parametrize("kind", ["dqn", "supervised"])
@@ -169,3 +173,91 @@ def prepared(config: Any) -> Any:
     trainer.set_logger(ludus.Logger({"backends": []}))
     trainer.prepare(max_steps=None)
     return trainer
+
+
+class ReplacedMean(nn.Module):
+    """Puts a new tensor in its buffer's place each time."""
+
+    is_repeatable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        return x - self.mean
+
+
+class ReplacedWeight(Vouched):
+    """Puts a new parameter in the place of its own."""
+
+    is_repeatable = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.weight = nn.Parameter(self.weight * 0.9)
+        return super().forward(x)
+
+
+class Tally(Owner):
+    """Adds up in a tensor what it is given."""
+
+    is_repeatable = True
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__(network)
+        self.total = torch.zeros(2)
+
+    def update(self, x: Tensor) -> Any:
+        self.total.add_(x.sum(0))
+        return super().update(x)
+
+
+class ReplacedTally(Tally):
+    """Does it in a new tensor each time."""
+
+    is_repeatable = True
+
+    def update(self, x: Tensor) -> Any:
+        self.total = self.total + x.sum(0)
+        return self.network(x)
+
+
+class CountingOwner(Owner):
+    """Counts in Python."""
+
+    is_repeatable = True
+    num_calls = 0
+
+    def update(self, x: Tensor) -> Any:
+        self.num_calls += 1
+        return super().update(x)
+
+
+@pytest.mark.parametrize(
+    ("owner", "why"),
+    [
+        (Owner(ReplacedMean()), "ReplacedMean puts another tensor in the place of its mean, yet"),
+        (
+            Owner(nn.Sequential(ReplacedWeight(2, 2))),
+            "puts another tensor in the place of its weight",
+        ),
+        (ReplacedTally(nn.Linear(2, 2)), "ReplacedTally changes total as it runs, yet says"),
+        (CountingOwner(nn.Linear(2, 2)), "CountingOwner changes num_calls as it runs, yet says"),
+        (Tally(Vouched(2, 2)), None),
+    ],
+)
+def test_what_no_engine_would_repeat_is_refused_at_the_first_update(
+    owner: Owner, why: str | None
+) -> None:
+    own = Subject(owner.update, owner, [owner.network], CPU, lambda: None)
+    update = choose_engine("tape", own, is_long=False).by(own.method)
+    x = torch.ones(3, 2)
+    if why is not None:
+        with pytest.raises(LudusError, match=why):
+            update(x)
+        return
+    for _ in range(4):
+        update(x)
+    assert isinstance(owner, Tally)
+    assert owner.total.tolist() == [12.0, 12.0]

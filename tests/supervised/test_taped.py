@@ -168,7 +168,7 @@ def test_convolutions_and_attention_are_taped_to_the_bit(
         model = Model(network(), loss="cross_entropy")
         options: dict[str, Any] = {"accumulate": 1, "precision": "float32", "ema_decay": 0.9}
         update = Update(model.train(), ADAM, max_grad_norm=0.5, **options)
-        subject = Subject(update.learn, model, [model.module], CPU, lambda: None, more=[model])
+        subject = Subject(update.learn, model, [model.module], CPU, lambda: None)
         update.execute(choose_engine(wanted, subject, is_long=False))  # type: ignore[arg-type]
         losses = []
         for step in range(6):

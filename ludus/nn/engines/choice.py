@@ -20,7 +20,7 @@ from ludus.nn.engines.compiled import compile_method, why_no_compiler, why_not_t
 from ludus.nn.engines.gate import is_plain, why_not_repeatable
 from ludus.nn.engines.graph import Graphed
 from ludus.nn.engines.tape import Taped
-from ludus.nn.engines.unsaved import PlainState, is_foreign
+from ludus.nn.engines.unsaved import BoundTensors, PlainState, is_foreign
 
 EngineName = Literal["eager", "tape", "graph", "compiled"]
 EngineKey = Literal["auto", "eager", "tape", "graph", "compiled"]
@@ -70,14 +70,12 @@ class Subject(NamedTuple):
     method: Executed
     """A bound method; others of the same owner may be executed in the same way."""
     owner: object
-    """Whose class says what is computed: the agent, or the model."""
+    """Whose class says what is computed: the agent, or the model. An update changes only tensors of it."""
     modules: Sequence[nn.Module]
     """The networks that learn."""
     device: torch.device
     example: Callable[[], Sequence[object] | None]
     """Returns arguments of the method, None where there are none to be had yet."""
-    more: Sequence[object] = ()
-    """What else must hold no plain attribute that changes in an update: a model around a network."""
 
     def why_not(self, engine: EngineName) -> str | None:
         """Return why this engine cannot execute the update here, or None if it can."""
@@ -104,7 +102,7 @@ class Subject(NamedTuple):
     def is_vouched(self) -> bool:
         """Whether there is something from outside that says that it is repeatable."""
         parts = [part for module in self.modules for part in module.modules()]
-        return any(is_foreign(type(part)) for part in [*parts, *self.more])
+        return any(is_foreign(type(part)) for part in [self.owner, *parts])
 
 
 class Chosen(NamedTuple):
@@ -192,22 +190,24 @@ def _sentence(engines: Sequence[EngineName], reason: str) -> str:
 
 
 class _WatchedOnce:
-    """An executed update that at its first call shows whether networks are repeatable, as they say."""
+    """An executed update that at its first call shows whether all is repeatable that says so."""
 
     def __init__(self, update: Executed, subject: Subject) -> None:
         self.update = update
-        self._watched: Sequence[object] | None = [*subject.more, *subject.modules]
+        self._subject: Subject | None = subject
 
     def __call__(self, *inputs: object) -> Any:
         """Return what the update returns."""
-        if self._watched is None:
+        if self._subject is None:
             return self.update(*inputs)
-        state = PlainState(*self._watched, saved_too=True)
+        owner, modules = self._subject.owner, self._subject.modules
+        bound, state = BoundTensors(modules), PlainState(owner, *modules, in_update=True)
         result = self.update(*inputs)
-        if changed := state.changed():
+        if changed := bound.changed() + state.changed():
             raise LudusError(
-                f"{changed[0]}, yet says that it is_repeatable; only what it does to tensors is"
-                " repeated, so keep such state in buffers, or take 'is_repeatable' out"
+                f"{changed[0]}, yet says that it is_repeatable; only what it does to tensors is repeated,"
+                " so keep such state in tensors (a module's are buffers) and change them in place, or take"
+                " 'is_repeatable' out"
             )
-        self._watched = None
+        self._subject = None
         return result

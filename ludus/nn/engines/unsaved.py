@@ -25,27 +25,56 @@ class PlainState:
     variable is not found.
     """
 
-    def __init__(self, *owners: object, saved_too: bool = False) -> None:
-        """Watch these objects, and the modules inside; `saved_too` those with extra state as well."""
+    def __init__(self, *owners: object, in_update: bool = False) -> None:
+        """Watch these objects, and the modules inside.
+
+        `in_update` looks for what no engine repeats: what is saved counts as well, and a tensor has
+        changed where another one is in its place, not where its numbers are others.
+        """
         watched: list[object] = []
         for owner in owners:
             watched += owner.modules() if isinstance(owner, nn.Module) else [owner]
         self._watched = [
             thing
             for thing in watched
-            if is_foreign(type(thing)) and (saved_too or not _has_extra_state(type(thing)))
+            if is_foreign(type(thing)) and (in_update or not _has_extra_state(type(thing)))
         ]
-        self._first = [_looks(thing) for thing in self._watched]
+        # Those that are compared by identity are kept, so that no other has theirs.
+        self._kept: list[Tensor] | None = [] if in_update else None
+        self._first = [_looks(thing, self._kept) for thing in self._watched]
 
     def changed(self) -> list[str]:
         """Return, for each object that has changed, its class and the attributes that did."""
         found = []
         for thing, first in zip(self._watched, self._first, strict=True):
-            now = _looks(thing)
+            now = _looks(thing, self._kept)
             names = sorted(n for n in {*now, *first} if now.get(n) != first.get(n))
             if names:
                 found.append(f"{type(thing).__qualname__} changes {', '.join(names)} as it runs")
         return list(dict.fromkeys(found))
+
+
+class BoundTensors:
+    """Compares the parameters and buffers of modules with those that were there at first."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._parts = [part for module in modules for part in module.modules()]
+        self._first = [_bound(part) for part in self._parts]
+
+    def changed(self) -> list[str]:
+        """Return, for each module that has others now, its class and their names."""
+        found = []
+        for part, first in zip(self._parts, self._first, strict=True):
+            now = _bound(part)
+            names = [name for name in {**first, **now} if first.get(name) is not now.get(name)]
+            if names:
+                kind = type(part).__qualname__
+                found.append(f"{kind} puts another tensor in the place of its {', '.join(names)}")
+        return list(dict.fromkeys(found))
+
+
+def _bound(part: nn.Module) -> dict[str, Tensor | None]:
+    return {**part._parameters, **part._buffers}
 
 
 def unsaved(state: PlainState) -> list[str]:
@@ -67,21 +96,24 @@ def _has_extra_state(kind: type) -> bool:
     return keeps is not None and keeps is not nn.Module.get_extra_state
 
 
-def _looks(thing: object) -> dict[str, str]:
+def _looks(thing: object, kept: list[Tensor] | None) -> dict[str, str]:
     """Return a digest of each attribute that holds plain data, tensors or generators."""
     found = {}
     for name, value in vars(thing).items():
         if name not in _OWN:
             digest = hashlib.sha256()
-            for piece in _pieces(value, _MAX_DEPTH):
+            for piece in _pieces(value, _MAX_DEPTH, kept):
                 digest.update(piece)
             found[name] = digest.hexdigest()
     return found
 
 
-def _pieces(value: object, depth: int) -> Iterator[bytes]:
+def _pieces(value: object, depth: int, kept: list[Tensor] | None) -> Iterator[bytes]:
     if isinstance(value, _PLAIN):
         yield f"{type(value).__name__} {value!r};".encode()
+    elif isinstance(value, Tensor) and kept is not None:
+        kept.append(value)
+        yield f"{id(value)};".encode()
     elif isinstance(value, Tensor):
         yield f"{value.dtype} {value.layout} {tuple(value.shape)};".encode()
         # Of a sparse or quantised one only that it is there: a watcher must not end a run.
@@ -93,24 +125,24 @@ def _pieces(value: object, depth: int) -> Iterator[bytes]:
     elif isinstance(value, torch.Generator):
         yield value.get_state().numpy().tobytes()
     elif isinstance(value, np.random.Generator):
-        yield from _pieces(value.bit_generator.state, depth)
+        yield from _pieces(value.bit_generator.state, depth, kept)
     elif isinstance(value, random.Random):
         yield repr(value.getstate()).encode()
     elif depth and isinstance(value, Mapping):
-        yield from _all(((key, item) for key, item in value.items()), depth)
+        yield from _all(((key, item) for key, item in value.items()), depth, kept)
     elif depth and isinstance(value, list | tuple | deque):
-        yield from _all(value, depth)
+        yield from _all(value, depth, kept)
     elif depth and isinstance(value, set | frozenset):
-        yield from sorted(b"".join(_pieces(item, depth - 1)) for item in value)
+        yield from sorted(b"".join(_pieces(item, depth - 1, kept)) for item in value)
     else:
         # An object of any other kind: only that it is there.
         yield type(value).__qualname__.encode()
 
 
-def _all(values: Iterable[Any], depth: int) -> Iterator[bytes]:
+def _all(values: Iterable[Any], depth: int, kept: list[Tensor] | None) -> Iterator[bytes]:
     for number, value in enumerate(values):
         if number == _MAX_ITEMS:
             return
         yield b"["
-        yield from _pieces(value, depth - 1)
+        yield from _pieces(value, depth - 1, kept)
         yield b"]"
