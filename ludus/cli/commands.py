@@ -138,7 +138,10 @@ def verify(
     seed: Annotated[int, typer.Option("--seed", help="Chooses the instants.")] = 0,
     plugin: Plugin = None,
 ) -> None:
-    """Prove exact resume on your own config: kill it, resume it, compare every byte."""
+    """Prove exact resume on your own config: kill it, resume it, compare every byte.
+
+    The config is run three times, each with journals of its own: effects outside the run happen each time.
+    """
     from ludus.testing.verify import verify_config
 
     load(plugin)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, current, from_data, read_data
+from ludus.config.overrides import key_paths
 from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Plays
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError, StorageError
 from ludus.core.plan import check_plan, render
@@ -117,22 +118,29 @@ def _with_weights(
             ready.close()
 
 
+def _kind_of(trainer: Trainer) -> str:
+    return f"kind '{trainer.config.kind}'"
+
+
 def _that_evaluates(trainer: Trainer) -> Evaluates:
     if not isinstance(trainer, Evaluates):
-        raise LudusError(f"a run of {type(trainer).__name__} cannot be evaluated from its weights")
+        raise LudusError(
+            f"a run of {_kind_of(trainer)} cannot be evaluated from kept weights; give its trainer the"
+            " methods weights_of and evaluate_weights (ludus.core.abilities)"
+        )
     return trainer
 
 
 def _that_plays(trainer: Trainer) -> Plays:
     if not isinstance(trainer, Plays):
-        raise LudusError(f"a run of {type(trainer).__name__} has nothing to film; try ludus report")
+        raise LudusError(f"a run of {_kind_of(trainer)} has nothing to film; try ludus report")
     return trainer
 
 
 def _that_exports(trainer: Trainer) -> Exports:
     if not isinstance(trainer, Exports):
         raise LudusError(
-            f"a run of {type(trainer).__name__} cannot be exported; its weights are in models/"
+            f"a run of {_kind_of(trainer)} cannot be exported; its weights are in models/"
         )
     return trainer
 
@@ -241,7 +249,7 @@ def migrate_file(path: Path, *, write: bool) -> None:
         raise ConfigError("--write needs a file, not standard input")
     data = read_data(path)
     config = from_data(data, source=str(path))
-    if current(data, source=str(path)) == data:
+    if (newer := current(data, source=str(path))) == data:
         warn(f"{path} is at version {config.version} already")
         text = strict_yaml.dump(data) if str(path) == "-" else path.read_text(encoding="utf-8")
     else:
@@ -251,6 +259,15 @@ def migrate_file(path: Path, *, write: bool) -> None:
             kept = path.with_name(f"{path.name}.v{data['version']}")
             write_file(kept, old, lambda there: there.read_bytes() == old, what="the old config")
             write_file(path, text.encode(), lambda there: there.read_bytes() == old, what="it")
-            warn(f"{path} is at version {config.version} now; the old file is {kept}")
+            added, gone = (
+                {*key_paths(newer)} - {*key_paths(data)},
+                {*key_paths(data)} - {*key_paths(newer)},
+            )
+            words = [f"added {', '.join(sorted(added))}"] if added else []
+            words += [f"removed {', '.join(sorted(gone))}"] if gone else []
+            warn(
+                f"{path} is at version {config.version} now ({'; '.join(words) or 'values changed'});"
+                f" the old file, with its comments, is {kept}"
+            )
     if not write:
         pass_on(text)

@@ -263,7 +263,7 @@ def test_migrate_gives_a_key_its_new_name_in_a_file_of_this_version(
     old = Path(config).with_name("old.yaml")
     old.write_text(text.replace("engine: ", "compile: false # "))
     told = call("migrate", str(old), "--write")
-    assert "is at version 2 now" in told.err
+    assert "is at version 2 now (added engine; removed compile); the old file, with its" in told.err
     assert "engine: tape" in old.read_text()
     assert "compile: false" in old.with_name("old.yaml.v2").read_text()
 
