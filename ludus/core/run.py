@@ -46,7 +46,8 @@ class Run:
     """
 
     def __init__(self, counter_names: Iterable[str] = counters.SHARED) -> None:
-        self.counters = Counters(dict.fromkeys(counter_names, 0))
+        self._counter_names = tuple(counter_names)
+        self.counters = Counters(dict.fromkeys(self._counter_names, 0))
         self.cursor: Cursor = []
         self.boundaries = 0
         self.stop_reason: str | None = None
@@ -128,7 +129,7 @@ class Run:
         states.check_keys(state, "counters", *names)
         counts = states.counts(state, "counters")
         with states.within("counters"):
-            states.check_keys(counts, *self.counters, optional=list(counts))
+            states.check_keys(counts, *self._counter_names, optional=list(counts))
         boundaries, is_finished = (
             states.whole(state, "boundaries"),
             states.flag(state, "is_finished"),

@@ -26,8 +26,10 @@ class Abilities:
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a state of an earlier version with the cursor of this one's plan."""
-        run = {**state["run"], "cursor": without_learn(state["run"]["cursor"])}
-        return {**state, "run": run}
+        run = state.get("run")
+        if not isinstance(run, Mapping) or "cursor" not in run:
+            return state
+        return {**state, "run": {**run, "cursor": without_learn(run["cursor"])}}
 
     def forget_models(self, names: Collection[str] | None) -> None:
         """Forget the best policy: its weights are lost, or in another run's directory."""

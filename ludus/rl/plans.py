@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,12 +154,15 @@ def in_steps(
     return Repeat(name="train", times=1, body=(step, finish))
 
 
-def without_learn(cursor: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return the cursor of an older run, whose updates stood in a loop `learn` of one round."""
-    rows = [list(row) for row in cursor]
-    names = [row[0] for row in rows]
-    if names[:3] != ["train", "epoch", "learn"]:
-        return rows
+def without_learn(cursor: object) -> object:
+    """Return the cursor of an older run, whose updates stood in a loop `learn` of one round.
+
+    What is no such cursor is returned as it is, for the Run to check.
+    """
+    rows = cursor if isinstance(cursor, list) else []
+    names = [row[0] for row in rows[:3] if isinstance(row, list) and len(row) == 3]
+    if names != ["train", "epoch", "learn"]:
+        return cursor
     inner = rows[3:]
     if not inner:
         # About to begin, or over.

@@ -260,7 +260,7 @@ def test_the_loss_of_the_value_counts_so_much(kind: str) -> None:
     def moved(outcome: Any) -> bool:
         names = outcome.agent.learner.flat.names
         first, last = (
-            outcome.agent.learner.flat.by_name(moment["network"])
+            outcome.agent.learner.flat.by_name([moment["network"]])
             for moment in (outcome.moments[0], outcome.moments[-1])
         )
         return any(not torch.equal(first[n], last[n]) for n in names if n.startswith("value"))
