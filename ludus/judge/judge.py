@@ -25,6 +25,17 @@ def stop_run(run: Run, reason: str) -> None:
     run.stop(reason)
 
 
+def leave_loop(name: str) -> Callable[[Run, str], None]:
+    """Return how a judge ends one loop; a judgement that comes when it is closed ends nothing."""
+
+    def leave(run: Run, reason: str) -> None:
+        # An evaluation beside training may be judged in a stage after the loop.
+        if any(frame.name == name for frame in run.cursor):
+            run.leave(name, reason)
+
+    return leave
+
+
 class Best(TypedDict):
     """The best evaluation by one score; it is saved, and told to commands, as it is."""
 
@@ -83,7 +94,7 @@ class Judge:
     """
 
     def __init__(self, *scores: Score, end: Callable[[Run, str], None] = stop_run) -> None:
-        """`end` is how a run is asked to end: `run.stop`, or leaving one loop."""
+        """`end` is how a run is asked to end: `stop_run`, or `leave_loop("epoch")`."""
         names = [score.name for score in scores]
         for name in names:
             if names.count(name) > 1:
@@ -117,16 +128,18 @@ class Judge:
         *,
         counters: Mapping[str, int] | None = None,
         keep: Keep | None = None,
+        scores: Collection[str] | None = None,
     ) -> None:
-        """Judge the metrics of one evaluation; a score whose metric is not among them is not judged.
+        """Judge the metrics of one evaluation; raise LudusError if a score's metric is not among them.
 
         `counters` are those of the moment the weights were taken, now unless given; `keep` writes a
-        new best model, `run.keep_model` unless given.
+        new best model, `run.keep_model` unless given; `scores` names those that this evaluation is of,
+        all unless given.
         """
         judged = [
-            (score, _number(score.metric, metrics[score.metric]))
+            (score, _value(score, metrics))
             for score in self.scores
-            if score.metric in metrics
+            if scores is None or score.name in scores
         ]
         counters = run.counters if counters is None else counters
         for score, value in judged:
@@ -138,6 +151,10 @@ class Judge:
             self._count(score, value)
         if judged:
             self._end_without_patience(run)
+
+    def scores_in(self, metrics: Collection[str]) -> list[str]:
+        """Return the names of the scores whose metric is among these."""
+        return [score.name for score in self.scores if score.metric in metrics]
 
     def _keep_best(
         self,
@@ -233,13 +250,20 @@ class Judge:
             }
 
 
-def _number(metric: str, value: object) -> float:
-    """Return the value of a metric, such as a tensor of one element, as a number that can be saved."""
+def _value(score: Score, metrics: Mapping[str, float]) -> float:
+    """Return the value of a score, such as a tensor of one element, as a number that can be saved."""
+    metric = score.metric
+    if metric not in metrics:
+        raise LudusError(
+            f"the score '{score.name}' is judged by {metric}, but the evaluation gave"
+            f" {', '.join(metrics) or 'nothing'}; correct the metric, or say which scores an evaluation is"
+            " of: hear(..., scores=[...])"
+        )
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(metrics[metric])
     except (TypeError, ValueError, RuntimeError):
         raise LudusError(
-            f"the evaluation gave {metric} as a {type(value).__name__}; a score is one number"
+            f"the evaluation gave {metric} as a {type(metrics[metric]).__name__}; a score is one number"
         ) from None
 
 
@@ -252,4 +276,6 @@ class JudgeLog:
     def __call__(self, run: Run) -> None:
         """Judge the metrics written at this boundary."""
         if self._log.written_at == run.boundaries:
-            self._judge.hear(run, self._log.written, self._weights, keep=self._keep)
+            written, judge = self._log.written, self._judge
+            scores = judge.scores_in(written)
+            judge.hear(run, written, self._weights, keep=self._keep, scores=scores)

@@ -17,7 +17,7 @@ from ludus.core import counters, states
 from ludus.core.errors import LudusError
 from ludus.core.run import Every, Run
 from ludus.core.services import Log
-from ludus.session.record import Record
+from ludus.session.record import AXES, Record, axis_of
 from ludus.store.storage import Storage
 
 
@@ -54,6 +54,8 @@ class Logger:
         """The scalars of the last write."""
         self.written_at = -1
         """The boundary of the last write: observers use `written` only there."""
+        self._axis: str | None = None
+        """What the run is plotted against, from the first write at which a counter has moved."""
         self._scalars: dict[str, list[float | Tensor]] = {}
         self._texts: dict[str, list[str]] = {}
         self._histograms: dict[str, Tensor] = {}
@@ -119,6 +121,7 @@ class Logger:
         values = {name: _floats(name, given) for name, given in self._scalars.items()}
         scalars = {name: _mean(numbers) for name, numbers in values.items()}
         moved = {name: value for name, value in run.counters.items() if value}
+        self._axis = self._axis or axis_of(moved)
         record = Record(
             moved,
             scalars,
@@ -128,6 +131,7 @@ class Logger:
             self._images,
             values,
             tuple(run.counters),
+            self._axis,
         )
         self._scalars, self._texts, self._histograms, self._images = {}, {}, {}, {}
         self.written, self.written_at = scalars, run.boundaries
@@ -140,7 +144,8 @@ class Logger:
         """Send what is known only now of an earlier moment; what is gathered is left as it is."""
         told = {name: value for name, value in counters.items() if value}
         numbers = {name: float(value) for name, value in scalars.items()}
-        record = Record(told, numbers, counter_names=tuple(run.counters))
+        self._axis = self._axis or axis_of(run.counters)
+        record = Record(told, numbers, counter_names=tuple(run.counters), axis=self._axis)
         self.written, self.written_at = dict(record.scalars), run.boundaries
         for backend in self._backends:
             backend.write(record)
@@ -172,7 +177,7 @@ class Logger:
         self._backends = []
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what waits to be written."""
+        """Return what waits to be written, and what the run is plotted against."""
         scalars = {
             name: np.asarray(_floats(name, values)) for name, values in self._scalars.items()
         }
@@ -182,11 +187,16 @@ class Logger:
             "texts": texts,
             "histograms": dict(self._histograms),
             "images": dict(self._images),
+            "axis": self._axis,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what waited to be written."""
-        states.check_keys(state, "scalars", "texts", "histograms", "images")
+        # A run of an earlier version has not chosen its axis: it does so at its next write.
+        states.check_keys(state, "scalars", "texts", "histograms", "images", optional=("axis",))
+        axis = state.get("axis")
+        if axis not in (None, *AXES):
+            raise states.StateError("axis", f"must be one of {', '.join(AXES)}, or None")
         kinds: dict[str, tuple[states.Numbers, tuple[None, ...]]]
         kinds = {"scalars": (np.zeros(0), (None,)), "histograms": (torch.zeros(0), (None,)),
                  "images": (torch.zeros(0, dtype=torch.uint8), (None, None, None))}  # fmt: skip
@@ -200,6 +210,7 @@ class Logger:
             self._texts = {name: states.texts(texts, name) for name in texts}
         self._scalars = {name: values.tolist() for name, values in state["scalars"].items()}
         self._histograms, self._images = dict(state["histograms"]), dict(state["images"])
+        self._axis = axis
 
 
 class WriteLog:

@@ -10,6 +10,23 @@ from torch import Tensor
 
 from ludus.core.counters import SHARED
 
+FINEST = "finest"
+"""The axis of a run that counts neither env_steps nor opt_steps: the finest counter that a loop moves."""
+AXES = ("env_steps", "opt_steps", FINEST)
+
+
+def axis_of(counters: Mapping[str, int]) -> str | None:
+    """Return what a run is plotted against, by the counters that have moved; None if none has."""
+    for name in AXES:
+        if counters.get(name):
+            return name
+    return FINEST if _finest(counters) else None
+
+
+def _finest(counters: Mapping[str, int]) -> int:
+    loops = [count for name, count in counters.items() if name not in ("examples", "tokens")]
+    return max(loops, default=0)
+
 
 @dataclass(frozen=True)
 class Record:
@@ -28,6 +45,8 @@ class Record:
     """What each scalar is the mean of, in the order it came."""
     counter_names: Sequence[str] = SHARED
     """Every counter of the run, also those that are still 0."""
+    axis: str | None = None
+    """What the run is plotted against, the same in all its records; None goes by this one's counters."""
 
     def aggregate(self, name: str) -> dict[str, float]:
         """Return min, max, mean and median of what a scalar was given since the write before."""
@@ -49,7 +68,6 @@ class Record:
 
     @property
     def step(self) -> int:
-        """The counter to plot against: env_steps, else opt_steps, else the finest that a loop moves."""
-        at = self.counters
-        loops = [at[name] for name in at if name not in ("examples", "tokens")]
-        return at.get("env_steps") or at.get("opt_steps") or max(loops, default=0)
+        """The value to plot against: env_steps, else opt_steps, else the finest that a loop moves."""
+        axis = self.axis or axis_of(self.counters)
+        return _finest(self.counters) if axis == FINEST else self.counters.get(axis or "", 0)

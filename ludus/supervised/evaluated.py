@@ -83,11 +83,16 @@ class Evaluated:
         assert self.beside is not None
         if (done := self.beside.collect()) is None:
             return
-        weights = done.weights
-        run.log.write_past(run, done.counters, done.metrics)
-        if not done.is_lost:
-            counters, keep = done.counters, self._keep
-            self.judge.hear(run, done.metrics, lambda score: weights, counters=counters, keep=keep)
+        weights, metrics = done.weights, done.metrics
+        run.log.write_past(run, done.counters, metrics)
+        self.judge.hear(
+            run,
+            metrics,
+            lambda score: weights,
+            counters=done.counters,
+            keep=self._keep,
+            scores=self.judge.scores_in(metrics),
+        )
 
     def evaluate(self, data: SupervisedEvaluator, training_mode: bool = False) -> dict[str, float]:
         """Return the metrics of the weights as they are now, the running mean if there is one.

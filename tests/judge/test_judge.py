@@ -13,10 +13,11 @@ import torch
 import ludus
 from ludus import Logger, Run
 from ludus.config import rooms
+from ludus.core.cursor import Frame
 from ludus.core.errors import ConfigError, Diverged, LudusError
 from ludus.judge.directions import Direction, direction_of, known_direction
 from ludus.judge.divergence import DivergenceGuard, WatchDivergence
-from ludus.judge.judge import Judge, JudgeLog
+from ludus.judge.judge import Judge, JudgeLog, leave_loop
 from ludus.judge.scores import Score, is_better
 
 NAN, INF = math.nan, math.inf
@@ -241,15 +242,35 @@ def test_a_run_stops_when_any_score_reaches_its_target(
         assert run.stop_reason == f"b reached {value:g}, the target being 3"
 
 
-def test_an_evaluation_without_a_scores_metric_does_not_judge_it() -> None:
+def test_an_evaluation_may_be_of_some_scores_and_does_not_judge_the_others() -> None:
     judge = two_roles()
     for number in range(1, 9):
         run = run_at(number)
-        judge.hear(run, {"eval/host_return": 1.0}, weights_of)
+        judge.hear(run, {"eval/host_return": 1.0}, weights_of, scores=["host"])
         assert run.stop_reason is None
     assert judge.standings["guest"].num_bad == 0
-    judge.hear(run, {"train/loss": 1.0}, weights_of)
     assert judge.standings["host"].num_bad == 7
+
+
+def test_an_evaluation_that_lacks_the_metric_of_a_score_is_refused_before_any_is_judged() -> None:
+    judge = two_roles()
+    with pytest.raises(
+        LudusError, match=r"score 'guest' is .*the evaluation gave eval/host_return;"
+    ):
+        judge.hear(run_at(1), {"eval/host_return": 1.0}, weights_of)
+    assert judge.standings["host"].peak is None
+
+
+@pytest.mark.parametrize(("is_open", "leaving"), [(True, "epoch"), (False, None)])
+def test_a_judgement_after_its_loop_has_closed_ends_nothing(
+    is_open: bool, leaving: str | None
+) -> None:
+    judge = Judge(Score("loss", "loss", patience=1), end=leave_loop("epoch"))
+    run = run_at(1)
+    run.cursor = [Frame("train"), Frame("epoch" if is_open else "settle")]
+    for value in (1.0, 2.0):
+        judge.hear(run, {"loss": value}, weights_of)
+    assert (run.leaving, run.stop_reason) == (leaving, None)
 
 
 def test_a_score_given_as_a_tensor_is_a_number_in_the_state_that_is_loaded_again() -> None:

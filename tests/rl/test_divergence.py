@@ -148,12 +148,12 @@ def test_an_evaluation_that_is_not_finite_is_told_and_never_the_best(tmp_path: P
     assert result.best["score"] == -3.4e38
     assert result.best["counters"]["opt_steps"] == 14
     assert spy.told == [
-        "the evaluation at opt_step 7 gave nan: it counts for nothing",
-        "the evaluation at opt_step 21 gave inf: it counts for nothing",
+        "the evaluation at opt_step 7 gave nan: it is never the best and uses patience",
+        "the evaluation at opt_step 21 gave inf: it is never the best and uses patience",
     ]
     assert spy.events.count("save best") == 1
-    # Nor does it use up patience, or reach a target.
-    assert spy.trainer.judge.standings["return"].num_bad == 0
+    # It uses patience, in RL as elsewhere, and reaches no target.
+    assert spy.trainer.judge.standings["return"].num_bad == 1
     assert result.reason is None
 
 

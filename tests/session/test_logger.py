@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.core.run import Every, Run
 from ludus.session.logger import Logger, WriteLog
@@ -395,3 +396,28 @@ def test_a_record_knows_the_least_the_largest_and_the_middle_of_what_it_was_give
     assert (seen[0]["once"], seen[0].scalars["train/loss"]) == (0.1, 4.0)
     logger.write_past(Run(), {}, {"late": 5.0})
     assert seen[1].aggregate("late")["median"] == 5.0
+
+
+def test_a_run_is_plotted_against_one_counter_whatever_moves_later_and_after_a_resume() -> None:
+    logger, listener = make_logger()
+    counts = [(99, 0), (100, 0), (101, 1), (102, 2)]
+    for iteration, opt_steps in counts:
+        if iteration == 102:
+            state = logger.state_dict()
+            logger.reset()
+            logger.load_state_dict(state)
+        logger.log("train/loss", 1.0)
+        logger.write(run_at(iteration=iteration, opt_steps=opt_steps))
+    assert [record.step for record in listener.records] == [99, 100, 101, 102]
+
+
+def test_a_state_without_an_axis_is_loaded_and_one_with_another_is_refused() -> None:
+    logger, listener = make_logger()
+    state = logger.state_dict()
+    del state["axis"]
+    logger.load_state_dict(state)
+    logger.log("train/loss", 1.0)
+    logger.write(run_at(opt_steps=7, iteration=9))
+    assert listener.records[0].step == 7
+    with pytest.raises(states.StateError, match="axis"):
+        logger.load_state_dict({**state, "axis": "tokens"})

@@ -134,23 +134,23 @@ class Evaluations:
         """
         done = None if self.beside is None else self.beside.collect()
         if done is not None:
-            score = None if done.is_lost else done.metrics[METRIC]
             weights = done.weights
-            self._hear(run, score, lambda: weights, done.counters)
+            self._hear(run, done.metrics[METRIC], lambda: weights, done.counters)
             run.log.write_past(run, done.counters, done.metrics)
 
     def _hear(
         self,
         run: Run,
-        score: float | None,
+        score: float,
         weights: Callable[[], Mapping[str, Tensor]],
         counters: Mapping[str, int],
     ) -> None:
-        if score is None or not math.isfinite(score):
+        if not math.isfinite(score):
             opts = counters["opt_steps"]
-            self._tell(f"the evaluation at opt_step {opts} gave {score}: it counts for nothing")
-            return
-        self._judge.hear(run, {METRIC: float(score)}, lambda score: weights(), counters=counters)
+            self._tell(
+                f"the evaluation at opt_step {opts} gave {score}: it is never the best and uses patience"
+            )
+        self._judge.hear(run, {METRIC: score}, lambda score: weights(), counters=counters)
 
     def open(self) -> None:
         """Start the process beside, so that the first evaluation need not wait for it."""
