@@ -17,7 +17,7 @@ from ludus.core import counters, states
 from ludus.core.errors import LudusError
 from ludus.core.run import Every, Run
 from ludus.core.services import Log
-from ludus.session.record import AXES, Record, axis_of
+from ludus.session.record import AXES, FINEST, Record, axis_of
 from ludus.store.storage import Storage
 
 
@@ -56,6 +56,8 @@ class Logger:
         """The boundary of the last write: observers use `written` only there."""
         self._axis: str | None = None
         """What the run is plotted against, from the first write at which a counter has moved."""
+        self._is_axis_plain = True
+        """Whether the counters alone say so: then it is not saved."""
         self._scalars: dict[str, list[float | Tensor]] = {}
         self._texts: dict[str, list[str]] = {}
         self._histograms: dict[str, Tensor] = {}
@@ -121,7 +123,7 @@ class Logger:
         values = {name: _floats(name, given) for name, given in self._scalars.items()}
         scalars = {name: _mean(numbers) for name, numbers in values.items()}
         moved = {name: value for name, value in run.counters.items() if value}
-        self._axis = self._axis or axis_of(moved)
+        self._choose_axis(moved)
         record = Record(
             moved,
             scalars,
@@ -144,11 +146,16 @@ class Logger:
         """Send what is known only now of an earlier moment; what is gathered is left as it is."""
         told = {name: value for name, value in counters.items() if value}
         numbers = {name: float(value) for name, value in scalars.items()}
-        self._axis = self._axis or axis_of(run.counters)
+        self._choose_axis(run.counters)
         record = Record(told, numbers, counter_names=tuple(run.counters), axis=self._axis)
         self.written, self.written_at = dict(record.scalars), run.boundaries
         for backend in self._backends:
             backend.write(record)
+
+    def _choose_axis(self, counters: Mapping[str, int]) -> None:
+        plain = axis_of(counters)
+        self._axis = self._axis or plain
+        self._is_axis_plain = self._axis == plain != FINEST
 
     @property
     def has_news(self) -> bool:
@@ -187,15 +194,14 @@ class Logger:
             "texts": texts,
             "histograms": dict(self._histograms),
             "images": dict(self._images),
-            "axis": self._axis,
+            **({} if self._is_axis_plain else {"axis": self._axis}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what waited to be written."""
-        # A run of an earlier version has not chosen its axis: it does so at its next write.
         states.check_keys(state, "scalars", "texts", "histograms", "images", optional=("axis",))
         axis = state.get("axis")
-        if axis not in (None, *AXES):
+        if axis is not None and not (isinstance(axis, str) and axis in AXES):
             raise states.StateError("axis", f"must be one of {', '.join(AXES)}, or None")
         kinds: dict[str, tuple[states.Numbers, tuple[None, ...]]]
         kinds = {"scalars": (np.zeros(0), (None,)), "histograms": (torch.zeros(0), (None,)),
@@ -210,7 +216,7 @@ class Logger:
             self._texts = {name: states.texts(texts, name) for name in texts}
         self._scalars = {name: values.tolist() for name, values in state["scalars"].items()}
         self._histograms, self._images = dict(state["histograms"]), dict(state["images"])
-        self._axis = axis
+        self._axis, self._is_axis_plain = axis, axis is None
 
 
 class WriteLog:

@@ -124,13 +124,12 @@ class Duel(Trainer):
         if (done := self.beside.collect()) is None:
             return
         run.log.write_past(run, done.counters, done.metrics)
-        if not done.is_lost:
-            self.judge.hear(
-                run,
-                done.metrics,
-                lambda score: {score.name: done.weights[score.name]},
-                counters=done.counters,
-            )
+        self.judge.hear(
+            run,
+            done.metrics,
+            lambda score: {score.name: done.weights[score.name]},
+            counters=done.counters,
+        )
 
     def best(self) -> Mapping[str, Any] | None:
         return self.judge.best
