@@ -111,6 +111,14 @@ def _import_kind(category: str, kind: str) -> None:
         raise
     except Exception as error:
         raise not_importable(f"the {category} kind '{kind}'", error) from error
+    if kind not in _REGISTERED[category]:
+        module = rooms.listed(category)[kind]
+        own = [name for name, cls in _REGISTERED[category].items() if cls.__module__ == module]
+        what = f"registers {' and '.join(map(repr, own))}" if own else "registers nothing"
+        raise ConfigError(
+            f"{module} should hold the {category} kind '{kind}', but {what}; a file of kinds is named"
+            " after the kind that it registers"
+        )
 
 
 def classes_of(kind: str) -> list[type[Any]]:

@@ -296,3 +296,14 @@ def test_a_kind_whose_file_cannot_be_imported_is_told_in_a_sentence(
     told = r"the trainer kind 'zoo': cannot be imported: .*no_such_library.*zoo\.py, line 1"
     with pytest.raises(LudusError, match=told):
         registry.find("trainer", "zoo")
+
+
+def test_a_file_that_does_not_register_the_kind_it_is_named_after_is_told(
+    make: Make, tmp_path: Path
+) -> None:
+    ludus.declare(make("mine", "trainers/zoo.py"))
+    file = tmp_path / "mine" / "trainers" / "zoo.py"
+    file.write_text("import ludus\n@ludus.register('trainer', 'ark')\nclass Ark: ...\n")
+    told = r"mine\.trainers\.zoo should hold the trainer kind 'zoo', but registers 'ark'; a file of"
+    with pytest.raises(LudusError, match=told):
+        registry.find("trainer", "zoo")
