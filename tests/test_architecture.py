@@ -51,6 +51,7 @@ def room(module: str) -> str:
 def imports(path: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
+        assert not (isinstance(node, ast.ImportFrom) and node.level), "import by the full name"
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ludus"):
             if node.module == "ludus":
                 found |= {f"ludus.{alias.name}" for alias in node.names}
@@ -173,3 +174,10 @@ def test_few_parameters_have_no_type() -> None:
                         bare.append(f"{module_name(path)}.{node.name}: {argument.arg}")
     # What is read from outside is an `object` until it is checked; Any hides mistakes at a seam.
     assert len(bare) <= 90, "\n".join(bare)
+
+
+def test_an_import_that_is_relative_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sly.py"
+    path.write_text("from ..rl import agent\n")
+    with pytest.raises(AssertionError, match="import by the full name"):
+        imports(path)

@@ -189,3 +189,13 @@ class Every:
         is_crossed = value // self.interval > self.seen // self.interval
         self.seen = value
         return is_crossed
+
+
+def check_intervals(owners: Iterable[object], counter_names: Iterable[str]) -> None:
+    """Raise PlanError where an Every that one of these holds waits for a counter that the run lacks."""
+    for owner in owners:
+        for value in getattr(owner, "__dict__", {}).values():
+            is_row = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Every)
+            for every in value if is_row else (value,):
+                if isinstance(every, Every):
+                    counters.check(every.counter, counter_names)

@@ -5,10 +5,12 @@ The core only says what each can do, and what it does in a run that keeps nothin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ludus.core.errors import LudusError
+from ludus.core.records import as_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -101,17 +103,19 @@ class MemoryJournal:
     """The journal of a run that has no directory: it lasts as long as the process."""
 
     def __init__(self, name: str) -> None:
-        self._records: dict[str, dict[str, Any]] = {}
+        self._name = name
+        self._records: dict[str, str] = {}
 
     def get(self, key: str) -> dict[str, Any] | None:
         found = self._records.get(key)
-        return None if found is None else dict(found)
+        record: dict[str, Any] | None = None if found is None else json.loads(found)
+        return record
 
     def keys(self) -> list[str]:
         return list(self._records)
 
     def put(self, key: str, record: Mapping[str, Any]) -> None:
-        self._records[key] = dict(record)
+        self._records[key], _ = as_line(key, record, where=f"the journal '{self._name}'")
 
 
 class Display(Protocol):

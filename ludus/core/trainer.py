@@ -11,7 +11,7 @@ from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.core.hooks import Hooks, bind_hooks, empty_hook
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
-from ludus.core.run import Observer, Run, Stateful
+from ludus.core.run import Observer, Run, Stateful, check_intervals
 from ludus.core.services import Display, EvaluatorBeside, EvaluatorHere, Files, Log, Records
 from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings
@@ -218,6 +218,8 @@ class Trainer:
             is_prepared = True
             plan = self.plan()
             check_plan(plan, self.run.counters)
+            owners = self, *self.callbacks.values(), *self.all_parts().values()
+            check_intervals(owners, self.run.counters)
             hooks = self._bind_hooks(plan, surroundings, trainer_state)
             saved = surroundings.open(self.run, self.all_parts()) or trainer_state
             self._take_up(saved, is_from_elsewhere=saved is trainer_state)
@@ -277,7 +279,7 @@ class Trainer:
         self.run.cursor = from_json(self.run.exhausted, plan)
         frame, loop = self.run.cursor[-1], last_loop(plan, self.run.exhausted)
         is_full = isinstance(loop.times, int) and frame.index >= loop.times
-        is_over = is_full or (loop.until is not None and loop.until(self.run))
+        is_over = is_full or (loop.until is not None and self.run.decide(loop.until(self.run)))
         self.run.cursor = []
         if is_over:
             return False

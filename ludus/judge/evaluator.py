@@ -10,8 +10,8 @@ from ludus.config.base import TrainerConfig
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.services import EvaluatorHere, Log
-from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
+from ludus.store.places import open_storage, parted
 
 Outcome = tuple[float, dict[str, float]]
 """The outcome of an evaluation: its score, and all its metrics."""
@@ -67,8 +67,8 @@ class Evaluator:
             raise LudusError(
                 "load_model needs what the weights are for; call set_model(model) first"
             )
-        path = Path(directory)
-        weights, _ = read_model(LocalStorage(path.parent), path.name)
+        root, name = parted(directory)
+        weights, _ = read_model(open_storage(root), name)
         load = getattr(self.model, "load_weights", None) or self.model.load_state_dict
         load(weights)
 

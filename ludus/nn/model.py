@@ -17,6 +17,7 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.held import extra_modules, extra_to_tensor, tensor_to_extra
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
+from ludus.store.places import open_storage, parted
 
 Loss = Literal["cross_entropy", "mse", "l1", "smooth_l1", "binary_cross_entropy"]
 
@@ -131,16 +132,17 @@ class Model:
             raise states.StateError(error.key, error.problem, about=about) from None
 
     def save_model(self, directory: str | Path) -> None:
-        """Write the weights to a directory of their own."""
-        path = Path(directory)
-        storage = LocalStorage(path.parent)
-        storage.make_root()
-        write_model(storage, path.name, self.state_dict(), {"architecture": self.architecture})
+        """Write the weights to a directory of their own, which may be a URL."""
+        root, name = parted(directory)
+        storage = open_storage(root)
+        if isinstance(storage, LocalStorage):
+            storage.make_root()
+        write_model(storage, name, self.state_dict(), {"architecture": self.architecture})
 
     def load_model(self, directory: str | Path) -> None:
         """Load the weights that `save_model` or a run wrote."""
-        path = Path(directory)
-        self.load_state_dict(read_model(LocalStorage(path.parent), path.name)[0])
+        root, name = parted(directory)
+        self.load_state_dict(read_model(open_storage(root), name)[0])
 
 
 def _section(config: StrictConfig | Mapping[str, Any]) -> StrictConfig:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ludus.core.errors import RunError, StorageError
+from ludus.core.records import as_line
 from ludus.store.storage import Storage, is_safe_name
 
 JsonObject = dict[str, Any]
-_MAX_RECORD = 1 << 19
 
 
 class Journal:
@@ -89,23 +89,7 @@ class Journal:
 
     def put(self, key: str, record: Mapping[str, Any]) -> None:
         """Keep a record; when this returns it is durable, and when it raises nothing was kept."""
-        try:
-            text = json.dumps(dict(record), allow_nan=False)
-            data = json.dumps({"key": key, "record": dict(record)}, allow_nan=False).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise StorageError(
-                f"the record of {key!r} cannot be written to {self._file_name} as JSON: {error}"
-            ) from None
-        if not isinstance(key, str) or json.loads(text) != dict(record):
-            raise StorageError(
-                f"the record of {key!r} would come back from {self._file_name} as something else; use"
-                " text as keys, and lists in place of tuples"
-            )
-        if len(data) > _MAX_RECORD:
-            raise StorageError(
-                f"the record of {key!r} has {len(data)} bytes, a journal takes {_MAX_RECORD}; keep"
-                " what is large in a file of its own and its name here"
-            )
+        text, line = as_line(key, record, where=self._file_name)
         if not self._is_taken():
             raise RunError(
                 f"{self._file_name} cannot be written before the run has begun or after it has ended; put"
@@ -115,5 +99,5 @@ class Journal:
         file = self._storage.append(self._file_name)
         self._read_again()
         self._is_own = True
-        file.add_durably(data + b"\n")
+        file.add_durably(line)
         self._lines[key] = text

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ludus.core import Interrupted, LudusError, PlanError, Repeat, Run, Stage, Trainer
+from ludus.core import Every, Interrupted, LudusError, PlanError, Repeat, Run, Stage, Trainer
+from ludus.core.counters import declare
 from ludus.core.loop import walk
 from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.run import Stateful
@@ -354,6 +355,39 @@ def test_a_finished_run_that_is_no_longer_does_nothing_again() -> None:
     again = Ending(lambda self: simple(self.say("one"), times=2))
     assert again.fit(trainer_state=trainer.state_dict()).status == "finished"
     assert again.events == []
+
+
+def test_whether_a_finished_run_goes_on_passes_through_decide() -> None:
+    def plan(self: Tiny) -> Repeat:
+        until = lambda run: run.counters["iteration"] >= 2  # noqa: E731
+        loop = Repeat(name="round", until=until, counter="iteration", body=(self.say("one"),))
+        return Repeat(name="train", times=1, body=(loop,))
+
+    class Collective(Tiny):
+        def prepare(self, *, max_steps: int | None) -> None:
+            self.run.decide = lambda value: asked.append(value) or value
+
+    trainer, asked = Tiny(plan), []
+    trainer.fit()
+    again = Collective(plan)
+    again.fit(trainer_state=trainer.state_dict())
+    assert (again.events, asked) == ([], [True])
+
+
+def test_an_interval_in_a_counter_of_another_family_is_refused_before_the_walk() -> None:
+    class Waits:
+        def __init__(self, every: Every) -> None:
+            self.every = (Every(1, "epoch"), every)
+
+    declare(["bout"], "another")
+    try:
+        trainer = Tiny(lambda self: simple(self.say("one")))
+        trainer.add(Waits(Every(2, "bout")), name="waits")
+        with pytest.raises(PlanError, match="the counter 'bout' is that of another's trainers"):
+            trainer.fit()
+    finally:
+        declare([], "another")
+    assert trainer.events == []
 
 
 def test_every_decision_passes_through_decide() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import ludus
-from ludus import Model
+from ludus import Evaluator, Model
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.model import compute_loss, count_correct
 from ludus.nn.models.mlp import Mlp
@@ -230,3 +230,19 @@ def test_a_model_of_ones_own_loss_overrides_its_steps(tmp_path: Path) -> None:
     assert "train/epoch_loss" in text
     # It answers no class, so nobody may claim an accuracy for it.
     assert "accuracy" not in text
+
+
+def test_weights_are_saved_to_and_loaded_from_an_object_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, two, three = Model(CONFIG), Model(CONFIG), Model(CONFIG)
+    one.save_model("memory://bucket/weights")
+    two.load_model("memory://bucket/weights")
+    evaluator = Evaluator(score=lambda model: 1.0)
+    evaluator.set_model(three)
+    evaluator.load_model("memory://bucket/weights")
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, two.state_dict()[name])
+        assert torch.equal(tensor, three.state_dict()[name])
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ import torch
 from ludus import Logger
 from ludus.config.registry import register_trainer
 from ludus.core import LudusError, Repeat, Run, Stage
-from ludus.core.errors import RunError
+from ludus.core.errors import RunError, StorageError
 from ludus.core.services import NoLog
 from ludus.core.surroundings import Bare
 from ludus.store.places import open_storage
@@ -164,3 +164,21 @@ def test_what_is_no_storage_is_refused_and_one_that_is_keeps_the_run(tmp_path: P
         trainer.fit()
     trainer.set_storage(open_storage(tmp_path / "kept"))
     assert trainer.fit().run_dir == str(tmp_path / "kept")
+
+
+@pytest.mark.parametrize("record", [{"x": (1, 2)}, {"x": float("nan")}, {1: 2}])
+def test_a_journal_in_memory_refuses_what_one_on_disk_does(record: Any) -> None:
+    journal = Run().journal("labels")
+    with pytest.raises(StorageError, match="the journal 'labels'"):
+        journal.put("7", record)
+    assert journal.keys() == []
+
+
+def test_what_a_journal_in_memory_returns_is_a_copy() -> None:
+    journal, record = Run().journal("labels"), {"list": [1]}
+    journal.put("7", record)
+    record["list"].append(2)
+    found = journal.get("7")
+    assert found == {"list": [1]}
+    found["list"].append(3)
+    assert journal.get("7") == {"list": [1]}

@@ -1,0 +1,33 @@
+"""What a journal takes as a record: what comes back from JSON as it was given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ludus.core.errors import StorageError
+
+_MAX_RECORD = 1 << 19
+
+
+def as_line(key: str, record: Mapping[str, Any], *, where: str) -> tuple[str, bytes]:
+    """Return the record as JSON, and the line that a file holds; raise StorageError where it would change."""
+    try:
+        text = json.dumps(dict(record), allow_nan=False)
+        line = json.dumps({"key": key, "record": dict(record)}, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StorageError(
+            f"the record of {key!r} cannot be written to {where} as JSON: {error}"
+        ) from None
+    if not isinstance(key, str) or json.loads(text) != dict(record):
+        raise StorageError(
+            f"the record of {key!r} would come back from {where} as something else; use text as keys,"
+            " and lists in place of tuples"
+        )
+    if len(line) > _MAX_RECORD:
+        raise StorageError(
+            f"the record of {key!r} has {len(line)} bytes, a journal takes {_MAX_RECORD}; keep what is"
+            " large in a file of its own and its name here"
+        )
+    return text, line + b"\n"
