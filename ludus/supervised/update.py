@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.nn.engines.batches import OnBatches
-from ludus.nn.engines.choice import Chosen, Executed
+from ludus.nn.engines.choice import Chosen
+from ludus.nn.engines.settings import Executed
 from ludus.nn.flat import Vectors
 from ludus.nn.groups import Group
 from ludus.nn.learner import Forward, Learner, Precision
@@ -80,9 +81,8 @@ class Update:
         self._is_eager = chosen.is_eager
         if chosen.used in ("tape", "graph"):
             options: dict[str, Any] = {"copies": chosen.used == "tape"}
-            modules = [self.model.module]
-            self._gather = OnBatches(self.gather, chosen.by, modules, **options)
-            self._learn = OnBatches(self.learn, chosen.by, modules, **options)
+            self._gather = OnBatches(self.gather, chosen.by, **options)
+            self._learn = OnBatches(self.learn, chosen.by, **options)
         else:
             self._gather, self._learn = chosen.by(self.gather), chosen.by(self.learn)
 

@@ -53,7 +53,7 @@ def make_update(
         return None if batch is None else (batch, *update.numbers)
 
     device = update.flat.device
-    subject = Subject(update.learn, model, [model.module], device, example)
+    subject = Subject(update.learn, model, [model.module], device, example, others=[model])
     is_long = run_steps >= _WORTH_COMPILING
     chosen = choose_engine(config.engine, subject, is_long=is_long, has_begun=has_begun, tell=tell)
     update.execute(chosen)

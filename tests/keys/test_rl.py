@@ -13,6 +13,7 @@ from ludus.nn.engines.compiled import CompiledMethod
 from ludus.nn.engines.tape import Taped
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import RL, changes
+from tests.rl.odd_networks import engine_of
 
 NORMALISE = {"observations": True, "rewards": True, "clip": 10.0}
 _ONE = {"steps.max_opts": 1, "steps.eval_interval": 0, "steps.record_interval": 0}
@@ -151,14 +152,17 @@ def test_updates_are_compiled_if_asked_or_if_the_run_is_long_enough(
 ) -> None:
     plain = run(kind, engine="tape")
     # Without it the first update is recorded, and repeated from the second on.
-    assert isinstance(plain.agent.update, Taped)
+    assert isinstance(engine_of(plain.agent), Taped)
     assert compiled_calls == []
     compiled = Outcome(tiny(kind, engine="compiled"))
     assert len(compiled_calls) == compiled.counters["opt_steps"]
     assert torch.allclose(compiled.weights, plain.weights, atol=1e-4)
     for threshold, is_compiled in ((13, False), (12, True)):
         monkeypatch.setattr(type(plain.agent), "worth_compiling", threshold)
-        assert isinstance(prepared(kind, engine="auto").agent.update, CompiledMethod) == is_compiled
+        assert (
+            isinstance(engine_of(prepared(kind, engine="auto").agent), CompiledMethod)
+            == is_compiled
+        )
 
 
 @changes(RL, "gamma")

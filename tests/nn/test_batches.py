@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from ludus.nn.engines import batches, tape
+from ludus.core.errors import LudusError
+from ludus.nn.engines import batches, settings, tape
 from ludus.nn.engines.batches import OnBatches
+from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.engines.operations import Watcher
+from ludus.nn.engines.settings import Following, Settings
 from ludus.nn.engines.tape import Taped
 
 
@@ -38,9 +41,20 @@ class Learner:
         return loss.detach(), self.total * 2
 
 
+def following(own: Learner, make: Any = Taped) -> Any:
+    """Return what tapes updates, and anew where the network was changed."""
+    return lambda update: Following(
+        update,
+        make,
+        lambda: Settings([own.network], []),
+        lambda: why_not_repeatable(nn.Identity(), [own.network]),
+        lambda why: None,
+    )
+
+
 def pair(*, drops: bool = True) -> tuple[Learner, Learner, OnBatches]:
     plain, own = (Learner(drops=drops) for _ in range(2))
-    return plain, own, OnBatches(own.update, Taped, [own.network], copies=True)
+    return plain, own, OnBatches(own.update, following(own), copies=True)
 
 
 def same(plain: Learner, executed: OnBatches, batch: Any, *more: Any) -> None:
@@ -75,7 +89,7 @@ def test_a_batch_of_any_structure_is_taped_and_comes_to_the_same_bits(
             return super().update(leaves, rate)
 
     plain, own = Flat(), Flat()
-    executed = OnBatches(own.update, Taped, [own.network], copies=True)
+    executed = OnBatches(own.update, following(own), copies=True)
     for seed in range(6):
         same(plain, executed, structure(rows(seed)), torch.tensor(0.1 * seed))
     assert own.num_calls == 1
@@ -111,11 +125,21 @@ def change_dropout(network: Any) -> None:
     network[1].p = 0.9
 
 
-def freeze(network: Any) -> None:
-    network[0].weight.requires_grad_(False)
+def change_layer(network: Any) -> None:
+    network[1] = nn.Tanh()
 
 
-@pytest.mark.parametrize("change", [change_mode, change_dropout, freeze])
+def add_layer(network: Any) -> None:
+    network.append(nn.Tanh())
+
+
+def add_setting(network: Any) -> None:
+    network[0].padding = "same"
+
+
+@pytest.mark.parametrize(
+    "change", [change_mode, change_dropout, change_layer, add_layer, add_setting]
+)
 def test_a_network_changed_between_two_updates_is_taped_anew(change: Callable[[Any], None]) -> None:
     plain, own, executed = pair()
     for seed in range(3):
@@ -125,6 +149,14 @@ def test_a_network_changed_between_two_updates_is_taped_anew(change: Callable[[A
     for seed in range(3, 6):
         same(plain, executed, rows(seed))
     assert own.num_calls == 2
+
+
+def test_requires_grad_changed_between_two_updates_is_refused() -> None:
+    _, own, executed = pair()
+    executed(rows(0))
+    own.network[0].weight.requires_grad_(False)
+    with pytest.raises(LudusError, match=r"freeze with 'parameter_groups' or learner\.set_frozen"):
+        executed(rows(1))
 
 
 def hook_a_layer(network: Any, hook: Any) -> Any:
@@ -151,7 +183,7 @@ def test_hooks_added_later_are_called_every_time(add: Callable[[Any, Any], Any])
             return super().update(batch.detach(), rate)
 
     own = Trained(drops=False)
-    executed = OnBatches(own.update, Taped, [own.network], copies=True)
+    executed = OnBatches(own.update, following(own), copies=True)
     per_call = 2 if add in (hook_a_layer, hook_all_layers) else 1
     for _ in range(2):
         executed(rows(0))
@@ -169,7 +201,7 @@ def test_a_network_that_changes_all_the_time_is_called_eagerly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else every update would be taped, which is slower than to compute it."""
-    monkeypatch.setattr(batches, "_MAX_CHANGES", 2)
+    monkeypatch.setattr(settings, "_MAX_CHANGES", 2)
     made: list[Taped] = []
 
     def counted(update: Any) -> Taped:
@@ -177,12 +209,12 @@ def test_a_network_that_changes_all_the_time_is_called_eagerly(
         return made[-1]
 
     plain, own = Learner(), Learner()
-    executed = OnBatches(own.update, counted, [own.network], copies=True)
+    executed = OnBatches(own.update, following(own, counted), copies=True)
     for seed in range(8):
         for network in (plain.network, own.network):
             network[1].p = 0.1 * seed  # type: ignore[assignment]
         same(plain, executed, rows(seed))
-    assert len(made) == 2
+    assert len(made) == 3
 
 
 def test_each_alignment_in_memory_has_a_tape_of_its_own() -> None:

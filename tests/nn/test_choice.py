@@ -148,7 +148,7 @@ def test_without_a_compiler_compiled_is_refused_and_auto_goes_on(
 def test_the_engine_named_is_the_one_that_executes(wanted: EngineKey, kind: type) -> None:
     own = subject()
     executed: Any = choose_engine(wanted, own, is_long=False).by(own.method)
-    assert isinstance(executed.update, kind)
+    assert isinstance(executed.update.update, kind)
     assert choose_engine("eager", own, is_long=True).by(own.method) is own.method
 
 
@@ -261,3 +261,43 @@ def test_what_no_engine_would_repeat_is_refused_at_the_first_update(
         update(x)
     assert isinstance(owner, Tally)
     assert owner.total.tolist() == [12.0, 12.0]
+
+
+class Stubborn(nn.Dropout):
+    """From outside, and says nothing."""
+
+
+@pytest.mark.parametrize("wanted", ["tape", "compiled"])
+def test_what_a_script_changes_in_between_is_followed_or_told(
+    wanted: EngineKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    network = nn.Sequential(nn.Linear(2, 2), nn.LeakyReLU(0.1))
+    owner, model = Owner(network), ludus.Model(network, loss="mse")
+    own = Subject(owner.update, owner, [network], CPU, lambda: None, others=[model])
+    told: list[str] = []
+    update: Any = choose_engine(wanted, own, is_long=False, tell=told.append).by(own.method)
+    x = -torch.ones(3, 2)
+
+    def check() -> object:
+        for _ in range(3):
+            torch.testing.assert_close(update(x), network(x))
+        return update.update
+
+    made = [check()]
+    network[1].negative_slope = 0.9
+    made.append(check())
+    network[1] = nn.Tanh()
+    made.append(check())
+    model.loss = "l1"
+    made.append(check())
+    assert len({*map(id, made)}) == 4
+    assert check() is made[-1]
+    network[1] = Stubborn(0.0)
+    if wanted == "compiled":
+        with pytest.raises(LudusError, match="'engine' is compiled, but Stubborn is neither"):
+            check()
+        return
+    assert check() == owner.update
+    assert len(told) == 1
+    assert told[0].startswith("the update is taped no more: Stubborn is neither torch's")

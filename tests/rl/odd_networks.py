@@ -179,8 +179,11 @@ def fitted(config: Any, root: Path, name: str = "run") -> Any:
 
 
 def engine_of(agent: Any) -> Any:
-    """Return what executes an agent's update, without the look at what is vouched for."""
-    return getattr(agent.update, "update", agent.update)
+    """Return what executes an agent's update, without what looks at the networks."""
+    executed = agent.update
+    while hasattr(executed, "update"):
+        executed = executed.update
+    return executed
 
 
 def batch_for(agent: Any) -> tuple[Any, ...]:

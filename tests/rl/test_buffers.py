@@ -241,3 +241,29 @@ def test_buffers_that_do_not_fit_are_refused(change: str) -> None:
         weights[name] = weights[name].double()
     with pytest.raises(LudusError, match=r"body\.layers\.1\.\w+' .* build the model as it was"):
         agent.load_weights(weights)
+
+
+class Change:
+    """Changes the dropout of a network after some updates."""
+
+    def __init__(self, layer: torch.nn.Dropout) -> None:
+        self.layer = layer
+
+    def after_collect(self, run: Any) -> None:
+        if run.counters["opt_steps"] >= 8:
+            self.layer.p = 0.0
+
+
+def test_a_layer_that_a_hook_changes_is_changed_for_a_taped_agent_too(tmp_path: Path) -> None:
+    digests = []
+    for engine in ("eager", "tape"):
+        trainer: Any = ludus.build_trainer(odd("dqn", "dropout", known=True, engine=engine))
+        trainer.prepare(max_steps=None)
+        layers = [
+            m for m in trainer.agent.modules()[0].modules() if isinstance(m, torch.nn.Dropout)
+        ]
+        trainer.add(Change(layers[0]))
+        trainer.fit(root=str(tmp_path), name=engine)
+        assert layers[0].p == 0.0
+        digests.append(digest_of(dict(trainer.agent.state_dict())))
+    assert digests[0] == digests[1]

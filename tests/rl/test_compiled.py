@@ -14,6 +14,7 @@ from ludus.nn.engines.compiled import CompiledMethod
 from ludus.nn.engines.tape import Taped
 from ludus.store.checkpoint import digest_of
 from tests.rl.known_problems import learning, problem
+from tests.rl.odd_networks import engine_of
 from tests.rl.small import BY_KL, NORMALISE, PRIORITISED, small
 
 # Torch warns of its own code when its compiler is first imported.
@@ -62,8 +63,8 @@ def test_the_traced_update_is_the_eager_one(
 ) -> None:
     """Weights, targets, moments and metrics, after some updates with a falling learning rate."""
     eager, traced = (trained(kind, tmp_path, compiled=c, **changes) for c in (False, True))
-    assert isinstance(traced.agent.update, CompiledMethod)
-    assert isinstance(eager.agent.update, Taped)
+    assert isinstance(engine_of(traced.agent), CompiledMethod)
+    assert isinstance(engine_of(eager.agent), Taped)
     for name, part in eager.agent.learned().items():
         other = traced.agent.learned()[name]
         torch.testing.assert_close(other.state_dict(), part.state_dict(), rtol=1e-3, atol=1e-5)
@@ -112,7 +113,7 @@ def check_the_real_compiler(kind: str, root: Path, **changes: Any) -> None:
         return trainer, trainer.fit(root=str(root), name=name, resume=resume)
 
     straight, _ = fit("straight", -1, compiled=True)
-    assert isinstance(straight.agent.update, CompiledMethod)
+    assert isinstance(engine_of(straight.agent), CompiledMethod)
     eager, _ = fit("eager", -1, compiled=False)
     for name, part in eager.agent.learned().items():
         other = straight.agent.learned()[name]
@@ -144,4 +145,4 @@ def test_auto_compiles_long_runs_alone_and_says_so_in_the_config(tmp_path: Path)
         trainer: Any = ludus.build_trainer(small("dqn", engine="auto", **{"steps.max_opts": opts}))
         trainer.prepare(max_steps=None)
         assert trainer.config.engine == ("compiled" if expected else "tape")
-        assert isinstance(trainer.agent.update, CompiledMethod) is expected
+        assert isinstance(engine_of(trainer.agent), CompiledMethod) is expected

@@ -11,6 +11,7 @@ import ludus
 from ludus.nn.engines.tape import Taped
 from ludus.store.checkpoint import digest_of
 from tests.rl.known_problems import learning, problem
+from tests.rl.odd_networks import engine_of
 from tests.rl.small import NORMALISE, small
 from tests.rl.test_compiled import CASES
 
@@ -40,7 +41,7 @@ def compared(config: Any, root: Path) -> Any:
     """Fit by a tape and eagerly, and return the agent that was taped."""
     trainer, *taped = fitted(config, root, "taped")
     other, *plain = fitted(config.replace(engine="eager"), root, "plain")
-    assert not isinstance(other.agent.update, Taped)
+    assert not isinstance(engine_of(other.agent), Taped)
     assert taped == plain
     return trainer.agent
 
@@ -54,9 +55,9 @@ def test_a_taped_run_is_an_eager_one_to_the_bit(
     """Weights, targets, moments, metrics, while learning rate, beta and exploration all move."""
     length = {"epochs.max_env_steps": 144} if kind == "ppo" else {"steps.max_opts": 40}
     agent = compared(small(kind, engine="tape", **{**length, **changes}), tmp_path)
-    assert isinstance(agent.update, Taped)
-    assert agent.update.is_possible
-    assert len(agent.update._tapes) >= 1
+    assert isinstance(engine_of(agent), Taped)
+    assert engine_of(agent).is_possible
+    assert len(engine_of(agent)._tapes) >= 1
 
 
 @pytest.mark.parametrize(("kind", "env"), [("dqn", "tests_choice"), ("ppo", "tests_pair")])
@@ -66,7 +67,7 @@ def test_a_taped_run_with_masks_is_an_eager_one_to_the_bit(
     length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opts": 24}
     config = learning(kind, problem(env, 2, has_masks=True), **length, engine="tape")
     agent = compared(config, tmp_path)
-    assert agent.update.is_possible
+    assert engine_of(agent).is_possible
 
 
 def test_a_taped_run_on_images_is_an_eager_one_to_the_bit(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_a_taped_run_on_images_is_an_eager_one_to_the_bit(tmp_path: Path) -> Non
     }  # fmt: skip
     config = small("ppo", engine="tape").replace(env=problem("tests_images"), network=network)
     agent = compared(config, tmp_path)
-    assert agent.update.is_possible
+    assert engine_of(agent).is_possible
 
 
 def test_a_run_that_no_longer_moves_its_weights_is_found_out(

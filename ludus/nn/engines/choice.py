@@ -19,14 +19,13 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.engines.compiled import compile_method, why_no_compiler, why_not_traced
 from ludus.nn.engines.gate import is_plain, why_not_repeatable
 from ludus.nn.engines.graph import Graphed
+from ludus.nn.engines.settings import Executed, Following, Settings
 from ludus.nn.engines.tape import Taped
 from ludus.nn.engines.unsaved import BoundTensors, PlainState, is_foreign
 
 EngineName = Literal["eager", "tape", "graph", "compiled"]
 EngineKey = Literal["auto", "eager", "tape", "graph", "compiled"]
 """What a config may say: an engine, or that one is to be chosen."""
-Executed = Callable[..., Any]
-"""An update: a method of tensors that changes its owner's tensors in place."""
 Executor = Callable[[Executed], Executed]
 """Returns a function that does what an update does, by an engine."""
 Tell = Callable[[str], None]
@@ -76,6 +75,9 @@ class Subject(NamedTuple):
     device: torch.device
     example: Callable[[], Sequence[object] | None]
     """Returns arguments of the method, None where there are none to be had yet."""
+
+    others: Sequence[object] = ()
+    """What else a script may change that decides what is computed: a model around a network."""
 
     def why_not(self, engine: EngineName) -> str | None:
         """Return why this engine cannot execute the update here, or None if it can."""
@@ -151,14 +153,34 @@ def choose_engine(
             used = _best(subject, is_long=False, notes=[]) if is_moved else "eager"
             notes.append(_sentence([wanted], reason))
     may_fall_back = wanted not in ("graph", "compiled")
+    return Chosen(named, _executor(used, subject, tell, may_fall_back=may_fall_back), used, notes)
 
-    def by(method: Executed) -> Executed:
-        engine = ENGINES[used]
+
+def _executor(
+    used: EngineName, subject: Subject, tell: Tell | None, *, may_fall_back: bool
+) -> Executor:
+    """Return what executes methods of the subject's owner by this engine."""
+    if used == "eager":
+        return lambda method: method
+    engine, is_watched = ENGINES[used], subject.is_vouched
+
+    def make(method: Executed) -> Executed:
         executed = engine(method, subject.device, tell=tell if may_fall_back else None)
         return _WatchedOnce(executed, subject) if is_watched else executed
 
-    is_watched = used != "eager" and subject.is_vouched
-    return Chosen(named, by, used, notes)
+    def give_up(why: str) -> None:
+        if not may_fall_back:
+            raise LudusError(f"'engine' is {used}, but {why}; set engine to auto, or to eager")
+        if tell is not None:
+            tell(f"the update is {_UNUSED[used]} no more: {why}; it is called eagerly")
+
+    return lambda method: Following(
+        method,
+        make,
+        lambda: Settings(subject.modules, subject.others),
+        lambda: why_not_repeatable(subject.owner, subject.modules),
+        give_up,
+    )
 
 
 def _best(subject: Subject, *, is_long: bool, notes: list[str]) -> EngineName:
