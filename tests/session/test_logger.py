@@ -402,7 +402,7 @@ def test_a_run_is_plotted_against_one_counter_whatever_moves_later_and_after_a_r
     logger, listener = make_logger()
     counts = [(99, 0), (100, 0), (101, 1), (102, 2)]
     for iteration, opt_steps in counts:
-        if iteration == 102:
+        if iteration >= 101:
             state = logger.state_dict()
             logger.reset()
             logger.load_state_dict(state)
