@@ -281,3 +281,25 @@ def test_taping_does_not_import_the_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("is_seeded", [False, True])
+def test_an_update_that_sets_the_random_numbers_is_called_every_time(is_seeded: bool) -> None:
+    """Else a tape would draw on where the update draws the same again."""
+    told: list[str] = []
+
+    def update(x: Tensor) -> Tensor:
+        with torch.random.fork_rng(devices=[], enabled=is_seeded):
+            if is_seeded:
+                torch.manual_seed(7)
+            noise = torch.randn(4)
+        return x + noise + torch.nn.functional.dropout(x, 0.5)
+
+    taped = Taped(update, tell=told.append)
+    found = []
+    for call in (update, taped):
+        torch.manual_seed(0)
+        found.append([call(torch.ones(4)).clone() for _ in range(4)])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert taped.is_possible is not is_seeded
+    assert len(told) == is_seeded

@@ -58,6 +58,8 @@ class Watcher(TorchDispatchMode):
         self.num_bytes = 0
         self.is_too_large = False
         """Whether there was more to keep than may be."""
+        self.drawn: list[Call] = []
+        """What draws the random numbers that were drawn by torch's own generator, and does nothing else."""
         self.has_looked = False
         """Whether a number left the tensors, so that what followed may have depended on it."""
 
@@ -78,6 +80,9 @@ class Watcher(TorchDispatchMode):
         written = _tensors(_changed(func, own_args, own_kwargs))
         self._written |= {_memory(tensor) for tensor in written}
         changing = _changing(func, own_args, own_kwargs) if written else None
+        if _is_drawn(func) and kwargs.get("generator") is None:
+            copies = tree_map_only(Tensor, torch.clone, (own_args, own_kwargs))
+            self.drawn.append(partial(func, *copies[0], **copies[1]))
         out = func(*args, **kwargs)
         given = {_memory(tensor) for tensor in _tensors((args, kwargs))}
         outs = [tensor.detach() for tensor in _tensors(out) if tensor.numel()]

@@ -118,6 +118,7 @@ class Tape:
         """Call the function and keep what it did, unless that takes more memory than this."""
         global _num_taping
         _num_taping += 1
+        before = torch.get_rng_state()
         try:
             with Listener() as listener, Watcher(max_bytes) as watcher:
                 result = function(*self._inputs)
@@ -131,6 +132,8 @@ class Tape:
             self.why_not = "it reads numbers out of tensors as it goes, so it may differ each time"
         elif self.is_too_large:
             self.why_not = f"it would keep more than {_MAX_BYTES // 2**20} MiB of results"
+        elif not _draws(watcher.drawn, before):
+            self.why_not = "it sets the state of torch's random numbers as it goes"
         return self._result
 
     def replay(self, inputs: Sequence[Tensor | None]) -> Any:
@@ -141,6 +144,18 @@ class Tape:
         for call in self._calls:
             call()
         return self._result
+
+
+def _draws(calls: Sequence[Call], before: Tensor) -> bool:
+    """Return whether these draws alone led from this state of the random numbers to the present one."""
+    after = torch.get_rng_state()
+    torch.set_rng_state(before)
+    try:
+        for call in calls:
+            call()
+        return torch.equal(torch.get_rng_state(), after)
+    finally:
+        torch.set_rng_state(after)
 
 
 def _may_be_copied(value: Tensor) -> bool:
