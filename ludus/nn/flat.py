@@ -15,6 +15,10 @@ from ludus.core import states
 from ludus.core.errors import LudusError, nearest
 from ludus.nn.groups import Group, Named, divide
 
+CHANGED_TRAINED = (
+    "requires_grad of a parameter was changed after training began, which neither the optimizer nor a"
+    " resumed run follows; freeze with 'parameter_groups' or learner.set_frozen"
+)
 Vectors = Sequence[Tensor]
 """One for each part: weights, gradients, moments or means."""
 
@@ -93,6 +97,12 @@ class FlatParameters:
         states.check_keys(saved, *self.frozen)
         for name in self.frozen:
             states.flag(saved, name)
+
+    def check_trained(self, module: nn.Module) -> None:
+        """Raise LudusError where requires_grad is not what it was when the module was flattened."""
+        trained = [name for name, weight in module.named_parameters() if weight.requires_grad]
+        if trained != self.names:
+            raise LudusError(CHANGED_TRAINED)
 
     def by_name(self, vectors: Vectors) -> dict[str, Tensor]:
         """Return the pieces of vectors of this layout, by parameter name."""

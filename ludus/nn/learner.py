@@ -245,6 +245,7 @@ class Learner:
 
     def step_state(self) -> dict[str, Any]:
         """Return what a step keeps beside weights and moments: the EMA and the scale of float16."""
+        self.flat.check_trained(self.module)
         ema = None if self.ema is None else self.flat.by_name(self.ema.vectors)
         state = {"ema": ema, "scaler": self.scaling.state()}
         return state | ({"frozen": dict(self.flat.frozen)} if self.flat.frozen else {})

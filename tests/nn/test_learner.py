@@ -301,3 +301,15 @@ def test_a_loss_that_is_not_finite_leaves_the_buffers_though_its_gradient_is() -
     learner.gather(hopeless)
     learner.improve(hopeless, torch.tensor(0.1), share=torch.tensor(0.5))
     torch.testing.assert_close(dict(normed.named_buffers()), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_requires_grad_that_was_changed_is_refused_when_the_state_is_saved(is_frozen: bool) -> None:
+    module = network()
+    first, other = list(module.parameters())[:2]
+    first.requires_grad_(False)
+    learner = Learner(module, ADAM, max_grad_norm=None)
+    learner.state_dict()
+    (other if is_frozen else first).requires_grad_(not is_frozen)
+    with pytest.raises(LudusError, match=r"requires_grad .* or learner\.set_frozen"):
+        learner.state_dict()

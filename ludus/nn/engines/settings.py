@@ -10,6 +10,7 @@ from torch import nn
 
 from ludus.core.errors import LudusError
 from ludus.nn.engines.gate import GLOBAL_HOOKS, HOOKS, TENSOR_HOOKS
+from ludus.nn.flat import CHANGED_TRAINED
 
 # After so many changes, each of which costs a slow update, it is called eagerly.
 _MAX_CHANGES = 20
@@ -66,10 +67,7 @@ class Settings:
         ):
             return False
         if [weight.requires_grad for weight in self._weights] != self._was_trained:
-            raise LudusError(
-                "requires_grad of a parameter was changed after training began, which neither the optimizer"
-                " nor a resumed run follows; freeze with 'parameter_groups' or learner.set_frozen"
-            )
+            raise LudusError(CHANGED_TRAINED)
         self._look()
         return True
 
