@@ -56,8 +56,6 @@ class Logger:
         """The boundary of the last write: observers use `written` only there."""
         self._axis: str | None = None
         """What the run is plotted against, from the first write at which a counter has moved."""
-        self._is_axis_plain = True
-        """Whether the counters alone say so: then it is not saved."""
         self._scalars: dict[str, list[float | Tensor]] = {}
         self._texts: dict[str, list[str]] = {}
         self._histograms: dict[str, Tensor] = {}
@@ -153,9 +151,7 @@ class Logger:
             backend.write(record)
 
     def _choose_axis(self, counters: Mapping[str, int]) -> None:
-        plain = axis_of(counters)
-        self._axis = self._axis or plain
-        self._is_axis_plain = self._axis == plain != FINEST
+        self._axis = self._axis or axis_of(counters)
 
     @property
     def has_news(self) -> bool:
@@ -194,7 +190,8 @@ class Logger:
             "texts": texts,
             "histograms": dict(self._histograms),
             "images": dict(self._images),
-            **({} if self._is_axis_plain else {"axis": self._axis}),
+            # Any other is found again by the counters.
+            **({"axis": FINEST} if self._axis == FINEST else {}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -216,7 +213,7 @@ class Logger:
             self._texts = {name: states.texts(texts, name) for name in texts}
         self._scalars = {name: values.tolist() for name, values in state["scalars"].items()}
         self._histograms, self._images = dict(state["histograms"]), dict(state["images"])
-        self._axis, self._is_axis_plain = axis, axis is None
+        self._axis = axis
 
 
 class WriteLog:

@@ -204,7 +204,7 @@ def test_migrate_keeps_the_file_that_it_replaces(call: Ludus, tmp_path: Path) ->
     assert told.code == 0
     assert f"version: {VERSION}\n" in path.read_text()
     assert (tmp_path / "my config.yaml.v1").read_text() == old
-    assert "the old file is" in told.err
+    assert "the old file, with its comments, is" in told.err
     # Another old file under that name is not given up for this one.
     path.write_text(old + "# changed since\n")
     before = everything(tmp_path)
