@@ -62,9 +62,11 @@ def test_a_step_of_groups_never_waits_for_the_gpu() -> None:
     try:
         owner.learn(batch)
         owner.learner.set_frozen("body", True)
+        before = owner.learner.weights()["body.0.weight"].clone()
         owner.learn(batch)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(owner.learner.weights()["body.0.weight"], before)
 
 
 class TwoPlaces(nn.Module):
