@@ -32,9 +32,10 @@ ALLOWED = {
     "envs": GROUND,
     "supervised": SHARED,
     "rl": SHARED,
+    "games": SHARED,
     "testing": SHARED,
     "cli": {*SHARED, "testing"},
-    "ludus": {*SHARED, "supervised", "rl", "cli"},
+    "ludus": {*SHARED, "supervised", "rl", "games", "cli"},
 }
 MODULE = re.compile(r"ludus(\.[a-z_]+)+")
 BANNED = re.compile(

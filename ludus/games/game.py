@@ -1,0 +1,156 @@
+"""FusedGame: the rules of a game for a whole batch at once, on tensors, wherever these are.
+
+Shapes: B games, O features of an observation, A actions, R roles.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ludus.core.errors import ConfigError, LudusError, nearest
+
+State = dict[str, Tensor]
+"""All that there is to know of a batch of games: named tensors, each with one row a game."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Actions that are one of `count` moves; a batch of them is (B,) whole numbers."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Actions that are numbers between two bounds; a batch of them is (B, len(low)) floats."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+class Step(NamedTuple):
+    """What came of a move."""
+
+    state: State
+    rewards_BR: Tensor
+    """What each role gains by it, in the order of the roles; float32."""
+
+
+class FusedGame(ABC):
+    """The rules of a game, as functions from a batch of states to a batch of states.
+
+    The roles move in turn, in the order of `roles`, all games of a batch together: one role is a game
+    for one, two are host and agent, or first and second. The functions draw from no generator but
+    the one they are given, change no tensor in place, and use no number of a tensor on the host, so
+    that a whole rollout can be captured in a CUDA graph.
+
+    A role sees the game as one row of floats. What is legal can be read from that row, so a replay
+    buffer needs no masks.
+    """
+
+    roles: tuple[str, ...]
+    """Who plays, in the order of their moves."""
+    is_symmetric: bool = False
+    """Whether each role sees the game from its own side, so that one network can play them all."""
+
+    @abstractmethod
+    def actions(self, role: str) -> Moves | Bounds:
+        """Return what this role may do."""
+
+    @abstractmethod
+    def observation_size(self, role: str) -> int:
+        """Return how many features this role sees."""
+
+    @abstractmethod
+    def reset(self, games: int, generator: torch.Generator) -> State:
+        """Return a batch of new games, on the generator's device."""
+
+    @abstractmethod
+    def observe(self, state: State, role: str) -> Tensor:
+        """Return (B, O) float features of the game as this role sees it."""
+
+    def legal(self, obs_BO: Tensor, role: str) -> Tensor | None:
+        """Return (B, A) which moves are legal for who sees this; None where all are, or actions are Bounds."""
+        return None
+
+    @abstractmethod
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        """Return what comes of legal actions; what it makes of finished games is not used."""
+
+    @abstractmethod
+    def done(self, state: State) -> Tensor:
+        """Return (B,) whether each game has ended by its rules."""
+
+    def truncated(self, state: State) -> Tensor | None:
+        """Return (B,) whether each game was cut off at its longest; None where games are not."""
+        return None
+
+    def named(self, obs_BO: Tensor, role: str) -> Tensor | dict[str, Tensor]:
+        """Return an observation in the form people know, as views by name where it has several pieces."""
+        return obs_BO
+
+    def over(self, state: State) -> Tensor:
+        """Return (B,) whether each game is over, ended or cut off."""
+        done_B, truncated_B = self.done(state), self.truncated(state)
+        return done_B if truncated_B is None else done_B | truncated_B
+
+    def step(self, state: State, role: str, actions: Tensor) -> Step:
+        """Return what comes of the actions; a game that is over stays as it is, and nobody gains by it."""
+        over_B = self.over(state)
+        after, rewards_BR = self.play(state, role, actions)
+        kept = {name: where(over_B, state[name], value) for name, value in after.items()}
+        return Step(kept, rewards_BR.masked_fill(over_B.unsqueeze(1), 0.0))
+
+    def check_actions(self, state: State, role: str, actions: Tensor) -> None:
+        """Raise LudusError unless these are legal actions; this waits for the device."""
+        self.check_role(role)
+        what, games = self.actions(role), len(self.over(state))
+        name = type(self).__name__
+        shape = (games,) if isinstance(what, Moves) else (games, len(what.low))
+        if tuple(actions.shape) != shape:
+            raise LudusError(
+                f"the {role} of {name} gave actions of shape {tuple(actions.shape)}; give {shape}"
+            )
+        if isinstance(what, Bounds):
+            wrong_B = ~torch.isfinite(actions).all(1)
+        elif actions.is_floating_point():
+            raise LudusError(
+                f"the {role} of {name} gave {actions.dtype} actions; give whole numbers"
+            )
+        else:
+            wrong_B = (actions < 0) | (actions >= what.count)
+            legal_BA = self.legal(self.observe(state, role), role)
+            if legal_BA is not None:
+                places_B = actions.long().clamp(0, what.count - 1)
+                wrong_B = wrong_B | ~legal_BA.gather(1, places_B.unsqueeze(1)).squeeze(1)
+        wrong_B = wrong_B & ~self.over(state)
+        if wrong_B.any():
+            first = int(wrong_B.int().argmax())
+            raise LudusError(
+                f"the {role} of {name} played {actions[first].tolist()} in game {first}, which is"
+                " illegal there; choose among what game.legal(observation, role) says"
+            )
+
+    def check_role(self, role: str) -> None:
+        """Raise ConfigError unless there is such a role."""
+        if role not in self.roles:
+            known = nearest(role, self.roles)
+            raise ConfigError(
+                f"{type(self).__name__} has no role '{role}', but {', '.join(self.roles)}.{known}"
+            )
+
+
+def where(is_so_B: Tensor, then: Tensor, otherwise: Tensor) -> Tensor:
+    """Return rows of one tensor where a condition holds for the game, of the other elsewhere."""
+    return torch.where(is_so_B.view(-1, *[1] * (then.ndim - 1)), then, otherwise)
+
+
+def check_games(games: int) -> None:
+    """Raise ConfigError unless this many games can be played."""
+    if games < 1:
+        raise ConfigError(f"a batch of {games} games was asked for; use 1 or more")

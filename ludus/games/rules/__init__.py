@@ -1,0 +1,1 @@
+"""The games a config can name, one file each."""

@@ -1,0 +1,201 @@
+"""Hironaka's polyhedra game: a host and an agent resolve a singularity, or fail to.
+
+A state is a set of points with coordinates >= 0. The host names at least two coordinates, the agent picks
+one of them, and that coordinate of every point becomes the sum of those named. Points that are no
+longer needed to span the Newton polyhedron are dropped. The host wins when one point is left.
+
+Shapes: B games, N points, D dimension. A removed point is a row of -1.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ludus.core.errors import ConfigError, LudusError
+from ludus.games.game import FusedGame, Moves, State, Step, check_games
+
+PADDING = -1.0
+
+
+def host_action_table(dimension: int) -> Tensor:
+    """Return the 0/1 coordinates of each host action, one row an action.
+
+    Row k is the k-th set of two or more coordinates, in the order of the sums of 2^c over its c.
+    """
+    _check_dimension(dimension)
+    sets = torch.arange(2**dimension)
+    bits = (sets.unsqueeze(1) >> torch.arange(dimension)) & 1
+    return bits[bits.sum(1) >= 2]
+
+
+def encode_host_action(coords_BD: Tensor) -> Tensor:
+    """Return the numbers of the host actions with these 0/1 coordinates."""
+    dimension = coords_BD.shape[-1]
+    powers = 2 ** torch.arange(dimension, device=coords_BD.device)
+    sets_B = (coords_BD.long() * powers).sum(-1)
+    # Sets of none and of one are skipped: one for each power of two up to this set's, and the empty one.
+    highest_B = (coords_BD.long() * torch.arange(dimension, device=coords_BD.device)).amax(-1)
+    return sets_B - highest_B - 2
+
+
+def newton_polytope(points_BND: Tensor) -> Tensor:
+    """Return the points without duplicates (the first is kept) and without dominated ones.
+
+    A point is dominated when another has no coordinate greater. This is the fast filter: what is left
+    contains the vertices of the Newton polyhedron, which `vertices` gives exactly.
+    """
+    present_BN = points_BND[..., 0] >= 0
+    return points_BND.masked_fill((~_undominated(points_BND, present_BN)).unsqueeze(-1), PADDING)
+
+
+def _undominated(points_BND: Tensor, present_BN: Tensor) -> Tensor:
+    """Return (B, N) which points are there and not dominated; nothing of (B, N, N, D) is made."""
+    num_points = points_BND.shape[1]
+    below_BNN = present_BN.unsqueeze(1).expand(-1, num_points, -1)
+    equal_BNN = below_BNN
+    for column_BN in points_BND.unbind(-1):
+        below_BNN = below_BNN & (column_BN.unsqueeze(1) <= column_BN.unsqueeze(2))
+        equal_BNN = equal_BNN & (column_BN.unsqueeze(1) == column_BN.unsqueeze(2))
+    # Of equal points the first one stays: j drops i if j is below i, and not equal or earlier.
+    earlier_NN = torch.ones(num_points, num_points, dtype=torch.bool, device=points_BND.device)
+    dominated_BN = (below_BNN & (~equal_BNN | earlier_NN.tril(-1))).any(2)
+    return present_BN & ~dominated_BN
+
+
+def shift(points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor) -> Tensor:
+    """Return the points with the coordinate `axis` replaced by the sum of the coordinates named.
+
+    A game in which the axis is not among the coordinates, or in which at most one point is left, stays.
+    """
+    is_axis_BD = torch.nn.functional.one_hot(axis_B.long(), points_BND.shape[-1]).bool()
+    named_BD = coords_BD.bool()
+    sums_BN = (points_BND * named_BD.unsqueeze(1)).sum(-1)
+    present_BN = points_BND[..., 0] >= 0
+    moves_B = (is_axis_BD & named_BD).any(1) & (present_BN.sum(1) > 1)
+    changed_BND = is_axis_BD.unsqueeze(1) & (present_BN & moves_B.unsqueeze(1)).unsqueeze(-1)
+    return torch.where(changed_BND, sums_BN.unsqueeze(-1), points_BND)
+
+
+def rescale(points_BND: Tensor) -> Tensor:
+    """Return the points divided by the greatest coordinate of their game; padding stays."""
+    present_BN1 = points_BND[..., :1] >= 0
+    highest_B = points_BND.amax((1, 2), keepdim=True)
+    return torch.where(present_BN1, points_BND / highest_B.where(highest_B > 0, 1.0), PADDING)
+
+
+def reposition(points_BND: Tensor) -> Tensor:
+    """Return the points moved so that the least of each coordinate is 0; padding stays."""
+    present_BN1 = points_BND[..., :1] >= 0
+    lowest_B1D = points_BND.masked_fill(~present_BN1, torch.inf).amin(1, keepdim=True)
+    return torch.where(present_BN1, points_BND - lowest_B1D, PADDING)
+
+
+def features(points_BND: Tensor) -> Tensor:
+    """Return the points sorted by their coordinates, the first one first, descending; padding is last."""
+    for axis in reversed(range(points_BND.shape[-1])):
+        order_BN = points_BND[..., axis].argsort(dim=1, descending=True, stable=True)
+        points_BND = points_BND.gather(1, order_BN.unsqueeze(-1).expand_as(points_BND))
+    return points_BND
+
+
+class Hironaka(FusedGame):
+    """The game for a batch: the host moves, then the agent, who sees what the host named."""
+
+    roles = ("host", "agent")
+
+    def __init__(
+        self, *, dimension: int, max_num_points: int, max_value: int, scale_observation: bool
+    ) -> None:
+        """Start from `max_num_points` points of whole numbers from 0 to `max_value`."""
+        _check_dimension(dimension)
+        if max_num_points < 2:
+            raise ConfigError(f"'max_num_points' is {max_num_points}; a game needs 2 or more")
+        if max_value < 1:
+            raise ConfigError(f"'max_value' is {max_value}; with less than 1 every game has ended")
+        self.dimension = dimension
+        self.max_num_points = max_num_points
+        self.max_value = max_value
+        self.scale_observation = scale_observation
+        self._tables: dict[torch.device, Tensor] = {}
+
+    def actions(self, role: str) -> Moves:
+        """Return a move for each set of two or more coordinates, or one for each coordinate."""
+        self.check_role(role)
+        return Moves(2**self.dimension - self.dimension - 1 if role == "host" else self.dimension)
+
+    def observation_size(self, role: str) -> int:
+        """Return the size of the points; the agent sees the coordinates besides."""
+        self.check_role(role)
+        points = self.max_num_points * self.dimension
+        return points if role == "host" else points + self.dimension
+
+    def reset(self, games: int, generator: torch.Generator) -> State:
+        """Return random starts, already filtered; some may have ended."""
+        check_games(games)
+        shape = games, self.max_num_points, self.dimension
+        numbers = torch.randint(
+            self.max_value + 1, shape, generator=generator, device=generator.device
+        )
+        return self.start(numbers.float())
+
+    def start(self, points_BND: Tensor) -> State:
+        """Return the games that start from these points; raise LudusError unless they are points of such games."""
+        wanted = (len(points_BND), self.max_num_points, self.dimension)
+        if tuple(points_BND.shape) != wanted:
+            raise LudusError(
+                f"points of shape {tuple(points_BND.shape)} were given; this game's are {wanted},"
+                f" with rows of {PADDING:g} for points that are not there"
+            )
+        points_BND = self._settled(points_BND)
+        coords_BD = points_BND.new_zeros(len(points_BND), self.dimension)
+        return {"points": points_BND, "coords": coords_BD}
+
+    def _settled(self, points_BND: Tensor) -> Tensor:
+        points_BND = newton_polytope(points_BND)
+        return rescale(points_BND) if self.scale_observation else points_BND
+
+    def observe(self, state: State, role: str) -> Tensor:
+        """Return the sorted points, flat; for the agent the named coordinates follow."""
+        points_BO = features(state["points"]).flatten(1)
+        return points_BO if role == "host" else torch.cat([points_BO, state["coords"]], 1)
+
+    def legal(self, obs_BO: Tensor, role: str) -> Tensor | None:
+        """Return the coordinates that the host named; the host may name any two or more."""
+        return None if role == "host" else obs_BO[:, -self.dimension :] > 0
+
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        """Return the points with the coordinates named, or shifted; the end is worth 1 to the host, -1 to the agent."""
+        points_BND = state["points"]
+        nothing_BR = points_BND.new_zeros(len(points_BND), 2, dtype=torch.float32)
+        if role == "host":
+            table = self._table(points_BND.device)
+            return Step(
+                {"points": points_BND, "coords": table[actions.long()].to(points_BND)}, nothing_BR
+            )
+        shifted_BND = self._settled(shift(points_BND, state["coords"], actions))
+        after = {"points": shifted_BND, "coords": torch.zeros_like(state["coords"])}
+        ended_B = self.done(after).float()
+        return Step(after, torch.stack([ended_B, -ended_B], 1))
+
+    def done(self, state: State) -> Tensor:
+        """Return whether at most one point is left."""
+        return (state["points"][..., 0] >= 0).sum(1) <= 1
+
+    def named(self, obs_BO: Tensor, role: str) -> Tensor | dict[str, Tensor]:
+        """Return the points (B, N, D); for the agent a mapping of points and coords."""
+        size = self.max_num_points * self.dimension
+        points_BND = obs_BO[:, :size].unflatten(1, (self.max_num_points, self.dimension))
+        return points_BND if role == "host" else {"points": points_BND, "coords": obs_BO[:, size:]}
+
+    def _table(self, device: torch.device) -> Tensor:
+        if device not in self._tables:
+            self._tables[device] = host_action_table(self.dimension).to(device)
+        return self._tables[device]
+
+
+def _check_dimension(dimension: int) -> None:
+    if dimension < 2:
+        raise ConfigError(
+            f"'dimension' is {dimension}; the host must name two coordinates, so use 2 or more"
+        )
