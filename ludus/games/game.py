@@ -37,8 +37,8 @@ class Step(NamedTuple):
     """What came of a move."""
 
     state: State
-    rewards_BR: Tensor
-    """What each role gains by it, in the order of the roles; float32."""
+    rewards: Tensor
+    """(B, R) what each role gains by it, in the order of the roles; float32."""
 
 
 class FusedGame(ABC):
@@ -75,7 +75,7 @@ class FusedGame(ABC):
         """Return (B, O) float features of the game as this role sees it."""
 
     def legal(self, obs_BO: Tensor, role: str) -> Tensor | None:
-        """Return (B, A) which moves are legal for who sees this; None where all are, or actions are Bounds."""
+        """Return (B, A) which moves are legal for who sees this; None where every action is."""
         return None
 
     @abstractmethod

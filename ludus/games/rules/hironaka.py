@@ -140,7 +140,7 @@ class Hironaka(FusedGame):
         return self.start(numbers.float())
 
     def start(self, points_BND: Tensor) -> State:
-        """Return the games that start from these points; raise LudusError unless they are points of such games."""
+        """Return games that start from these points; raise LudusError unless they have the right shape."""
         wanted = (len(points_BND), self.max_num_points, self.dimension)
         if tuple(points_BND.shape) != wanted:
             raise LudusError(
@@ -165,7 +165,7 @@ class Hironaka(FusedGame):
         return None if role == "host" else obs_BO[:, -self.dimension :] > 0
 
     def play(self, state: State, role: str, actions: Tensor) -> Step:
-        """Return the points with the coordinates named, or shifted; the end is worth 1 to the host, -1 to the agent."""
+        """Return the state after a move; the end is worth 1 to the host and -1 to the agent."""
         points_BND = state["points"]
         nothing_BR = points_BND.new_zeros(len(points_BND), 2, dtype=torch.float32)
         if role == "host":
