@@ -4,7 +4,8 @@ A state is a set of points with coordinates >= 0. The host names at least two co
 one of them, and that coordinate of every point becomes the sum of those named. Points that are no
 longer needed to span the Newton polyhedron are dropped. The host wins when one point is left.
 
-Shapes: B games, N points, D dimension. A removed point is a row of -1.
+Shapes: B games, N points, D dimension. A removed point is a row of -1. In a state the points are sorted
+(`features`): they are a set, and so what a role sees is a view of the state.
 """
 
 from __future__ import annotations
@@ -134,10 +135,14 @@ class Hironaka(FusedGame):
         """Return random starts, already filtered; some may have ended."""
         check_games(games)
         shape = games, self.max_num_points, self.dimension
-        numbers = torch.randint(
-            self.max_value + 1, shape, generator=generator, device=generator.device
+        points_BND = torch.randint(
+            self.max_value + 1,
+            shape,
+            generator=generator,
+            device=generator.device,
+            dtype=torch.float32,
         )
-        return self.start(numbers.float())
+        return self.start(points_BND)
 
     def start(self, points_BND: Tensor) -> State:
         """Return games that start from these points; raise LudusError unless they have the right shape."""
@@ -153,11 +158,11 @@ class Hironaka(FusedGame):
 
     def _settled(self, points_BND: Tensor) -> Tensor:
         points_BND = newton_polytope(points_BND)
-        return rescale(points_BND) if self.scale_observation else points_BND
+        return features(rescale(points_BND) if self.scale_observation else points_BND)
 
     def observe(self, state: State, role: str) -> Tensor:
         """Return the sorted points, flat; for the agent the named coordinates follow."""
-        points_BO = features(state["points"]).flatten(1)
+        points_BO = state["points"].flatten(1)
         return points_BO if role == "host" else torch.cat([points_BO, state["coords"]], 1)
 
     def legal(self, obs_BO: Tensor, role: str) -> Tensor | None:

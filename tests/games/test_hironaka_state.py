@@ -1,0 +1,33 @@
+"""The state of Hironaka's game: what its moves keep, whatever executes them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ludus.games.rules.hironaka import Hironaka, features, newton_polytope, rescale, shift
+
+
+def game(**changes: int | bool) -> Hironaka:
+    known = {"dimension": 3, "max_num_points": 20, "max_value": 20, "scale_observation": False}
+    return Hironaka(**{**known, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_the_points_of_a_state_are_sorted_so_what_a_role_sees_is_a_view_of_them(
+    scale: bool,
+) -> None:
+    own = game(scale_observation=scale)
+    state = own.reset(50, torch.Generator().manual_seed(1))
+    host_B = torch.arange(50) % 4
+    state = own.step(state, "host", host_B).state
+    axis_B = state["coords"].argmax(1)
+    after = own.step(state, "agent", axis_B).state
+    for each in (state, after):
+        assert torch.equal(each["points"], features(each["points"]))
+        assert own.observe(each, "host").data_ptr() == each["points"].data_ptr()
+    moved = newton_polytope(shift(state["points"], state["coords"], axis_B))
+    wanted = features(rescale(moved) if scale else moved)
+    assert torch.equal(
+        after["points"], torch.where(own.done(state)[:, None, None], state["points"], wanted)
+    )
