@@ -1,0 +1,152 @@
+"""A game for one whose step is a function of numbers, written once for PyTorch and for Triton.
+
+A new game is three functions of the operations below, and nothing else of torch:
+
+    begin(u0, u1, ...) -> the numbers of a new game, from uniform random numbers in [0, 1)
+    features(*numbers) -> what the player sees
+    advance(*numbers, action) -> (*numbers, reward, whether the game has ended)
+
+Here they are called with tensors. A kernel inlines the very same functions (`kernels/inline.py`), so they
+may use parameters, arithmetic, comparisons, `&`, `|`, the operations of this file, global floats, and
+functions like themselves.
+
+Shapes: B games, S numbers of a state, U uniform numbers of a start, O features.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from ludus.core.errors import ConfigError
+from ludus.games.game import Bounds, FusedGame, Moves, State, Step, check_games
+
+Numbers = tuple[Tensor, ...]
+"""One tensor (B,) for each number of a state, or for each feature."""
+Outcome = tuple[Tensor | float, ...]
+"""The numbers of the next state, the reward, which may be the same for all, and whether it has ended."""
+
+
+def where(is_so: Tensor, then: Tensor | float, otherwise: Tensor | float) -> Tensor:
+    """Return one number where a condition holds, and the other elsewhere."""
+    return torch.where(is_so, then, otherwise)
+
+
+def sin(x: Tensor) -> Tensor:
+    """Return the sine of an angle in radians."""
+    return torch.sin(x)
+
+
+def cos(x: Tensor) -> Tensor:
+    """Return the cosine of an angle in radians."""
+    return torch.cos(x)
+
+
+def exp(x: Tensor) -> Tensor:
+    """Return e to the power of a number."""
+    return torch.exp(x)
+
+
+def sqrt(x: Tensor) -> Tensor:
+    """Return the square root."""
+    return torch.sqrt(x)
+
+
+def floor(x: Tensor) -> Tensor:
+    """Return the greatest whole number that is not above it."""
+    return torch.floor(x)
+
+
+def absolute(x: Tensor) -> Tensor:
+    """Return the number without its sign."""
+    return torch.abs(x)
+
+
+def minimum(x: Tensor, y: Tensor | float) -> Tensor:
+    """Return the lesser of two."""
+    return torch.minimum(x, y) if isinstance(y, Tensor) else torch.clamp(x, max=y)
+
+
+def maximum(x: Tensor, y: Tensor | float) -> Tensor:
+    """Return the greater of two."""
+    return torch.maximum(x, y) if isinstance(y, Tensor) else torch.clamp(x, min=y)
+
+
+OPERATIONS = (where, sin, cos, exp, sqrt, floor, absolute, minimum, maximum)
+
+
+class ElementwiseGame(FusedGame):
+    """Plays a batch of games by three functions of numbers; a game that lasts too long is truncated.
+
+    A state is `numbers` (B, S), `steps` (B,) and `ended` (B,). The numbers have the type `dtype`.
+    """
+
+    roles = ("player",)
+    begin: Callable[..., Numbers]
+    features: Callable[..., Numbers]
+    advance: Callable[..., Outcome]
+    moves: Moves | Bounds
+    """What the player may do."""
+
+    def __init__(self, *, max_steps: int, dtype: torch.dtype = torch.float32) -> None:
+        """Cut a game off after `max_steps`, unless it has ended."""
+        if max_steps < 1:
+            raise ConfigError(f"'max_steps' is {max_steps}; a game needs 1 or more")
+        self.max_steps = max_steps
+        self.dtype = dtype
+        self.num_uniforms = len(inspect.signature(self.begin).parameters)
+        self.num_numbers = len(inspect.signature(self.features).parameters)
+        self.num_features = len(self.features(*torch.zeros(self.num_numbers, 1)))
+
+    def actions(self, role: str) -> Moves | Bounds:
+        """Return what the player may do."""
+        self.check_role(role)
+        return self.moves
+
+    def observation_size(self, role: str) -> int:
+        """Return how many features there are."""
+        self.check_role(role)
+        return self.num_features
+
+    def reset(self, games: int, generator: torch.Generator) -> State:
+        """Return new games, from uniform random numbers of this generator."""
+        check_games(games)
+        shape, device = (self.num_uniforms, games), generator.device
+        return self.start(torch.rand(shape, generator=generator, device=device, dtype=self.dtype))
+
+    def start(self, uniforms_UB: Tensor) -> State:
+        """Return new games from numbers in [0, 1)."""
+        numbers_BS = torch.stack(self.begin(*uniforms_UB.to(self.dtype)), 1)
+        steps_B = torch.zeros(len(numbers_BS), dtype=torch.int32, device=numbers_BS.device)
+        return {"numbers": numbers_BS, "steps": steps_B, "ended": steps_B.bool()}
+
+    def observe(self, state: State, role: str) -> Tensor:
+        """Return (B, O) float32 features."""
+        return torch.stack(self.features(*state["numbers"].unbind(1)), 1).float()
+
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        """Return the states and the rewards after one step of each game."""
+        chosen: Sequence[Tensor] = [actions]
+        if isinstance(self.moves, Bounds):
+            chosen = actions.to(self.dtype).unbind(1)
+        outcome = cast(Numbers, self.advance(*state["numbers"].unbind(1), *chosen))
+        *numbers, reward, ended_B = outcome
+        after = {
+            "numbers": torch.stack(numbers, 1),
+            "steps": state["steps"] + 1,
+            "ended": ended_B,
+        }
+        rewards_B = torch.zeros_like(state["steps"], dtype=torch.float32) + reward
+        return Step(after, rewards_B.unsqueeze(1))
+
+    def done(self, state: State) -> Tensor:
+        """Return whether each game has ended by its rules."""
+        return state["ended"]
+
+    def truncated(self, state: State) -> Tensor:
+        """Return whether each game was cut off before it ended."""
+        return (state["steps"] >= self.max_steps) & ~state["ended"]

@@ -1,0 +1,55 @@
+"""CartPole: push a cart left or right so that the pole on it stays up, as gymnasium's CartPole-v1 does it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ludus.games.elementwise import ElementwiseGame, Numbers, Outcome, absolute, cos, sin, where
+from ludus.games.game import Moves
+
+GRAVITY = 9.8
+POLE_MASS = 0.1
+TOTAL_MASS = 1.1
+HALF_LENGTH = 0.5
+POLE_MOMENT = 0.05
+FORCE = 10.0
+SECONDS = 0.02
+MAX_X = 2.4
+MAX_ANGLE = 0.20943951023931953
+
+
+def begin(u0: Tensor, u1: Tensor, u2: Tensor, u3: Tensor) -> Numbers:
+    """Return place, velocity, angle and spin near 0."""
+    return 0.1 * u0 - 0.05, 0.1 * u1 - 0.05, 0.1 * u2 - 0.05, 0.1 * u3 - 0.05
+
+
+def features(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor) -> Numbers:
+    """Return all that there is."""
+    return x, v, angle, spin
+
+
+def advance(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor, action: Tensor) -> Outcome:
+    """Return the state a fiftieth of a second later, by Euler's method; each step is worth 1."""
+    force = where(action == 1, FORCE, -FORCE)
+    sine = sin(angle)
+    cosine = cos(angle)
+    push = (force + POLE_MOMENT * (spin * spin) * sine) / TOTAL_MASS
+    turn = (GRAVITY * sine - cosine * push) / (
+        HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * (cosine * cosine) / TOTAL_MASS)
+    )
+    pull = push - POLE_MOMENT * turn * cosine / TOTAL_MASS
+    x = x + SECONDS * v
+    v = v + SECONDS * pull
+    angle = angle + SECONDS * spin
+    spin = spin + SECONDS * turn
+    ended = (absolute(x) > MAX_X) | (absolute(angle) > MAX_ANGLE)
+    return x, v, angle, spin, 1.0, ended
+
+
+class CartPole(ElementwiseGame):
+    """The pole that must not fall; two moves, left and right."""
+
+    begin = staticmethod(begin)
+    features = staticmethod(features)
+    advance = staticmethod(advance)
+    moves = Moves(2)
