@@ -1,1 +1,31 @@
-"""Games that live on the device: thousands of them as one batch of tensors, with those who learn to play."""
+"""Games that live on the device: thousands of them as one batch of tensors, with those who learn to play.
+
+Names are imported when first used, so that this costs little and needs no gymnasium.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_WHERE = {
+    "Bounds": "ludus.games.game",
+    "FusedGame": "ludus.games.game",
+    "Moves": "ludus.games.game",
+    "Player": "ludus.games.player",
+    "Step": "ludus.games.game",
+    "make_game": "ludus.games.kinds",
+    "make_player": "ludus.games.player",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'ludus.games' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

@@ -23,6 +23,7 @@ TRAINERS = "supervised, dqn, iqn, sac, ppo"
 RL = "dqn, iqn, sac, ppo"
 OFF_POLICY = "dqn, iqn, sac"
 VALUES = "dqn, iqn"
+CATEGORIES = ("model", "dataset", "logger", "env", "wrapper", "network", "game", "player")
 
 CASES: dict[tuple[str, str], str] = {}
 """The test of each key of each group."""
@@ -51,7 +52,7 @@ def every_key() -> Iterator[tuple[str, str]]:
     """Yield each group and key there is, by listing the Config classes."""
     for kind in _built_in("trainer"):
         yield from ((kind, key) for key in keys_of(registry.find("trainer", kind).Config))
-    for category in ("model", "dataset", "logger", "env", "wrapper", "network"):
+    for category in CATEGORIES:
         for kind in _built_in(category):
             for key in keys_of(registry.find(category, kind).Config):
                 yield f"{category} {kind}", key

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
+from ludus.config.base import Positive
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 from ludus.games.elementwise import ElementwiseGame, Numbers, Outcome, absolute, cos, sin, where
 from ludus.games.game import Moves
 
@@ -46,8 +51,17 @@ def advance(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor, action: Tensor) -
     return x, v, angle, spin, 1.0, ended
 
 
+@register("game", "cartpole")
 class CartPole(ElementwiseGame):
     """The pole that must not fall; two moves, left and right."""
+
+    class Config(StrictConfig):
+        """How long a game may be."""
+
+        kind: Literal["cartpole"]
+        """The pole on a cart."""
+        max_steps: Positive
+        """Truncate a game after this many steps; gymnasium's CartPole-v1 has 500."""
 
     begin = staticmethod(begin)
     features = staticmethod(features)

@@ -10,9 +10,15 @@ Shapes: B games, N points, D dimension. A removed point is a row of -1. In a sta
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from ludus.config.base import Positive
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State, Step, check_games
 
@@ -100,8 +106,23 @@ def features(points_BND: Tensor) -> Tensor:
     return points_BND
 
 
+@register("game", "hironaka")
 class Hironaka(FusedGame):
     """The game for a batch: the host moves, then the agent, who sees what the host named."""
+
+    class Config(StrictConfig):
+        """How large the games are."""
+
+        kind: Literal["hironaka"]
+        """Hironaka's polyhedra game, of a host and an agent."""
+        dimension: Annotated[int, Field(ge=2, le=16)]
+        """How many coordinates a point has; the host has 2^dimension - dimension - 1 moves."""
+        max_num_points: Annotated[int, Field(ge=2, lt=2**31)]
+        """How many points a game starts with, before those that are not needed are dropped."""
+        max_value: Positive
+        """The coordinates of a start are whole numbers from 0 to this one, each as likely."""
+        scale_observation: bool
+        """After each move, divide the points of a game by their greatest coordinate."""
 
     roles = ("host", "agent")
 

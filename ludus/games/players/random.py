@@ -1,0 +1,48 @@
+"""Any legal action, each as likely: the weakest player of every game."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ludus.config.registry import register
+from ludus.config.sections import StrictConfig
+from ludus.games.game import Bounds, FusedGame
+
+
+@register("player", "random")
+class Random:
+    """Draws a legal move uniformly, or a number uniformly between its bounds; plays any game."""
+
+    class Config(StrictConfig):
+        """Nothing can be chosen."""
+
+        kind: Literal["random"]
+        """Legal actions, uniformly at random."""
+
+    def __init__(self, config: StrictConfig, game: FusedGame, role: str) -> None:
+        self.what = game.actions(role)
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return an action for each game."""
+        games, device = len(obs_BO), obs_BO.device
+        if isinstance(self.what, Bounds):
+            low, high = (
+                torch.tensor(side, device=device) for side in (self.what.low, self.what.high)
+            )
+            shares = torch.rand(games, len(low), generator=generator, device=device)
+            return low + shares * (high - low)
+        if legal_BA is None:
+            legal_BA = torch.ones(1, self.what.count, dtype=torch.bool, device=device)
+        return random_move(legal_BA.expand(games, -1), generator)
+
+
+def random_move(legal_BA: Tensor, generator: torch.Generator) -> Tensor:
+    """Return (B,) one of the legal moves of each game, each as likely; nothing waits for the device."""
+    shares_B = torch.rand(len(legal_BA), generator=generator, device=legal_BA.device)
+    places_BA = legal_BA.cumsum(1)
+    wanted_B = (shares_B * places_BA[:, -1]).long()
+    # The first move before which, itself included, stand more legal ones than are to be skipped.
+    return (places_BA > wanted_B.unsqueeze(1)).int().argmax(1)

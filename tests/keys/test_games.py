@@ -1,0 +1,59 @@
+"""What a change of each key of a game or of a scripted player does."""
+
+from __future__ import annotations
+
+import torch
+
+from ludus.games.game import Moves
+from ludus.seeds import generator
+from tests.games.sections import game_of, hironaka, player_of
+from tests.keys.table import changes
+
+
+@changes("game hironaka", "kind", "dimension")
+def test_points_have_so_many_coordinates(kind: str) -> None:
+    for dimension, host_moves in ((2, 1), (4, 11)):
+        game = hironaka(dimension=dimension)
+        assert game.reset(3, generator(0, "start"))["points"].shape == (3, 6, dimension)
+        assert game.actions("agent") == Moves(dimension)
+        assert game.actions("host") == Moves(host_moves)
+
+
+@changes("game hironaka", "max_num_points")
+def test_a_game_starts_with_so_many_points(kind: str) -> None:
+    for count in (5, 40):
+        assert hironaka(max_num_points=count).observation_size("host") == 3 * count
+
+
+@changes("game hironaka", "max_value")
+def test_coordinates_reach_up_to_the_greatest_value(kind: str) -> None:
+    for value in (1, 30):
+        points = hironaka(max_value=value).reset(4000, generator(0, "start"))["points"]
+        assert points.max() == value
+        assert points[points[..., 0] >= 0].min() == 0
+
+
+@changes("game hironaka", "scale_observation")
+def test_points_are_divided_by_the_greatest_coordinate(kind: str) -> None:
+    for scaled in (False, True):
+        state = hironaka(scale_observation=scaled).reset(50, generator(0, "start"))
+        assert (state["points"].amax((1, 2)) <= 1).all() == scaled
+
+
+@changes("game cartpole", "kind", "max_steps")
+def test_a_game_is_truncated_after_so_many_steps(kind: str) -> None:
+    for count in (2, 5):
+        game = game_of(kind="cartpole", max_steps=count)
+        state = game.reset(1, generator(0, "start"))
+        steps = 0
+        while not game.over(state):
+            state, _ = game.step(state, "player", torch.tensor([steps % 2]))
+            steps += 1
+        assert steps == count
+
+
+@changes("player random", "kind")
+def test_a_random_player_plays_every_legal_move(kind: str) -> None:
+    player = player_of(hironaka(), "host", kind="random")
+    moves = player.act(torch.zeros(400, 18), None, generator(0, "moves"))
+    assert set(moves.tolist()) == {0, 1, 2, 3}
