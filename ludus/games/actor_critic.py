@@ -1,0 +1,135 @@
+"""A policy and a value network of two bodies, and the distribution over actions that the policy gives.
+
+Shapes: B games, O features, A logits or numbers of an action, K uniform draws an action needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ludus.games.game import Bounds, Moves
+from ludus.losses.distributions import (
+    categorical_entropy,
+    categorical_log_probs,
+    gaussian_entropy,
+    gaussian_log_probs,
+)
+
+Outputs = tuple[Tensor, Tensor, Tensor | None]
+"""Logits or means (B, A), values (B,), and log standard deviations (A,) where actions are numbers."""
+
+
+class ActorCritic(nn.Module):
+    """Fully connected policy and value networks with tanh between their layers."""
+
+    def __init__(self, num_features: int, moves: Moves | Bounds, widths: Sequence[int]) -> None:
+        super().__init__()
+        outputs = moves.count if isinstance(moves, Moves) else len(moves.low)
+        self.policy = perceptron(num_features, widths, outputs, gain=0.01)
+        self.value = perceptron(num_features, widths, 1, gain=1.0)
+        self.log_std = None if isinstance(moves, Moves) else nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, obs_BO: Tensor) -> Outputs:
+        """Return the policy's outputs, the values and the log deviations, if there are."""
+        return self.policy(obs_BO), self.value(obs_BO).squeeze(1), self.log_std
+
+
+def perceptron(inputs: int, widths: Sequence[int], outputs: int, *, gain: float) -> nn.Sequential:
+    """Return linear layers with tanh between them, orthogonal, the last one scaled by `gain`."""
+    layers: list[nn.Module] = []
+    for width in widths:
+        layers += [_linear(inputs, width, math.sqrt(2)), nn.Tanh()]
+        inputs = width
+    return nn.Sequential(*layers, _linear(inputs, outputs, gain))
+
+
+def _linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class ActionDistribution(Protocol):
+    """What a policy's outputs say of the actions; all of it on tensors."""
+
+    num_draws: int
+    """How many uniform numbers it takes to draw one action."""
+
+    def draw(self, outputs_BA: Tensor, log_std: Tensor | None, uniform_BK: Tensor) -> Tensor: ...
+    def best(self, outputs_BA: Tensor) -> Tensor: ...
+    def log_probs(self, outputs_BA: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor: ...
+    def entropies(self, outputs_BA: Tensor, log_std: Tensor | None) -> Tensor: ...
+    def to_game(self, actions: Tensor) -> Tensor: ...
+
+
+def distribution_of(moves: Moves | Bounds) -> ActionDistribution:
+    """Return the distribution over these actions."""
+    return Categorical() if isinstance(moves, Moves) else Gaussian(moves)
+
+
+class Categorical:
+    """One of several moves, by logits."""
+
+    num_draws = 1
+
+    def draw(self, outputs_BA: Tensor, log_std: Tensor | None, uniform_BK: Tensor) -> Tensor:
+        """Return the first move at which the sum of the probabilities passes a uniform number."""
+        weights_BA = (outputs_BA - outputs_BA.amax(1, keepdim=True)).exp()
+        sums_BA = weights_BA.cumsum(1)
+        return (sums_BA[:, :-1] <= uniform_BK * sums_BA[:, -1:]).sum(1)
+
+    def best(self, outputs_BA: Tensor) -> Tensor:
+        """Return the likeliest move."""
+        return outputs_BA.argmax(1)
+
+    def log_probs(self, outputs_BA: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor:
+        """Return (B,) the log-probability of each move."""
+        return categorical_log_probs(outputs_BA, actions)
+
+    def entropies(self, outputs_BA: Tensor, log_std: Tensor | None) -> Tensor:
+        """Return (B,) the entropy of each row."""
+        return categorical_entropy(outputs_BA)
+
+    def to_game(self, actions: Tensor) -> Tensor:
+        """Return the moves."""
+        return actions
+
+
+class Gaussian:
+    """Numbers around means, with one deviation each; the game gets them within its bounds."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.num_draws = len(bounds.low)
+        self._bounds = bounds
+
+    def draw(self, outputs_BA: Tensor, log_std: Tensor | None, uniform_BK: Tensor) -> Tensor:
+        """Return the means plus noise, the quantiles of uniform numbers."""
+        assert log_std is not None
+        # A uniform number of exactly 0 would be infinitely far out.
+        centred_BK = (2 * uniform_BK - 1 + 2.0**-24).clamp(-1 + 2.0**-23, 1 - 2.0**-23)
+        return outputs_BA + log_std.exp() * (math.sqrt(2) * torch.erfinv(centred_BK))
+
+    def best(self, outputs_BA: Tensor) -> Tensor:
+        """Return the means."""
+        return outputs_BA
+
+    def log_probs(self, outputs_BA: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor:
+        """Return (B,) the log-density of each action."""
+        assert log_std is not None
+        return gaussian_log_probs(outputs_BA, log_std, actions)
+
+    def entropies(self, outputs_BA: Tensor, log_std: Tensor | None) -> Tensor:
+        """Return (B,) the entropy, the same for each row."""
+        assert log_std is not None
+        return gaussian_entropy(log_std).expand(len(outputs_BA))
+
+    def to_game(self, actions: Tensor) -> Tensor:
+        """Return the actions within the bounds."""
+        low, high = (actions.new_tensor(bound) for bound in (self._bounds.low, self._bounds.high))
+        return actions.clamp(low, high)
