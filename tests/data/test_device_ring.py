@@ -78,6 +78,35 @@ def test_it_holds_what_the_ring_in_main_memory_holds_after_the_same_pushes(
         assert found[column].dtype == COLUMNS[column].dtype
 
 
+@pytest.mark.parametrize("capacity", [1, 4, 10, 60])
+def test_only_rows_that_a_mask_keeps_are_held_in_their_order(capacity: int) -> None:
+    draws = torch.Generator().manual_seed(capacity)
+    masked, chosen, total = make(capacity), make(capacity), 0
+    for count in (5, 0, 13, 1, 30, 2):
+        keep = torch.rand(count, generator=draws) < 0.6
+        given = rows(total, count)
+        masked.push_where(keep, given)
+        chosen.push({name: tensor[keep] for name, tensor in given.items()})
+        total += count
+        assert int(masked.total_pushed) == int(chosen.total_pushed)
+        for name in COLUMNS:
+            assert torch.equal(masked._rings[name], chosen._rings[name]), name
+
+
+def test_a_mask_that_does_not_fit_its_rows_is_refused() -> None:
+    with pytest.raises(LudusError, match=r"torch.float32 of \(3,\); it must be torch.bool of \(3,\)"):
+        make().push_where(torch.ones(3), rows(0, 3))
+    with pytest.raises(LudusError, match=r"torch.bool of \(2,\); it must be torch.bool of \(3,\)"):
+        make().push_where(torch.ones(2, dtype=torch.bool), rows(0, 3))
+
+
+def test_a_buffer_whose_masks_kept_nothing_gives_zeros() -> None:
+    buffer = make()
+    buffer.push_where(torch.zeros(3, dtype=torch.bool), rows(7, 3))
+    assert int(buffer.size) == 0
+    assert not buffer.sample(4)["move"].any()
+
+
 def test_every_row_held_is_drawn_as_often_as_any_other() -> None:
     """30 000 draws of 6 rows: each 5 000 times, give or take five deviations of 65."""
     drawn = filled(4, 2).sample(30_000)["move"]

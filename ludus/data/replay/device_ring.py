@@ -52,10 +52,12 @@ class DeviceReplay:
         """How many rows were ever pushed; the next one goes to place `total_pushed % capacity`."""
         self._seed = seed
         self.generator = torch.Generator(device).manual_seed(derive(seed, name))
-        self._rings = {
-            column: torch.zeros(capacity, *shape, dtype=dtype, device=device)
+        # One row more than can be held: rows that are not to be kept are written there.
+        self._with_spare = {
+            column: torch.zeros(capacity + 1, *shape, dtype=dtype, device=device)
             for column, (shape, dtype) in columns.items()
         }
+        self._rings = {column: ring[:capacity] for column, ring in self._with_spare.items()}
         self._pieces = RingPieces(self._rings, finite=False)
         self._is_empty = True
 
@@ -76,6 +78,29 @@ class DeviceReplay:
         for column, ring in self._rings.items():
             ring.index_copy_(0, places_N, rows[column][count - kept :])
         self.total_pushed.add_(count)
+        self._is_empty = False
+
+    def push_where(self, keep_N: Tensor, rows: Mapping[str, Tensor]) -> None:
+        """Write those of N rows that a mask keeps, in their order; the host never learns how many.
+
+        A buffer into which no row was kept yet gives rows of zeros.
+        """
+        count = self._count(rows)
+        if tuple(keep_N.shape) != (count,) or keep_N.dtype != torch.bool:
+            raise LudusError(
+                f"the mask pushed to '{self.name}' is {keep_N.dtype} of {tuple(keep_N.shape)}; it must be"
+                f" torch.bool of ({count},)"
+            )
+        if not count:
+            return
+        ends_N = keep_N.cumsum(0)
+        # Of more rows than there is room for only the newest stay: no place is written twice.
+        keep_N = keep_N & (ends_N > ends_N[-1] - self.capacity)
+        places_N = (ends_N + (self.total_pushed - 1)).remainder_(self.capacity)
+        places_N = places_N.masked_fill_(~keep_N, self.capacity)
+        for column, ring in self._with_spare.items():
+            ring.index_copy_(0, places_N, rows[column])
+        self.total_pushed.add_(ends_N[-1])
         self._is_empty = False
 
     def _count(self, rows: Mapping[str, Tensor]) -> int:
@@ -109,7 +134,7 @@ class DeviceReplay:
             )
         places_B = torch.empty(batch_size, dtype=torch.int64, device=self.device)
         # 63 random bits: that they are no multiple of the size shows nowhere.
-        return places_B.random_(generator=self.generator).remainder_(self.size)
+        return places_B.random_(generator=self.generator).remainder_(self.size.clamp(min=1))
 
     def at(self, places_B: Tensor) -> dict[str, Tensor]:
         """Return copies of the rows at these places, by column."""

@@ -1,0 +1,146 @@
+"""Networks of players, written as a short list: the net_arch language.
+
+    128                          a linear layer of this width and a ReLU
+    b                            batch norm, before the last ReLU
+    r64                          a residual block to this width (Linear, batch norm, ReLU, Linear, batch
+                                 norm, plus the input, projected where the widths differ) and a ReLU
+    {repeat: 3, net_arch: [..]}  a list so many times
+
+The output layer follows the last ReLU. Nothing is done to the input: padding of -1 must not look like 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from ludus.config.base import Positive, StrictConfig
+from ludus.core.errors import ConfigError
+from ludus.seeds import forked
+
+# A net_arch of more layers than this is a slip of the pen: a repeat inside a repeat.
+_MOST_LAYERS = 1000
+_WIDEST = 2**20
+_RESIDUAL = re.compile(r"r([1-9][0-9]*)")
+
+
+class Repeated(StrictConfig):
+    """Part of a net_arch, several times."""
+
+    repeat: Positive
+    """How many times."""
+    net_arch: NetArch
+    """The layers that are repeated."""
+
+
+Layer = Positive | Annotated[str, Field(min_length=1)] | Repeated
+NetArch = list[Layer]
+Repeated.model_rebuild()
+
+
+class ResidualBlock(nn.Module):
+    """Linear, batch norm, ReLU, Linear, batch norm, plus the input, projected where the widths differ."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(inputs, outputs),
+            nn.BatchNorm1d(outputs),
+            nn.ReLU(),
+            nn.Linear(outputs, outputs),
+            nn.BatchNorm1d(outputs),
+        )
+        self.skip = nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, outputs)."""
+        added: Tensor = self.layers(x) + self.skip(x)
+        return added
+
+
+def make_net(net_arch: Sequence[Layer], inputs: int, outputs: int) -> nn.Sequential:
+    """Return the network of a net_arch; raise ConfigError, naming the element, where it is none."""
+    if problem := next(arch_problems(net_arch), None):
+        raise ConfigError(problem)
+    layers: list[nn.Module] = []
+    width = inputs
+    for _, element in _flat(net_arch, "net_arch"):
+        if element == "b":
+            layers.insert(len(layers) - 1, nn.BatchNorm1d(width))
+            continue
+        if isinstance(element, int):
+            layers += [nn.Linear(width, element), nn.ReLU()]
+            width = element
+        else:
+            block = int(element[1:])
+            layers += [ResidualBlock(width, block), nn.ReLU()]
+            width = block
+    return nn.Sequential(*layers, nn.Linear(width, outputs))
+
+
+def arch_problems(net_arch: Sequence[Layer]) -> Iterator[str]:
+    """Yield a sentence for each element of a net_arch that is none, by its place."""
+    is_first = True
+    for number, (place, element) in enumerate(_flat(net_arch, "net_arch")):
+        if number >= _MOST_LAYERS:
+            yield f"'net_arch' has more than {_MOST_LAYERS} layers; repeat fewer times"
+            return
+        is_residual = isinstance(element, str) and _RESIDUAL.fullmatch(element) is not None
+        if isinstance(element, str) and element != "b" and not is_residual:
+            yield (
+                f"'{place}' is {element!r}; an element is a width such as 128, b for batch norm, r64 for a"
+                " residual block, or a section with repeat and net_arch"
+            )
+        elif element == "b" and is_first:
+            yield f"'{place}' is b, batch norm of the layer before it, but there is none; put a width first"
+        elif element != "b":
+            width = element if isinstance(element, int) else int(element[1:])
+            if width > _WIDEST:
+                yield f"'{place}' is {element}; the widest layer has {_WIDEST}"
+        is_first = is_first and element == "b"
+
+
+def _flat(net_arch: Sequence[Layer], place: str) -> Iterator[tuple[str, int | str]]:
+    """Yield every element in order, with where it stands; a repeated one is yielded so many times."""
+    for index, element in enumerate(net_arch):
+        here = f"{place}.{index}"
+        if isinstance(element, Repeated):
+            for _ in range(element.repeat):
+                yield from _flat(element.net_arch, f"{here}.net_arch")
+        else:
+            yield here, element
+
+
+def check_net(net: object, *, role: str, inputs: int, outputs: int) -> nn.Module:
+    """Return a script's own network; raise ConfigError unless it gives a value for each action."""
+    if not isinstance(net, nn.Module):
+        raise ConfigError(
+            f"{role}_net is a {type(net).__name__}; give a torch.nn.Module, or a player with act(obs,"
+            " legal, generator)"
+        )
+    name, modes = type(net).__name__, {part: part.training for part in net.modules()}
+    device = next((tensor.device for tensor in net.parameters()), torch.device("cpu"))
+    try:
+        with forked(0), torch.no_grad():
+            out = net.eval()(torch.zeros(2, inputs, device=device))
+    except Exception as error:
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(
+            f"{role}_net, a {name}, cannot take (2, {inputs}) observations of the {role}:"
+            f" {type(error).__name__}: {text}"
+        ) from error
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+    if not isinstance(out, Tensor) or tuple(out.shape) != (2, outputs):
+        shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise ConfigError(
+            f"{role}_net, a {name}, gives {shape} for 2 observations; the {role} has {outputs} actions,"
+            f" so it must give (2, {outputs})"
+        )
+    return net

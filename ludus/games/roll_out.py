@@ -1,0 +1,182 @@
+"""Let players play a batch of games, and return what one role experienced.
+
+Shapes: B games, T turns of the role, O features of an observation, A actions, M = T x B rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from ludus.core.errors import ConfigError, LudusError
+from ludus.games.game import FusedGame, Moves, State, check_games
+
+Seen = Tensor | dict[str, Tensor]
+RewardFunc = Callable[[str, Seen, Seen, Tensor], Tensor]
+"""Takes role, observations, next observations and whether games ended; returns (M,) rewards."""
+
+
+class Player(Protocol):
+    """Whoever chooses the moves of a role: a network, a script, a person."""
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator, /) -> Tensor:
+        """Return (B,) moves; what it draws it draws from the generator."""
+
+
+class Experiences(NamedTuple):
+    """What a role saw, did and got, a row a move."""
+
+    obs: Tensor
+    """(M, O) float32: what the role saw when it moved; `game.named(obs, role)` shows it to people."""
+    actions: Tensor
+    """(M,) int32."""
+    rewards: Tensor
+    """(M,) float32: what the role gained until its next turn."""
+    dones: Tensor
+    """(M,) bool: whether the game had ended by its rules before the next turn."""
+    next_obs: Tensor
+    """(M, O) what the role saw at its next turn."""
+
+
+def explored(
+    actions_B: Tensor,
+    legal_BA: Tensor | None,
+    *,
+    num_actions: int,
+    rate: float | Tensor,
+    generator: torch.Generator,
+) -> Tensor:
+    """Return the actions, this share of them replaced by legal ones drawn uniformly."""
+    draws_BA = torch.rand(
+        len(actions_B), num_actions + 1, generator=generator, device=actions_B.device
+    )
+    scores_BA = draws_BA[:, 1:]
+    if legal_BA is not None:
+        scores_BA = scores_BA.masked_fill(~legal_BA, -1.0)
+    return torch.where(draws_BA[:, 0] < rate, scores_BA.argmax(1), actions_B)
+
+
+def play_turns(
+    game: FusedGame,
+    players: Mapping[str, Player],
+    role: str,
+    state: State,
+    *,
+    turns: int,
+    generator: torch.Generator,
+    exploration_rate: float | Tensor,
+    checked: Collection[str] = (),
+    reward_func: RewardFunc | None = None,
+) -> tuple[Experiences, Tensor]:
+    """Return the experiences of some turns of a role in all games, and (M,) which of them count.
+
+    Those of games that were over already do not. Nothing waits for the device, unless the actions of
+    roles in `checked` are looked at. The role alone explores: another's noise would become its target.
+    What it sees next is what it really sees at its next turn, after the others have moved once.
+    """
+    index = game.roles.index(role)
+    before, after = game.roles[:index], game.roles[index + 1 :]
+
+    def move(state: State, who: str, obs_BO: Tensor) -> tuple[State, Tensor, Tensor]:
+        legal_BA = game.legal(obs_BO, who)
+        actions_B = players[who].act(obs_BO, legal_BA, generator)
+        if who == role:
+            actions_B = explored(
+                actions_B, legal_BA, num_actions=_num_moves(game, who), rate=exploration_rate,
+                generator=generator,
+            )  # fmt: skip
+        if who in checked:
+            game.check_actions(state, who, actions_B)
+        state, rewards_BR = game.step(state, who, actions_B)
+        return state, actions_B, rewards_BR[:, index]
+
+    for other in before:
+        state, _, _ = move(state, other, game.observe(state, other))
+    obs_BO, over_B = game.observe(state, role), game.over(state)
+    rows, keeps = [], []
+    for _ in range(turns):
+        state, actions_B, rewards_B = move(state, role, obs_BO)
+        for other in (*after, *before):
+            state, _, more_B = move(state, other, game.observe(state, other))
+            rewards_B = rewards_B + more_B
+        next_obs_BO, done_B = game.observe(state, role), game.done(state)
+        rows.append((obs_BO, actions_B.int(), rewards_B, done_B, next_obs_BO))
+        keeps.append(~over_B)
+        obs_BO, over_B = next_obs_BO, game.over(state)
+    found = Experiences(*map(torch.cat, zip(*rows, strict=True)))
+    if reward_func is not None:
+        found = found._replace(rewards=_own_rewards(reward_func, game, role, found))
+    return found, torch.cat(keeps)
+
+
+def roll_out(
+    game: FusedGame,
+    players: Mapping[str, Player],
+    role: str,
+    *,
+    games: int,
+    turns: int,
+    generator: torch.Generator,
+    exploration_rate: float = 0.0,
+    reward_func: RewardFunc | None = None,
+) -> Experiences:
+    """Play new games and return the experiences of a role, only of games that were not already over.
+
+    Every player is asked for legal moves alone, and refused, with game, role and index, if it gives
+    others. This waits for the device; `play_turns` does not.
+    """
+    check_rollout(game, players, role, games=games, turns=turns)
+    with torch.no_grad():
+        found, keep_M = play_turns(
+            game,
+            players,
+            role,
+            game.reset(games, generator),
+            turns=turns,
+            generator=generator,
+            exploration_rate=exploration_rate,
+            checked=game.roles,
+            reward_func=reward_func,
+        )
+    return Experiences(*(column[keep_M] for column in found))
+
+
+def check_rollout(
+    game: FusedGame, players: Mapping[str, Player], role: str, *, games: int, turns: int
+) -> None:
+    """Raise ConfigError where this cannot be played."""
+    game.check_role(role)
+    check_games(games)
+    if turns < 1:
+        raise ConfigError(f"a rollout of {turns} turns was asked for; use 1 or more")
+    for name in game.roles:
+        if name not in players:
+            raise ConfigError(f"nobody plays the {name}; give players['{name}']")
+        _num_moves(game, name)
+
+
+def _num_moves(game: FusedGame, role: str) -> int:
+    actions = game.actions(role)
+    if not isinstance(actions, Moves):
+        raise ConfigError(
+            f"the {role} of {type(game).__name__} plays numbers between bounds, and this is for one of"
+            " so many moves; train it with fused_ppo"
+        )
+    return actions.count
+
+
+def _own_rewards(func: RewardFunc, game: FusedGame, role: str, found: Experiences) -> Tensor:
+    """Return the rewards that a script's function gives for these experiences."""
+    seen, then = game.named(found.obs, role), game.named(found.next_obs, role)
+    rewards = func(role, seen, then, found.dones)
+    shape = tuple(found.rewards.shape)
+    if not isinstance(rewards, Tensor) or tuple(rewards.shape) != shape:
+        given = tuple(rewards.shape) if isinstance(rewards, Tensor) else type(rewards).__name__
+        raise LudusError(
+            f"the reward function gave {given} for the {role}; return a tensor of {shape}, one reward"
+            " for each row"
+        )
+    return rewards.to(found.rewards)
