@@ -12,14 +12,14 @@ The output layer follows the last ReLU. Nothing is done to the input: padding of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from ludus.config.base import Positive, StrictConfig
+from ludus.config.base import Positive, StrictConfig, validate
 from ludus.core.errors import ConfigError
 from ludus.seeds import forked
 
@@ -34,13 +34,24 @@ class Repeated(StrictConfig):
 
     repeat: Positive
     """How many times."""
-    net_arch: NetArch
+    net_arch: Annotated[NetArch, Field(min_length=1)]
     """The layers that are repeated."""
 
 
 Layer = Positive | Annotated[str, Field(min_length=1)] | Repeated
 NetArch = list[Layer]
 Repeated.model_rebuild()
+
+
+class _Read(StrictConfig):
+    """A net_arch by itself, so that its mistakes are told as those of a file are."""
+
+    net_arch: NetArch
+    """The layers."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each element that is none."""
+        yield from arch_problems(self.net_arch)
 
 
 class ResidualBlock(nn.Module):
@@ -63,13 +74,14 @@ class ResidualBlock(nn.Module):
         return added
 
 
-def make_net(net_arch: Sequence[Layer], inputs: int, outputs: int) -> nn.Sequential:
+def make_net(
+    net_arch: Sequence[Layer | Mapping[str, object]], inputs: int, outputs: int
+) -> nn.Sequential:
     """Return the network of a net_arch; raise ConfigError, naming the element, where it is none."""
-    if problem := next(arch_problems(net_arch), None):
-        raise ConfigError(problem)
+    arch = validate(_Read, {"net_arch": list(net_arch)}, source="make_net").net_arch
     layers: list[nn.Module] = []
     width = inputs
-    for _, element in _flat(net_arch, "net_arch"):
+    for _, element in _flat(arch, "net_arch"):
         if element == "b":
             layers.insert(len(layers) - 1, nn.BatchNorm1d(width))
             continue
@@ -85,11 +97,14 @@ def make_net(net_arch: Sequence[Layer], inputs: int, outputs: int) -> nn.Sequent
 
 def arch_problems(net_arch: Sequence[Layer]) -> Iterator[str]:
     """Yield a sentence for each element of a net_arch that is none, by its place."""
-    is_first = True
+    is_first, told = True, set[str]()
     for number, (place, element) in enumerate(_flat(net_arch, "net_arch")):
         if number >= _MOST_LAYERS:
             yield f"'net_arch' has more than {_MOST_LAYERS} layers; repeat fewer times"
             return
+        if place in told:
+            continue
+        told.add(place)
         is_residual = isinstance(element, str) and _RESIDUAL.fullmatch(element) is not None
         if isinstance(element, str) and element != "b" and not is_residual:
             yield (

@@ -6,24 +6,19 @@ Shapes: B games, T turns of the role, O features of an observation, A actions, M
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State, check_games
+from ludus.games.player import Player
+from ludus.games.players.random import random_move
 
 Seen = Tensor | dict[str, Tensor]
 RewardFunc = Callable[[str, Seen, Seen, Tensor], Tensor]
 """Takes role, observations, next observations and whether games ended; returns (M,) rewards."""
-
-
-class Player(Protocol):
-    """Whoever chooses the moves of a role: a network, a script, a person."""
-
-    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator, /) -> Tensor:
-        """Return (B,) moves; what it draws it draws from the generator."""
 
 
 class Experiences(NamedTuple):
@@ -50,13 +45,13 @@ def explored(
     generator: torch.Generator,
 ) -> Tensor:
     """Return the actions, this share of them replaced by legal ones drawn uniformly."""
-    draws_BA = torch.rand(
-        len(actions_B), num_actions + 1, generator=generator, device=actions_B.device
-    )
-    scores_BA = draws_BA[:, 1:]
-    if legal_BA is not None:
-        scores_BA = scores_BA.masked_fill(~legal_BA, -1.0)
-    return torch.where(draws_BA[:, 0] < rate, scores_BA.argmax(1), actions_B)
+    games, device = len(actions_B), actions_B.device
+    if legal_BA is None:
+        drawn_B = torch.randint(num_actions, (games,), generator=generator, device=device)
+    else:
+        drawn_B = random_move(legal_BA, generator)
+    is_drawn_B = torch.rand(games, generator=generator, device=device) < rate
+    return torch.where(is_drawn_B, drawn_B, actions_B)
 
 
 def play_turns(

@@ -94,7 +94,9 @@ def test_only_rows_that_a_mask_keeps_are_held_in_their_order(capacity: int) -> N
 
 
 def test_a_mask_that_does_not_fit_its_rows_is_refused() -> None:
-    with pytest.raises(LudusError, match=r"torch.float32 of \(3,\); it must be torch.bool of \(3,\)"):
+    with pytest.raises(
+        LudusError, match=r"torch.float32 of \(3,\); it must be torch.bool of \(3,\)"
+    ):
         make().push_where(torch.ones(3), rows(0, 3))
     with pytest.raises(LudusError, match=r"torch.bool of \(2,\); it must be torch.bool of \(3,\)"):
         make().push_where(torch.ones(2, dtype=torch.bool), rows(0, 3))
