@@ -94,6 +94,10 @@ class FusedGame(ABC):
         """Return an observation in the form people know, as views by name where it has several pieces."""
         return obs_BO
 
+    def text(self, state: State, game: int) -> str:
+        """Return one game of the batch as people read it; this waits for the device."""
+        return "\n".join(f"{name} {value[game].tolist()}" for name, value in state.items())
+
     def over(self, state: State) -> Tensor:
         """Return (B,) whether each game is over, ended or cut off."""
         done_B, truncated_B = self.done(state), self.truncated(state)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ludus.config.registry import find
 from ludus.config.sections import StrictConfig, registered
-from ludus.core.errors import LudusError
-from ludus.games.game import FusedGame, State
+from ludus.core.errors import ConfigError, LudusError
+from ludus.games.game import FusedGame, Moves, State
 
 PlayerSection = Annotated[SerializeAsAny[StrictConfig], registered("player")]
 """The section of a config that names a scripted player."""
@@ -54,3 +54,14 @@ def ask(
         )
     game.check_actions(state, role, actions)
     return actions
+
+
+def num_moves(game: FusedGame, role: str, kind: str) -> int:
+    """Return how many moves a role has; raise ConfigError where its actions are numbers."""
+    what = game.actions(role)
+    if not isinstance(what, Moves):
+        raise ConfigError(
+            f"the player '{kind}' chooses among moves, and the {role} of {type(game).__name__} gives"
+            " numbers between bounds; 'random' plays it"
+        )
+    return what.count

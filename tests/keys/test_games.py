@@ -52,6 +52,21 @@ def test_a_game_is_truncated_after_so_many_steps(kind: str) -> None:
         assert steps == count
 
 
+@changes("game connect_four, game tic_tac_toe", "kind")
+def test_the_game_of_that_name_is_played(kind: str) -> None:
+    moves = {"connect_four": 7, "tic_tac_toe": 9}
+    name = kind.split()[1]
+    assert game_of(kind=name).actions("first") == Moves(moves[name])
+
+
+@changes("player choose_first, player choose_last, player all_coordinates", "kind")
+def test_a_scripted_host_always_plays_its_one_move(kind: str) -> None:
+    move = {"choose_first": 0, "choose_last": 3, "all_coordinates": 3}
+    name = kind.split()[1]
+    player = player_of(hironaka(), "host", kind=name)
+    assert player.act(torch.zeros(2, 18), None, generator(0, "moves")).tolist() == [move[name]] * 2
+
+
 @changes("player random", "kind")
 def test_a_random_player_plays_every_legal_move(kind: str) -> None:
     player = player_of(hironaka(), "host", kind="random")

@@ -214,6 +214,14 @@ class Hironaka(FusedGame):
         points_BND = obs_BO[:, :size].unflatten(1, (self.max_num_points, self.dimension))
         return points_BND if role == "host" else {"points": points_BND, "coords": obs_BO[:, size:]}
 
+    def text(self, state: State, game: int) -> str:
+        """Return the points that are left, and the coordinates that the host has named."""
+        points_ND, coords_D = state["points"][game].tolist(), state["coords"][game].tolist()
+        left = [[f"{x:.4g}" for x in point] for point in points_ND if point[0] >= 0]
+        told = " ".join(f"({', '.join(point)})" for point in left)
+        named = [str(axis) for axis, is_named in enumerate(coords_D) if is_named]
+        return f"{told}  the host names {', '.join(named)}" if named else told
+
     def _table(self, device: torch.device) -> Tensor:
         if device not in self._tables:
             self._tables[device] = host_action_table(self.dimension).to(device)
