@@ -94,7 +94,7 @@ class StonesGame(FusedGame):
 
     def named(self, obs_BO: Tensor, role: str) -> Tensor:
         """Return two planes (B, 2, rows, columns), one's own first; row 0 is the bottom."""
-        return obs_BO.unflatten(1, (2, self.num_rows, self.num_columns))
+        return obs_BO.reshape(-1, 2, self.num_rows, self.num_columns)
 
     def text(self, state: State, game: int) -> str:
         """Return the board, X for the first player and O for the second."""
