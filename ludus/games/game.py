@@ -74,6 +74,15 @@ class FusedGame(ABC):
     def observe(self, state: State, role: str) -> Tensor:
         """Return (B, O) float features of the game as this role sees it."""
 
+    def observe_as(self, state: State, role: str, *, width: int, dtype: torch.dtype) -> Tensor:
+        """Return what `observe` does in another type, with columns of zeros up to the width.
+
+        Matrix units read rows of some widths and types only; a game may write them at once.
+        """
+        obs_BO = self.observe(state, role).to(dtype)
+        missing = width - obs_BO.shape[1]
+        return torch.nn.functional.pad(obs_BO, (0, missing)) if missing else obs_BO
+
     def legal(self, obs_BO: Tensor, role: str) -> Tensor | None:
         """Return (B, A) which moves are legal for who sees this; None where every action is."""
         return None

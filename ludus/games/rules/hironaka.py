@@ -20,7 +20,8 @@ from ludus.config.base import Positive
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
-from ludus.games.game import FusedGame, Moves, State, Step, check_games
+from ludus.games.game import FusedGame, Moves, State, Step, check_games, where
+from ludus.games.kernels import hironaka as kernels
 
 PADDING = -1.0
 
@@ -178,17 +179,48 @@ class Hironaka(FusedGame):
         return {"points": points_BND, "coords": coords_BD}
 
     def _settled(self, points_BND: Tensor) -> Tensor:
-        points_BND = newton_polytope(points_BND)
-        return features(rescale(points_BND) if self.scale_observation else points_BND)
+        if kernels.why_not(points_BND) is None:
+            return kernels.settle(points_BND, scale=self.scale_observation)
+        points_BND = features(newton_polytope(points_BND))
+        return rescale(points_BND) if self.scale_observation else points_BND
 
     def observe(self, state: State, role: str) -> Tensor:
         """Return the sorted points, flat; for the agent the named coordinates follow."""
         points_BO = state["points"].flatten(1)
         return points_BO if role == "host" else torch.cat([points_BO, state["coords"]], 1)
 
+    def observe_as(self, state: State, role: str, *, width: int, dtype: torch.dtype) -> Tensor:
+        """Return what the role sees in another type, with columns of zeros up to the width."""
+        points_BND, coords_BD = state["points"], state["coords"]
+        if kernels.why_not(points_BND) is not None:
+            return super().observe_as(state, role, width=width, dtype=dtype)
+        if (role, width, dtype) == ("host", self.observation_size(role), points_BND.dtype):
+            return self.observe(state, role)
+        named_BD = coords_BD if role == "agent" else None
+        return kernels.observation(points_BND, named_BD, width=width, dtype=dtype)
+
     def legal(self, obs_BO: Tensor, role: str) -> Tensor | None:
         """Return the coordinates that the host named; the host may name any two or more."""
         return None if role == "host" else obs_BO[:, -self.dimension :] > 0
+
+    def step(self, state: State, role: str, actions: Tensor) -> Step:
+        """Return what comes of the actions, by kernels where they can be used; what is over stays."""
+        points_BND, coords_BD = state["points"], state["coords"]
+        has_kernels = kernels.why_not(points_BND) is None
+        if role == "host":
+            table = self._table(points_BND.device)
+            if has_kernels:
+                named_BD = kernels.name(points_BND, coords_BD, actions, table)
+            else:
+                named_BD = where(self.done(state), coords_BD, table[actions.long()])
+            # The points are those of before, so they are not written anew.
+            nothing_BR = points_BND.new_zeros(len(points_BND), 2)
+            return Step({"points": points_BND, "coords": named_BD}, nothing_BR)
+        if not has_kernels:
+            return super().step(state, role, actions)
+        scale = self.scale_observation
+        moved_BND, kept_BD, rewards_BR = kernels.move(points_BND, coords_BD, actions, scale=scale)
+        return Step({"points": moved_BND, "coords": kept_BD}, rewards_BR)
 
     def play(self, state: State, role: str, actions: Tensor) -> Step:
         """Return the state after a move; the end is worth 1 to the host and -1 to the agent."""
@@ -205,8 +237,8 @@ class Hironaka(FusedGame):
         return Step(after, torch.stack([ended_B, -ended_B], 1))
 
     def done(self, state: State) -> Tensor:
-        """Return whether at most one point is left."""
-        return (state["points"][..., 0] >= 0).sum(1) <= 1
+        """Return whether at most one point is left: sorted points have no second one then."""
+        return state["points"][:, 1, 0] < 0
 
     def named(self, obs_BO: Tensor, role: str) -> Tensor | dict[str, Tensor]:
         """Return the points (B, N, D); for the agent a mapping of points and coords."""
@@ -224,7 +256,7 @@ class Hironaka(FusedGame):
 
     def _table(self, device: torch.device) -> Tensor:
         if device not in self._tables:
-            self._tables[device] = host_action_table(self.dimension).to(device)
+            self._tables[device] = host_action_table(self.dimension).float().to(device)
         return self._tables[device]
 
 

@@ -1,0 +1,237 @@
+"""Triton kernels of Hironaka's game; import this only where triton is installed.
+
+A program holds G games at once, a tile of G x P numbers for each coordinate (P places, N rounded up to a
+power of two). A point is compared with all of its game at once, one after the other, taken from the tile:
+nothing of N x N is held, neither in registers nor in memory.
+
+Shapes: B games, N points, D dimension. A tuple has one tile for each coordinate.
+"""
+
+# Triton is a language of its own: its functions have no types, and its tuples grow by + alone.
+# mypy: ignore-errors
+# ruff: noqa: RUF005
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _load(at, is_there, D: tl.constexpr):
+    """Return the coordinates of points, a tile each; what is not there is padding."""
+    columns = ()
+    for d in tl.static_range(D):
+        columns = columns + (tl.load(at + d, mask=is_there, other=-1.0),)
+    return columns
+
+
+@triton.jit
+def _shifted(columns, named, is_axis, D: tl.constexpr):
+    """Return points after the move: where a coordinate is the axis it is the sum of those named."""
+    total = columns[0] * named[0]
+    for d in tl.static_range(1, D):
+        total += columns[d] * named[d]
+    is_present = columns[0] >= 0
+    moved = ()
+    for d in tl.static_range(D):
+        moved = moved + (tl.where(is_axis[d] & is_present, total, columns[d]),)
+    return moved
+
+
+@triton.jit
+def _filled(columns, is_kept, value, D: tl.constexpr):
+    filled = ()
+    for d in tl.static_range(D):
+        filled = filled + (tl.where(is_kept, columns[d], value),)
+    return filled
+
+
+@triton.jit
+def _divided(columns, divisor, D: tl.constexpr):
+    quotients = ()
+    for d in tl.static_range(D):
+        quotients = quotients + (tl.math.div_rn(columns[d], divisor + tl.zeros_like(columns[d])),)
+    return quotients
+
+
+@triton.jit
+def _move(coords_ptr, axis_ptr, game, is_game, may_move, D: tl.constexpr):
+    """Return what the host named, as 0 or 1, and which coordinate changes, if any does."""
+    axis = tl.load(axis_ptr + game, mask=is_game, other=-1)
+    named, is_axis = (), ()
+    for d in tl.static_range(D):
+        is_named = tl.load(coords_ptr + game * D + d, mask=is_game, other=0.0) != 0
+        named = named + (is_named.to(tl.float32),)
+        is_axis = is_axis + (is_named & (axis == d) & may_move,)
+    return named, is_axis
+
+
+@triton.jit
+def _point(columns, j, G: tl.constexpr, D: tl.constexpr):
+    """Return the coordinates of point j of each game, G x 1."""
+    index = tl.full([G, 1], 0, tl.int32) + j
+    point = ()
+    for d in tl.static_range(D):
+        point = point + (tl.gather(columns[d], index, 1),)
+    return point
+
+
+@triton.jit
+def _count_bits(bits):
+    """Return how many bits are set in numbers of 32 or 64 bits."""
+    count = _count_half(bits.to(tl.uint32))
+    if bits.dtype.primitive_bitwidth == 64:
+        count += _count_half((bits >> 32).to(tl.uint32))
+    return count.to(tl.int32)
+
+
+@triton.jit
+def _count_half(bits):
+    bits = bits - ((bits >> 1) & 0x55555555)
+    bits = (bits & 0x33333333) + ((bits >> 2) & 0x33333333)
+    bits = (bits + (bits >> 4)) & 0x0F0F0F0F
+    return (bits * 0x01010101) >> 24
+
+
+@triton.jit
+def _compared(own, place, one, N: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
+    """Return which points another one drops, and as bits which ones are greater than each."""
+    dropped = tl.zeros_like(place + one).to(tl.int32)
+    greater_bits = one * 0
+    for j in range(N):
+        other = _point(own, j, G, D)
+        is_below = place >= 0
+        is_equal = place >= 0
+        is_greater = place < 0
+        for d in tl.static_range(D):
+            # Greater by the first coordinate that differs.
+            is_greater = is_greater | (is_equal & (other[d] > own[d]))
+            is_equal = is_equal & (other[d] == own[d])
+            is_below = is_below & (other[d] <= own[d])
+        # Of equal points the first stays: it drops only those after it.
+        dropped = dropped | tl.where(is_below & ~(is_equal & (place <= j)), 1, 0)
+        greater_bits = greater_bits | tl.where(is_greater, one << j, 0)
+    return dropped != 0, greater_bits
+
+
+@triton.jit
+def _highest(columns, D: tl.constexpr):
+    """Return the greatest coordinate of each game, or 1 where none is above 0."""
+    highest = columns[0]
+    for d in tl.static_range(1, D):
+        highest = tl.maximum(highest, columns[d])
+    highest = tl.max(highest, 1, keep_dims=True)
+    return tl.where(highest > 0, highest, 1.0)
+
+
+@triton.jit
+def _end_move(coords_ptr, out_ptr, rewards_ptr, game, is_game, is_over, has_ended, D: tl.constexpr):
+    """Write rewards and coordinates; in a game that was over nobody gains, and what was named stays."""
+    reward = tl.where(has_ended & ~is_over, 1.0, 0.0)
+    tl.store(rewards_ptr + game * 2, reward, mask=is_game)
+    tl.store(rewards_ptr + game * 2 + 1, -reward, mask=is_game)
+    for d in tl.static_range(D):
+        kept = tl.load(coords_ptr + game * D + d, mask=is_game & is_over, other=0.0)
+        tl.store(out_ptr + game * D + d, kept, mask=is_game)
+
+
+@triton.jit
+def step_kernel(
+    points_ptr,
+    coords_ptr,
+    axis_ptr,
+    out_ptr,
+    coords_out_ptr,
+    rewards_ptr,
+    num_games,
+    N: tl.constexpr,
+    D: tl.constexpr,
+    P: tl.constexpr,
+    G: tl.constexpr,
+    IS_MOVE: tl.constexpr,
+    IS_SCALED: tl.constexpr,
+):
+    """Shift, drop duplicates and dominated points, sort and rescale; without IS_MOVE a start is settled."""
+    game = (tl.program_id(0) * G + tl.arange(0, G)).to(tl.int64)[:, None]
+    place = tl.arange(0, P)[None, :]
+    is_game = game < num_games
+    is_row = is_game & (place < N)
+    own = _load(points_ptr + game * (N * D) + place * D, is_row, D)
+    is_over = game < 0
+    if IS_MOVE:
+        is_over = tl.sum((own[0] >= 0).to(tl.int32), 1, keep_dims=True) <= 1
+        named, is_axis = _move(coords_ptr, axis_ptr, game, is_game, ~is_over, D)
+        own = _shifted(own, named, is_axis, D)
+    is_present = own[0] >= 0
+    # What is not there is infinitely far: it is below no point.
+    own = _filled(own, is_present, float("inf"), D)
+    one = tl.full([G, P], 1, tl.int32 if P <= 32 else tl.int64)
+    is_dropped, greater_bits = _compared(own, place, one, N, G, D)
+    is_alive = is_present & ~is_dropped
+    alive_bits = tl.sum(tl.where(is_alive, one << place, 0), 1, keep_dims=True)
+    num_alive = _count_bits(alive_bits)
+    # Points that are left are distinct and come by rank; after them, in order, the places of the others.
+    dead_before = _count_bits(((one << place) - 1) & ~alive_bits)
+    rank = tl.where(is_alive, _count_bits(greater_bits & alive_bits), num_alive + dead_before)
+    rank = tl.where(is_over, place, rank)
+    own = _filled(own, is_alive, -1.0, D)
+    if IS_SCALED:
+        own = _divided(own, tl.where(is_over, 1.0, _highest(own, D)), D)
+    if IS_MOVE:
+        _end_move(
+            coords_ptr, coords_out_ptr, rewards_ptr, game, is_game, is_over, num_alive <= 1, D
+        )
+    for d in tl.static_range(D):
+        value = tl.where(is_alive, own[d], -1.0)
+        tl.store(out_ptr + game * (N * D) + rank * D + d, value, mask=is_row)
+
+
+@triton.jit
+def name_kernel(
+    points_ptr,
+    coords_ptr,
+    actions_ptr,
+    table_ptr,
+    out_ptr,
+    num_games,
+    N: tl.constexpr,
+    D: tl.constexpr,
+    G: tl.constexpr,
+):
+    """Write what the host's actions name; in a game that is over, what was named there stays."""
+    game = tl.program_id(0).to(tl.int64) * G + tl.arange(0, G)
+    is_game = game < num_games
+    # Points are sorted, so a game is over where there is no second one.
+    is_over = tl.load(points_ptr + game * (N * D) + D, mask=is_game, other=0.0) < 0
+    action = tl.load(actions_ptr + game, mask=is_game, other=0)
+    for d in tl.static_range(D):
+        named = tl.load(table_ptr + action * D + d, mask=is_game, other=0).to(tl.float32)
+        kept = tl.load(coords_ptr + game * D + d, mask=is_game, other=0.0)
+        tl.store(out_ptr + game * D + d, tl.where(is_over, kept, named), mask=is_game)
+
+
+@triton.jit
+def observe_kernel(
+    points_ptr,
+    coords_ptr,
+    out_ptr,
+    num_games,
+    POINTS: tl.constexpr,
+    COORDS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    W: tl.constexpr,
+    G: tl.constexpr,
+):
+    """Write rows of points, then coordinates, then zeros up to WIDTH, in the type of the output."""
+    game = (tl.program_id(0).to(tl.int64) * G + tl.arange(0, G))[:, None]
+    column = tl.arange(0, W)[None, :]
+    is_game = game < num_games
+    value = tl.load(
+        points_ptr + game * POINTS + column, mask=is_game & (column < POINTS), other=0.0
+    )
+    if COORDS > 0:
+        is_coord = is_game & (column >= POINTS) & (column < POINTS + COORDS)
+        value += tl.load(coords_ptr + game * COORDS + column - POINTS, mask=is_coord, other=0.0)
+    value = value.to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + game * WIDTH + column, value, mask=is_game & (column < WIDTH))

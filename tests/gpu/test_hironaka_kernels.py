@@ -1,0 +1,106 @@
+"""Hironaka's game on a GPU: its kernels against the plain functions, and whole steps as one graph."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from ludus.games.game import State
+from ludus.games.kernels import hironaka as kernels
+from ludus.games.rules.hironaka import Hironaka
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    # torch warns, once a process, that the mode does not find every wait.
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
+]
+CUDA = torch.device("cuda")
+GAMES = 1003
+SIZES = [(2, 5, 3), (3, 20, 20), (3, 20, 2), (4, 33, 6), (3, 64, 40), (8, 32, 3)]
+"""Dimension, points and the greatest value of a start."""
+
+
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """Play by the plain functions, on the same device."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "why_not", lambda points_BND: "asked not to")
+        yield
+
+
+def game(size: tuple[int, int, int], *, scale: bool) -> Hironaka:
+    dimension, points, value = size
+    return Hironaka(
+        dimension=dimension, max_num_points=points, max_value=value, scale_observation=scale
+    )
+
+
+def starts(own: Hironaka, seed: int) -> torch.Tensor:
+    """Return points of which some are missing, all are, or all are equal."""
+    generator = torch.Generator(CUDA).manual_seed(seed)
+    shape = GAMES, own.max_num_points, own.dimension
+    points = torch.randint(own.max_value + 1, shape, generator=generator, device=CUDA).float()
+    points[::3, 1::2] = -1
+    points[5], points[6] = -1, 0
+    return points
+
+
+def same(one: State, other: State) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in other)
+
+
+@pytest.mark.covers("001-D12")
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_the_kernels_play_as_the_plain_functions_to_the_bit(
+    size: tuple[int, int, int], scale: bool
+) -> None:
+    own = game(size, scale=scale)
+    points = starts(own, 1)
+    assert kernels.why_not(points) is None
+    state = own.start(points)
+    with plainly():
+        assert same(state, own.start(points))
+    generator = torch.Generator(CUDA).manual_seed(2)
+    for _ in range(6):
+        for role in own.roles:
+            count = own.actions(role).count
+            actions = torch.randint(count, (GAMES,), generator=generator, device=CUDA)
+            after = own.step(state, role, actions)
+            with plainly():
+                wanted = own.step(state, role, actions)
+            if scale:
+                assert (after.state["points"] - wanted.state["points"]).abs().max() <= 1e-6
+            else:
+                assert same(after.state, wanted.state)
+            assert torch.equal(after.rewards, wanted.rewards)
+            state = after.state
+    assert int(own.done(state).sum()) > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("role", ["host", "agent"])
+def test_an_observation_is_written_in_the_type_and_width_of_the_network(
+    role: str, dtype: torch.dtype
+) -> None:
+    own = game((3, 20, 20), scale=True)
+    state = own.step(own.start(starts(own, 3)), "host", torch.zeros(GAMES, device=CUDA)).state
+    seen = own.observe_as(state, role, width=72, dtype=dtype)
+    with plainly():
+        assert torch.equal(seen, own.observe_as(state, role, width=72, dtype=dtype))
+
+
+@pytest.mark.covers("001-D12")
+def test_a_move_of_many_games_takes_no_memory_but_that_of_its_result() -> None:
+    own = game((3, 20, 20), scale=True)
+    state = own.reset(100_000, torch.Generator(CUDA).manual_seed(0))
+    axis = torch.zeros(100_000, dtype=torch.int64, device=CUDA)
+    own.step(state, "agent", axis)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    own.step(state, "agent", axis)
+    assert torch.cuda.max_memory_allocated() - before < 1.2 * 100_000 * (20 * 3 + 3 + 2) * 4
