@@ -1,0 +1,59 @@
+"""What a PPO trainer of device games can do with saved weights: evaluate, play and export them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ludus.games.actor_critic import ActionDistribution
+from ludus.games.game import FusedGame
+from ludus.games.ppo.evaluate import Evaluation
+from ludus.games.ppo.learn import PpoUpdate
+from ludus.judge.judge import Judge
+from ludus.nn.learner import Learner
+
+
+class Abilities:
+    """The methods that `ludus eval`, `play` and `export` look for, and those that keep the best model."""
+
+    ppo: PpoUpdate
+    learner: Learner
+    judge: Judge
+    evaluation: Evaluation
+    fused_game: FusedGame
+    distribution: ActionDistribution
+    outputs: Callable[[Tensor], tuple[Tensor, Tensor | None]]
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return metric, score and place of the best network so far."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Forget the best network: its weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of the network's weights."""
+        named = self.learner.weights().items()
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named}
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights in a saved state."""
+        self.ppo.load_state_dict(state["ppo"])
+        return self.weights()
+
+    def evaluate(self) -> dict[str, float]:
+        """Return the metrics of the network as it is now, over the games of an evaluation."""
+        with self.learner.held.kept():
+            return self.evaluation(self.evaluation.player(self.outputs, self.distribution))
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of kept weights over games by which nothing was chosen."""
+        self.learner.load_weights(weights)
+        name = "held out" if seed is None else f"held out {seed}"
+        player = self.evaluation.player(self.outputs, self.distribution)
+        return self.evaluation(player, games=episodes, name=name)

@@ -1,0 +1,201 @@
+"""A rollout of any game that one network plays: what each role saw, did, and gained until its next turn.
+
+In self-play a role's next observation is what it sees at its own next turn, and its reward is the sum of what
+it gains until then. So the opponent is part of its world: that holds for any game and any opponent, a network
+of an earlier round too, where the negated value of the opponent's view would need a game of zero sum that the
+present network plays on both sides.
+
+Shapes: T turns, B games, R roles, N = R x B sides of games, O features, A outputs, K numbers of an action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ludus.games.actor_critic import ActionDistribution
+from ludus.games.counter_random import uniform
+from ludus.games.game import FusedGame, State
+from ludus.games.ppo.live import LiveGames
+
+Policy = Callable[[Tensor, int], tuple[Tensor, Tensor | None]]
+"""Takes what a role sees, and its index; returns outputs (B, A), illegal moves masked, and log deviations."""
+
+
+class Rollout(NamedTuple):
+    """What was seen and done by each side of each game at each turn, and what came of it."""
+
+    obs: Tensor
+    """(T, N, O)"""
+    actions: Tensor
+    """(T, N, K)"""
+    rewards: Tensor
+    """(T, N) what the side gained from its move until its next turn."""
+    ended: Tensor
+    """(T, N) whether the game ended by its rules before the side's next turn."""
+    over: Tensor
+    """(T, N) whether it ended or was cut off before that, or was over already, so that no move was made."""
+    after: Tensor
+    """(T, N, O) what the side saw at its next turn, or of the last position of a game that was cut off."""
+    kept: Tensor | None
+    """(T, N) whether this is a move of the present network whose outcome is known; None where all are."""
+
+
+class _Side:
+    """One role's column of a rollout: the rows that are closed, and the one that is open in each game."""
+
+    def __init__(self) -> None:
+        self.obs: list[Tensor] = []
+        self.actions: list[Tensor] = []
+        self.moved: list[Tensor | None] = []
+        self.rewards: list[Tensor] = []
+        self.ended: list[Tensor] = []
+        self.over: list[Tensor] = []
+        self.after: list[Tensor] = []
+
+    def close(self, obs_BO: Tensor) -> None:
+        """Close the rows of the last turn: this is what the role sees at its next one."""
+        if self.obs:
+            self.rewards.append(self.reward_B)
+            self.ended.append(self.ended_B)
+            self.over.append(~self.is_open_B)
+            last_BO = self.last_BO
+            self.after.append(
+                obs_BO if last_BO is None else torch.where(self.is_open_B[:, None], obs_BO, last_BO)
+            )
+
+    def begin(self, obs_BO: Tensor, actions: Tensor, over_B: Tensor | None) -> None:
+        """Open a row in each game that is not over."""
+        self.obs.append(obs_BO)
+        self.actions.append(actions if actions.ndim == 2 else actions.unsqueeze(1))
+        self.reward_B = torch.zeros_like(obs_BO[:, 0])
+        self.is_open_B = torch.ones_like(self.reward_B, dtype=torch.bool)
+        self.ended_B = torch.zeros_like(self.is_open_B)
+        self.last_BO: Tensor | None = None
+        if over_B is not None:
+            self.is_open_B = ~over_B
+        self.moved.append(None if over_B is None else self.is_open_B)
+
+    def hear(
+        self, reward_B: Tensor, done_B: Tensor, over_B: Tensor, view_BO: Tensor | None
+    ) -> None:
+        """Add what a move of anyone brought to the rows that are open, and close those of games it ended."""
+        if not self.obs:
+            return
+        is_open_B = self.is_open_B
+        self.reward_B = self.reward_B + reward_B.where(is_open_B, 0.0)
+        self.ended_B = self.ended_B | (done_B & is_open_B)
+        self.is_open_B = is_open_B & ~over_B
+        if view_BO is not None:
+            own_BO = view_BO if self.last_BO is None else self.last_BO
+            self.last_BO = torch.where(is_open_B[:, None], view_BO, own_BO)
+
+
+@torch.no_grad()
+def collect(
+    live: LiveGames,
+    policy: Policy,
+    distribution: ActionDistribution,
+    *,
+    iteration: int,
+    turns: int,
+    by_others_RB: Tensor | None,
+) -> Rollout:
+    """Play some turns of all games and return what came of them.
+
+    by_others_RB says in which games each role is not played by the present network; None: in none.
+    """
+    game, num_games = live.game, live.num_games
+    num_roles = len(game.roles)
+    shape = turns, num_roles, num_games, distribution.num_draws
+    number = torch.tensor(iteration, device=live.device)
+    index = torch.arange(torch.Size(shape).numel(), device=live.device)
+    drawn_TRBK = uniform(live.keys.action, number, index).view(shape)
+    sides = [_Side() for _ in game.roles]
+    for drawn_RBK, fresh in zip(drawn_TRBK, live.starts(iteration, turns), strict=True):
+        state, over_B = live.state, None
+        for role in range(num_roles):
+            state, over_B = _move(
+                live,
+                policy,
+                distribution,
+                sides,
+                state,
+                over_B,
+                role=role,
+                drawn_BK=drawn_RBK[role],
+            )
+        assert over_B is not None
+        live.end_turn(state, over_B, fresh)
+    return _rollout(game, live.state, sides, by_others_RB)
+
+
+def _move(
+    live: LiveGames,
+    policy: Policy,
+    distribution: ActionDistribution,
+    sides: list[_Side],
+    state: State,
+    over_B: Tensor | None,
+    *,
+    role: int,
+    drawn_BK: Tensor,
+) -> tuple[State, Tensor]:
+    """Let one role move in all games; return the state after it, and which games are over."""
+    game, name = live.game, live.game.roles[role]
+    obs_BO = game.observe(state, name)
+    outputs_BA, log_std = policy(obs_BO, role)
+    actions = distribution.draw(outputs_BA, log_std, drawn_BK)
+    sides[role].close(obs_BO)
+    sides[role].begin(obs_BO, actions, over_B)
+    # At the first role's turn no game is over, so there is nothing to hold back.
+    play = game.play if over_B is None else game.step
+    after, rewards_BR = play(state, name, distribution.to_game(actions))
+    live.note(rewards_BR, over_B)
+    done_B, truncated_B = game.done(after), game.truncated(after)
+    now_over_B = done_B if truncated_B is None else done_B | truncated_B
+    for other, side in enumerate(sides):
+        # Only a game that is cut off has a value after its end.
+        view = None if truncated_B is None else game.observe(after, game.roles[other])
+        side.hear(rewards_BR[:, other], done_B, now_over_B, view)
+    return after, now_over_B
+
+
+def _rollout(
+    game: FusedGame, state: State, sides: list[_Side], by_others_RB: Tensor | None
+) -> Rollout:
+    """Return the columns of all roles side by side, with the last rows closed as far as they can be."""
+    kept_RTB = []
+    for role, side in enumerate(sides):
+        side.close(game.observe(state, game.roles[role]))
+        if len(sides) > 1:
+            kept_RTB.append(_kept(side, is_first=role == 0, by_others_RB=by_others_RB, role=role))
+
+    def column(of: Callable[[_Side], list[Tensor]]) -> Tensor:
+        return torch.cat([torch.stack(of(side)) for side in sides], 1)
+
+    return Rollout(
+        obs=column(lambda side: side.obs),
+        actions=column(lambda side: side.actions),
+        rewards=column(lambda side: side.rewards),
+        ended=column(lambda side: side.ended),
+        over=column(lambda side: side.over),
+        after=column(lambda side: side.after),
+        kept=torch.cat(kept_RTB, 1) if kept_RTB else None,
+    )
+
+
+def _kept(side: _Side, *, is_first: bool, by_others_RB: Tensor | None, role: int) -> Tensor:
+    """Return which rows of a role are learned from, and cut those that lean on an unknown outcome."""
+    moved = [torch.ones_like(side.is_open_B) if row is None else row for row in side.moved]
+    if not is_first:
+        # Its next turn comes after the others have moved in the next rollout, so what comes of this
+        # row is not known; the row before it still has its value, but not its advantage.
+        unknown_B = side.is_open_B
+        moved[-1] = moved[-1] & ~unknown_B
+        side.over[-2] = side.over[-2] | unknown_B
+    kept_TB = torch.stack(moved)
+    return kept_TB if by_others_RB is None else kept_TB & ~by_others_RB[role]

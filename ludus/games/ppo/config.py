@@ -1,0 +1,237 @@
+"""The config of PPO on device games: single-player ones, and self-play for the symmetric ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ludus.config.base import (
+    Count,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    StrictConfig,
+    TrainerConfig,
+)
+from ludus.core.errors import LudusError
+from ludus.games.game import FusedGame
+from ludus.games.kinds import GameSection, make_game
+from ludus.games.player import PlayerSection
+from ludus.nn.engines.choice import EngineKey
+from ludus.nn.optimizer import OptimizerSection
+from ludus.nn.schedules import ScheduleSection, highest, too_long
+
+Discount = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class PastPlayersConfig(StrictConfig):
+    """Networks of earlier rounds, which the present one meets besides itself."""
+
+    size: Positive
+    """How many of them are kept; the oldest goes first."""
+    every_rounds: Positive
+    """Keep the network of every so many rounds."""
+    share: Share
+    """In which share of the games one role is played by one of them, another each round."""
+
+
+class EvaluationConfig(StrictConfig):
+    """How the network is judged, and what follows from it."""
+
+    every_rounds: Count
+    """Evaluate every so many rounds, and after the last; 0 means never."""
+    games: Positive
+    """How many games an evaluation has, none of them of the training; each begins in the same way every
+    time. Where there are two roles, each is played in half of them."""
+    actions: Literal["greedy", "sampled"]
+    """Judge it by its likeliest actions, or by actions drawn as in training."""
+    max_turns: Positive
+    """End an evaluation after this many turns, for games without an end of their own."""
+    opponent: PlayerSection | None
+    """The scripted player of the other role; null for a game of one role."""
+    patience: Positive | None
+    """Stop after this many evaluations in a row that were no better; null never stops for that."""
+    min_delta: NonNegativeFloat
+    """A score counts as better, for patience, only if it is better by more than this."""
+    target: float | None
+    """Stop as soon as the mean return, or against an opponent the win rate, reaches this; null goes on."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make meaningless."""
+        if self.patience is None and self.min_delta:
+            yield (
+                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
+                " set it to 0.0, or set 'patience'"
+            )
+        for key in ("patience", "target"):
+            value = getattr(self, key)
+            if value is not None and not self.every_rounds:
+                yield (
+                    f"'{key}' is {value:g}, but there are no evaluations, for 'every_rounds' is 0;"
+                    " set it to null, or evaluate"
+                )
+
+
+class FusedPpoConfig(TrainerConfig):
+    """Everything that decides a run of PPO on device games."""
+
+    game: GameSection
+    """The game that is learned: one for a single role, or a symmetric one for self-play."""
+    max_rounds: Positive
+    """How many rounds the run has, each a rollout and the updates that follow it."""
+    num_games: Positive
+    """How many games are played side by side."""
+    rollout_steps: Positive
+    """How many turns of each game a rollout has; in a turn every role moves once."""
+    passes: Positive
+    """How many times the updates go through each rollout."""
+    minibatches: Positive
+    """Into how many pieces each pass divides it; each is an update."""
+    fused: bool
+    """Make whole rounds one stage, on CUDA by kernels where game and network allow it; false gives every
+    update a stage with hooks of its own."""
+    rounds_a_stage: Positive
+    """How many rounds such a stage has; 1 where `fused` is false."""
+    widths: list[Positive]
+    """The width of each hidden layer of the policy's network, and of the value's; tanh follows each."""
+    past_players: PastPlayersConfig | None
+    """Networks of earlier rounds as opponents in self-play; null: the present one meets itself alone."""
+    reward_scale: PositiveFloat
+    """Multiply rewards by this for learning; what is logged and judged is the game's own."""
+    gamma: Discount
+    """How much a reward one turn later is worth."""
+    gae_lambda: Discount
+    """How far ahead advantages look: 0 one turn, 1 to the end of the game."""
+    clip: PositiveFloat
+    """How far one round may move the probability of an action, as a ratio from 1."""
+    value_clip: PositiveFloat | None
+    """How far a value may move from the one before the updates; null lets it go."""
+    value_coef: NonNegativeFloat
+    """How much the value's loss, half its mean squared error, counts beside the policy's."""
+    entropy_coef: NonNegativeFloat
+    """How much the policy's entropy counts, against becoming deterministic too soon."""
+    normalise_advantage: bool
+    """Bring the advantages of each minibatch to mean 0 and deviation 1."""
+    optimizer: OptimizerSection
+    """How weights move along the gradient."""
+    learning_rate_schedule: ScheduleSection
+    """How the learning rate changes with the optimisation steps, from the optimizer's own."""
+    max_grad_norm: PositiveFloat | None
+    """Clip the gradient to this norm; null does not clip."""
+    precision: Literal["float32", "bfloat16"]
+    """What the networks compute in; weights stay float32."""
+    engine: EngineKey
+    """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
+    graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
+    record_every_rounds: Count
+    """Write a record every so many rounds, and after an evaluation; 0 means only then and at the end."""
+    save_every_rounds: Count
+    """Keep the weights in models/<opt_steps> every so many rounds; 0 means never."""
+    evaluation: EvaluationConfig
+    """How the network is judged."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        try:
+            game = make_game(self.game)
+        except LudusError as error:
+            yield f"'game': {error}"
+            return
+        yield from self._problems_of_roles(game)
+        yield from self._problems_of_pieces(len(game.roles))
+        yield from self._problems_of_stages()
+        yield from too_long(
+            self.learning_rate_schedule,
+            "learning_rate_schedule",
+            self.run_opts,
+            "optimisation steps",
+        )
+        if self.save_every_rounds > self.max_rounds:
+            yield (
+                f"'save_every_rounds' is {self.save_every_rounds}, but 'max_rounds' is"
+                f" {self.max_rounds}: it would never be reached; lower it, or set 0 for never"
+            )
+
+    def _problems_of_roles(self, game: FusedGame) -> Iterator[str]:
+        name, roles = type(game).__name__, ", ".join(game.roles)
+        if len(game.roles) == 1:
+            if self.past_players is not None:
+                yield f"{name} has one role, so nothing reads 'past_players'; set it to null"
+            if self.evaluation.opponent is not None:
+                yield f"{name} has one role, so nobody is its opponent; set 'evaluation.opponent' to null"
+            return
+        if not game.is_symmetric:
+            yield (
+                f"'game': {name} has the roles {roles}, which see different things, so one network"
+                " cannot play them all; choose a symmetric game, or train it with kind: fused_dqn"
+            )
+        if self.evaluation.every_rounds and self.evaluation.opponent is None:
+            yield (
+                f"{name} has the roles {roles}, but 'evaluation.opponent' is null: there is nobody to"
+                " be judged against; name a player, for example {kind: random}"
+            )
+        if self.rollout_steps < 2:
+            yield (
+                f"'rollout_steps' is {self.rollout_steps}, but in self-play what comes of a move is seen"
+                " a turn later; use 2 or more"
+            )
+
+    def _problems_of_pieces(self, num_roles: int) -> Iterator[str]:
+        count = self.num_games * self.rollout_steps * num_roles
+        if count % self.minibatches:
+            near = [m for m in range(1, min(count, 4 * self.minibatches) + 1) if count % m == 0]
+            best = min(near, key=lambda m: abs(m - self.minibatches))
+            yield (
+                f"'minibatches' is {self.minibatches}, which does not divide the {count} moves of a"
+                f" rollout (num_games x rollout_steps x roles); try {best}"
+            )
+
+    def _problems_of_stages(self) -> Iterator[str]:
+        size = self.rounds_a_stage
+        if not self.fused and size != 1:
+            yield (
+                f"'rounds_a_stage' is {size}, but 'fused' is false, so that a round has several stages;"
+                " set it to 1, or fused to true"
+            )
+        if size > self.max_rounds:
+            yield (
+                f"'rounds_a_stage' is {size}, but 'max_rounds' is {self.max_rounds}; lower it to that"
+            )
+        intervals = {
+            "evaluation.every_rounds": self.evaluation.every_rounds,
+            "record_every_rounds": self.record_every_rounds,
+            "save_every_rounds": self.save_every_rounds,
+        }
+        for key, interval in intervals.items():
+            if interval % size:
+                yield (
+                    f"'{key}' is {interval}, but a stage makes {size} rounds; make it a multiple of"
+                    " that, or 'rounds_a_stage' smaller"
+                )
+
+    def unreached(self) -> dict[str, Any]:
+        """Return each key that a run of this length never comes to, and its value for never."""
+        off: dict[str, Any] = {}
+        if self.save_every_rounds > self.max_rounds:
+            off["save_every_rounds"] = 0
+        if self.rounds_a_stage > self.max_rounds:
+            off["rounds_a_stage"] = 1
+        return off
+
+    @property
+    def opts_a_round(self) -> int:
+        """How many optimisation steps a round has."""
+        return self.passes * self.minibatches
+
+    @property
+    def run_opts(self) -> int:
+        """How many optimisation steps the run has."""
+        return self.max_rounds * self.opts_a_round
+
+    @property
+    def highest_rate(self) -> float:
+        """The largest learning rate that the schedule comes to."""
+        return highest(self.learning_rate_schedule, self.optimizer.learning_rate)

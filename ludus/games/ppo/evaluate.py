@@ -1,0 +1,171 @@
+"""Judge a network by games of its own: its mean return, or its win rate against a scripted player.
+
+Shapes: B games, R roles, A outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ludus.core.errors import ConfigError
+from ludus.games.actor_critic import ActionDistribution
+from ludus.games.game import FusedGame, State
+from ludus.games.player import Player, ask, make_player
+from ludus.games.ppo.config import EvaluationConfig
+from ludus.judge.judge import Judge
+from ludus.judge.scores import Score
+from ludus.seeds import derive
+
+# Asking whether all games are over waits for the device, so it is not asked at every turn.
+_ASKED_EVERY = 8
+
+Outputs = Callable[[Tensor], tuple[Tensor, Tensor | None]]
+"""Takes observations; returns the policy's outputs, illegal moves masked, and the log deviations."""
+
+
+class Moment(NamedTuple):
+    """One move of all games, as it was made."""
+
+    role: str
+    actions: Tensor
+    before: State
+    after: State
+    rewards: Tensor
+    """(B, R)"""
+    was_over: Tensor
+    """(B,)"""
+
+
+class NetworkPlayer:
+    """Plays by a policy network: its likeliest actions, or drawn ones."""
+
+    def __init__(
+        self, outputs: Outputs, distribution: ActionDistribution, *, is_greedy: bool
+    ) -> None:
+        self._outputs = outputs
+        self._distribution = distribution
+        self._is_greedy = is_greedy
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return an action for each game."""
+        outputs_BA, log_std = self._outputs(obs_BO)
+        distribution = self._distribution
+        if self._is_greedy:
+            return distribution.to_game(distribution.best(outputs_BA))
+        shape = len(obs_BO), distribution.num_draws
+        drawn_BK = torch.rand(shape, generator=generator, device=obs_BO.device)
+        return distribution.to_game(distribution.draw(outputs_BA, log_std, drawn_BK))
+
+
+@torch.no_grad()
+def moments(
+    game: FusedGame,
+    players: Mapping[str, Player],
+    state: State,
+    generator: torch.Generator,
+    *,
+    max_turns: int,
+) -> Iterator[Moment]:
+    """Play games to their end, or for so many turns, and yield every move of them."""
+    for turn in range(max_turns):
+        if turn % _ASKED_EVERY == 0 and bool(game.over(state).all()):
+            return
+        for role in game.roles:
+            over_B = game.over(state)
+            actions = ask(players[role], game, state, role, generator)
+            after, rewards_BR = game.step(state, role, actions)
+            yield Moment(role, actions, state, after, rewards_BR, over_B)
+            state = after
+
+
+class Evaluation:
+    """Lets a network play the games of an evaluation, the same ones every time."""
+
+    def __init__(
+        self, config: EvaluationConfig, game: FusedGame, *, seed: int, device: torch.device
+    ) -> None:
+        self.config = config
+        self.game = game
+        self._seed = seed
+        self._device = device
+        self.opponents: dict[str, Player] = {}
+        """Who plays each role against the network."""
+        if config.opponent is not None:
+            section = config.opponent
+            self.opponents = {role: make_player(section, game, role) for role in game.roles}
+        if len(game.roles) > 1 and config.games % len(game.roles):
+            raise ConfigError(
+                f"'evaluation.games' is {config.games}, of which each of the {len(game.roles)} roles is"
+                " to be played in as many; use a multiple of that"
+            )
+
+    @property
+    def metric(self) -> str:
+        """What the network is judged by."""
+        return "eval/win_rate" if len(self.game.roles) > 1 else "eval/return_mean"
+
+    def judge(self) -> Judge:
+        """Return the judge of these evaluations."""
+        name = "win_rate" if len(self.game.roles) > 1 else "return"
+        config = self.config
+        return Judge(
+            Score(
+                name,
+                self.metric,
+                "max",
+                patience=config.patience,
+                min_delta=config.min_delta,
+                target=config.target,
+            )
+        )
+
+    def player(self, outputs: Outputs, distribution: ActionDistribution) -> NetworkPlayer:
+        """Return the network as it is judged."""
+        return NetworkPlayer(outputs, distribution, is_greedy=self.config.actions == "greedy")
+
+    def __call__(
+        self, player: Player, *, games: int | None = None, name: str = "evaluation"
+    ) -> dict[str, float]:
+        """Return the metrics of a player over games that are derived from the seed and this name."""
+        games = self.config.games if games is None else games
+        roles = self.game.roles
+        if len(roles) == 1:
+            returns_B, lengths_B = self._played({roles[0]: player}, games, name)[:2]
+            return {
+                "eval/return_mean": float(returns_B[:, 0].double().mean()),
+                "eval/return_std": float(returns_B[:, 0].double().std(correction=0)),
+                "eval/length_mean": float(lengths_B.double().mean()),
+            }
+        rates, lengths = {}, []
+        for index, role in enumerate(roles):
+            players = {**self.opponents, role: player}
+            count = max(1, games // len(roles))
+            returns_BR, lengths_B = self._played(players, count, f"{name}/{role}")
+            own_B = returns_BR[:, index]
+            rates[role] = [float(x.double().mean()) for x in (own_B > 0, own_B == 0, own_B < 0)]
+            lengths.append(float(lengths_B.double().mean()))
+        means = [sum(column) / len(roles) for column in zip(*rates.values(), strict=True)]
+        named = zip(("eval/win_rate", "eval/draw_rate", "eval/loss_rate"), means, strict=True)
+        own = {f"eval/{role}_win_rate": wins for role, (wins, _, _) in rates.items()}
+        return {**dict(named), **own, "eval/length_mean": sum(lengths) / len(roles)}
+
+    def _played(
+        self, players: Mapping[str, Player], games: int, name: str
+    ) -> tuple[Tensor, Tensor]:
+        """Return (B, R) what each role gained in each game, and (B,) how many moves it had."""
+        source = self.generator(name)
+        state = self.game.reset(games, source)
+        returns_BR = torch.zeros(games, len(self.game.roles), device=self._device)
+        lengths_B = torch.zeros(games, device=self._device)
+        for moment in moments(self.game, players, state, source, max_turns=self.config.max_turns):
+            returns_BR = returns_BR + moment.rewards
+            lengths_B = lengths_B + (~moment.was_over).float()
+        return returns_BR, lengths_B
+
+    def generator(self, name: str) -> torch.Generator:
+        """Return the source of the random numbers of these games."""
+        return torch.Generator(self._device).manual_seed(derive(self._seed, f"ppo/{name}"))

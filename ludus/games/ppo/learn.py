@@ -1,0 +1,202 @@
+"""What PPO makes of a rollout: rows with advantages, and the gradient step on a minibatch of them.
+
+Shapes: T turns, N sides of games, M rows of a minibatch, O features, A outputs, K numbers of an action,
+W numbers of a packed row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ludus.core import states
+from ludus.games.actor_critic import ActionDistribution, Outputs
+from ludus.games.game import FusedGame, Moves
+from ludus.games.kernels.ppo.reference import METRICS
+from ludus.games.ppo.collect import Rollout
+from ludus.games.ppo.config import FusedPpoConfig
+from ludus.losses.advantage import generalised_advantage
+from ludus.losses.distributions import masked_logits
+from ludus.losses.ppo import (
+    approximate_kl,
+    clip_fraction,
+    clipped_policy_loss,
+    normalised,
+    ppo_loss,
+    value_loss,
+)
+from ludus.nn.learner import Learner
+
+Net = Callable[[Tensor], Outputs]
+
+
+class PpoUpdate:
+    """Holds the learner, and does everything that one update does; `update` is that by an engine."""
+
+    def __init__(
+        self,
+        config: FusedPpoConfig,
+        game: FusedGame,
+        network: nn.Module,
+        distribution: ActionDistribution,
+    ) -> None:
+        self.config = config
+        self.game = game
+        self.distribution = distribution
+        self.learner = Learner(
+            network,
+            config.optimizer,
+            max_grad_norm=config.max_grad_norm,
+            precision=config.precision,
+            highest_rate=config.highest_rate,
+        )
+        self.device = self.learner.flat.device
+        actions = game.actions(game.roles[0])
+        self._num_moves = actions.count if isinstance(actions, Moves) else 0
+        num_numbers = 1 if isinstance(actions, Moves) else len(actions.low)
+        num_features = game.observation_size(game.roles[0])
+        seen = torch.zeros(1, num_features, device=self.device)
+        self._has_masks = game.legal(seen, game.roles[0]) is not None
+        masks = [self._num_moves] if self._has_masks else []
+        self._sizes = [num_features, num_numbers, 1, 1, 1, *masks]
+        self.totals = torch.zeros(len(METRICS), dtype=torch.float64, device=self.device)
+        """The sum of each metric since the last record."""
+        self.num_counted = 0
+        self.update: Callable[..., Any] = self._update
+        self._numbers: Tensor | None = None
+        self._last_numbers: tuple[float, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many numbers a packed row has."""
+        return sum(self._sizes)
+
+    def masked(self, outputs: Tensor, obs: Tensor) -> Tensor:
+        """Return the policy's outputs as float32, those of illegal moves far below all others."""
+        legal = self.game.legal(obs, self.game.roles[0]) if self._has_masks else None
+        return masked_logits(outputs.float(), legal)
+
+    @torch.no_grad()
+    def estimate(self, rollout: Rollout) -> Tensor:
+        """Return (T x N, W) rows: observation, action, log-probability, advantage, value, legal moves."""
+        config, learner = self.config, self.learner
+        turns, sides = rollout.rewards.shape
+        obs, actions = rollout.obs.flatten(0, 1), rollout.actions.flatten(0, 1)
+        outputs, values, log_std = learner(obs)
+        outputs = self.masked(outputs, obs)
+        log_probs = self.distribution.log_probs(outputs, log_std, self._actions(actions))
+        values_TN = values.float().view(turns, sides)
+        after_TN = learner(rollout.after.flatten(0, 1))[1].float().view(turns, sides)
+        advantages_TN = generalised_advantage(
+            rollout.rewards * config.reward_scale,
+            values_TN,
+            after_TN,
+            rollout.ended,
+            rollout.over,
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+        )
+        columns = [obs, actions.float(), log_probs, advantages_TN.flatten(), values_TN.flatten()]
+        if self._has_masks:
+            legal = self.game.legal(obs, self.game.roles[0])
+            assert legal is not None
+            columns.append(legal.float())
+        rows = torch.cat([x if x.ndim == 2 else x.unsqueeze(1) for x in columns], 1)
+        return rows if rollout.kept is None else rows[filled(rollout.kept.flatten())]
+
+    def _actions(self, actions_MK: Tensor) -> Tensor:
+        return actions_MK[:, 0].long() if self._num_moves else actions_MK
+
+    def learn(self, rows_MW: Tensor, *, learning_rate: float) -> None:
+        """Take one gradient step on some rows."""
+        numbers = (learning_rate, self.config.clip)
+        if numbers != self._last_numbers:
+            # Made here and sent on: made there, the host would wait for the device.
+            self._numbers = torch.tensor(numbers).to(self.device, non_blocking=True)
+            self._last_numbers = numbers
+        self.num_counted += 1
+        self.update(rows_MW, self._numbers)
+
+    def _update(self, rows_MW: Tensor, numbers: Tensor) -> Tensor:
+        config, distribution = self.config, self.distribution
+        obs_MO, actions_MK, *columns = rows_MW.split(self._sizes, 1)
+        old_log_probs_M, advantages_M, old_values_M = (x.squeeze(1) for x in columns[:3])
+        legal_MA = columns[3] > 0 if self._has_masks else None
+        actions = self._actions(actions_MK)
+        returns_M = advantages_M + old_values_M
+        if config.normalise_advantage:
+            advantages_M = normalised(advantages_M)
+
+        def loss_of(net: Net) -> tuple[Tensor, tuple[Tensor, ...]]:
+            outputs_MA, values_M, log_std = net(obs_MO)
+            outputs_MA = masked_logits(outputs_MA.float(), legal_MA)
+            log_probs_M = distribution.log_probs(outputs_MA, log_std, actions)
+            entropies_M = distribution.entropies(outputs_MA, log_std)
+            policy_loss = clipped_policy_loss(
+                log_probs_M, old_log_probs_M, advantages_M, numbers[1]
+            )
+            error = value_loss(values_M.float(), old_values_M, returns_M, config.value_clip)
+            loss = ppo_loss(
+                policy_loss, error, entropies_M,
+                value_weight=config.value_coef, entropy_weight=config.entropy_coef,
+            )  # fmt: skip
+            with torch.no_grad():
+                kl = approximate_kl(log_probs_M, old_log_probs_M)
+                clipped = clip_fraction(log_probs_M, old_log_probs_M, numbers[1])
+            entropy_loss = -entropies_M.detach().mean()
+            return loss, (policy_loss.detach(), error.detach(), entropy_loss, kl, clipped)
+
+        # A ratio compares with the policy that acted, so this one is computed in the same mode.
+        loss, norm, others = self.learner.improve(loss_of, numbers[0], in_train_mode=False)
+        self.learner.observe(obs_MO, norm=norm)
+        self.totals.add_(torch.stack([loss, norm, *others]))
+        return loss
+
+    def example(self) -> tuple[Tensor, Tensor]:
+        """Return inputs of `_update` of the shapes that it will have, holding zeros."""
+        count = self.config.num_games * self.config.rollout_steps * len(self.game.roles)
+        rows = torch.zeros(count // self.config.minibatches, self.width, device=self.device)
+        return rows, rows.new_zeros(2)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the mean of each metric since the last record."""
+        if not self.num_counted:
+            return {}
+        means = [total / self.num_counted for total in self.totals.tolist()]
+        return {f"train/{name}": mean for name, mean in zip(METRICS, means, strict=True)}
+
+    def take_metrics(self) -> dict[str, float]:
+        """Return the mean of each metric since the last call, and begin anew."""
+        metrics = self.metrics()
+        self.totals.zero_()
+        self.num_counted = 0
+        return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the network and its optimizer, and the metrics not yet recorded."""
+        counted = {"totals": self.totals, "num_counted": self.num_counted}
+        return {"learner": self.learner.state_dict(), **counted}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy a saved state in."""
+        states.check_keys(state, "learner", "totals", "num_counted")
+        totals = states.like(state, "totals", self.totals)
+        count = states.whole(state, "num_counted")
+        with states.within("learner"):
+            self.learner.load_state_dict(state["learner"])
+        self.totals.copy_(totals)
+        self.num_counted = count
+
+
+def filled(kept_N: Tensor) -> Tensor:
+    """Return as many places as there are rows: of those that are kept, from the first on again and again.
+
+    So every row that is learned from is a real one and the shapes stay what they are, without the host
+    having to know how many are kept.
+    """
+    order_N = torch.argsort((~kept_N).to(torch.uint8), stable=True)
+    places_N = torch.arange(len(kept_N), device=kept_N.device)
+    return order_N[places_N % kept_N.sum().clamp(min=1)]

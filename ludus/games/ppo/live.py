@@ -1,0 +1,114 @@
+"""The games that a run plays, as a part: where each stands, and what the finished ones came to.
+
+Shapes: B games, R roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.core import states
+from ludus.games.counter_random import uniform
+from ludus.games.elementwise import ElementwiseGame
+from ludus.games.game import FusedGame, State, where
+from ludus.games.kernels.ppo.reference import Keys, keys_of
+from ludus.seeds import derive
+
+
+class LiveGames:
+    """A batch of games in which every finished one begins anew at the end of the turn.
+
+    Between two turns no game is over. All randomness is a function of the seed and the round.
+    """
+
+    def __init__(self, game: FusedGame, *, num_games: int, seed: int, device: torch.device) -> None:
+        self.game = game
+        self.num_games = num_games
+        self.keys: Keys = keys_of(seed)
+        self.device = device
+        self._seed = seed
+        self.state: State = self._first()
+        num_roles = len(game.roles)
+        self.returns_BR = torch.zeros(num_games, num_roles, device=device)
+        """What each role has gained in each game so far."""
+        self.lengths_B = torch.zeros(num_games, device=device)
+        """How many moves each game has had so far."""
+        self.totals = torch.zeros(2 + num_roles, dtype=torch.float64, device=device)
+        """Of the games that ended since the last record: their number, moves, and returns by role."""
+
+    def _first(self) -> State:
+        zero = torch.zeros((), dtype=torch.int64, device=self.device)
+        if isinstance(self.game, ElementwiseGame):
+            return self.game.start(self._uniforms("first", zero, turns=1)[0])
+        return self.game.reset(self.num_games, self._generator("first", 0))
+
+    def _uniforms(self, name: str, iteration: Tensor, *, turns: int) -> Tensor:
+        """Return (T, U, B) numbers in [0, 1) for the starts of an elementwise game."""
+        assert isinstance(self.game, ElementwiseGame)
+        count = self.game.num_uniforms
+        index = torch.arange(turns * self.num_games * count, device=self.device)
+        drawn = uniform(getattr(self.keys, name), iteration, index)
+        return drawn.view(turns, self.num_games, count).transpose(1, 2)
+
+    def _generator(self, name: str, iteration: int) -> torch.Generator:
+        seed = derive(self._seed, f"ppo/{name}", iteration)
+        return torch.Generator(self.device).manual_seed(seed)
+
+    def starts(self, iteration: int, turns: int) -> list[State]:
+        """Return a batch of new games for the end of each turn of a round."""
+        if isinstance(self.game, ElementwiseGame):
+            number = torch.tensor(iteration, device=self.device)
+            drawn_TUB = self._uniforms("start", number, turns=turns)
+            return [self.game.start(drawn_UB) for drawn_UB in drawn_TUB]
+        source = self._generator("start", iteration)
+        return [self.game.reset(self.num_games, source) for _ in range(turns)]
+
+    def note(self, rewards_BR: Tensor, was_over_B: Tensor | None) -> None:
+        """Count one move of each game that was not over."""
+        self.returns_BR = self.returns_BR + rewards_BR
+        self.lengths_B = self.lengths_B + (1.0 if was_over_B is None else (~was_over_B).float())
+
+    def end_turn(self, state: State, over_B: Tensor, fresh: State) -> None:
+        """Put what the finished games came to into the totals, and let them begin anew."""
+        ended_B1 = over_B.unsqueeze(1)
+        all_B = torch.cat([ended_B1.float(), self.lengths_B.unsqueeze(1), self.returns_BR], 1)
+        self.totals = self.totals + all_B.masked_fill(~ended_B1, 0.0).sum(0)
+        self.returns_BR = self.returns_BR.masked_fill(ended_B1, 0.0)
+        self.lengths_B = self.lengths_B.masked_fill(over_B, 0.0)
+        self.state = {name: where(over_B, fresh[name], value) for name, value in state.items()}
+
+    def take_metrics(self) -> dict[str, float]:
+        """Return what the games that ended since the last call came to on average, and begin anew."""
+        count, length, *returns = self.totals.tolist()
+        self.totals = torch.zeros_like(self.totals)
+        metrics = {"rollout/episodes": count}
+        if not count:
+            return metrics
+        metrics["rollout/ep_len_mean"] = length / count
+        if len(returns) == 1:
+            return {**metrics, "rollout/ep_rew_mean": returns[0] / count}
+        named = zip(self.game.roles, returns, strict=True)
+        return metrics | {f"rollout/{role}_return_mean": total / count for role, total in named}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the games stand and what is not yet recorded."""
+        return {"state": dict(self.state), **{name: getattr(self, name) for name in _COUNTED}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up games that were saved."""
+        states.check_keys(state, "state", *_COUNTED)
+        saved = states.mapping(state, "state")
+        with states.within("state"):
+            states.check_keys(saved, *self.state)
+            games = {name: states.like(saved, name, own) for name, own in self.state.items()}
+        counted = {name: states.like(state, name, getattr(self, name)) for name in _COUNTED}
+        self.state = {name: value.to(self.device) for name, value in games.items()}
+        for name, value in counted.items():
+            setattr(self, name, value.to(self.device))
+
+
+_COUNTED = ("returns_BR", "lengths_B", "totals")

@@ -1,0 +1,117 @@
+"""Networks of earlier rounds, which the present one meets in some of its games."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.core import states
+from ludus.games.actor_critic import Outputs
+from ludus.games.ppo.collect import Policy
+from ludus.games.ppo.config import PastPlayersConfig
+from ludus.nn.learner import Learner
+from ludus.seeds import generator
+
+
+class PastPlayers:
+    """A ring of the weights of earlier rounds, of which one plays a round against the present network.
+
+    It plays in the first games of the batch, a share of all, one role in each: the first role in the
+    first game, the second in the next, and so on in turn.
+    """
+
+    def __init__(
+        self,
+        config: PastPlayersConfig,
+        learner: Learner,
+        *,
+        num_games: int,
+        num_roles: int,
+        seed: int,
+    ) -> None:
+        self.config = config
+        self._learner = learner
+        self._seed = seed
+        self.num_games = max(1, round(config.share * num_games))
+        """In how many games one of them plays."""
+        device = learner.flat.device
+        places_B = torch.arange(num_games, device=device)
+        roles_R1 = torch.arange(num_roles, device=device).unsqueeze(1)
+        self.plays_RB = (places_B % num_roles == roles_R1) & (places_B < self.num_games)
+        """Which role is theirs in each game."""
+        self.rings = [
+            torch.zeros(config.size, len(vector), device=device, dtype=vector.dtype)
+            for vector in learner.flat.vectors
+        ]
+        self.num_kept = 0
+
+    def keep(self, rounds: int) -> None:
+        """Keep the present network if it is time, after this many rounds."""
+        if rounds % self.config.every_rounds == 0:
+            place = self.num_kept % self.config.size
+            for ring, vector in zip(self.rings, self._learner.flat.vectors, strict=True):
+                ring[place].copy_(vector.detach())
+            self.num_kept += 1
+
+    def chosen(self, iteration: int) -> int | None:
+        """Return the place of the one that plays this round; None before there is any."""
+        count = min(self.num_kept, self.config.size)
+        if not count:
+            return None
+        source = generator(self._seed, "ppo/opponent", iteration)
+        return int(torch.randint(count, (), generator=source))
+
+    def outputs(self, place: int, obs_BO: Tensor) -> Outputs:
+        """Return what the network at this place says."""
+        found: Outputs = self._learner.bound([ring[place] for ring in self.rings])(obs_BO)
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights of all of them."""
+        return {"rings": list(self.rings), "num_kept": self.num_kept}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy saved weights in."""
+        states.check_keys(state, "rings", "num_kept")
+        saved, count = (
+            states.rows(state, "rings", length=len(self.rings)),
+            states.whole(state, "num_kept"),
+        )
+        with states.within("rings"):
+            for place, ring in enumerate(self.rings):
+                states.like(saved, place, ring, finite=True)
+        for ring, values in zip(self.rings, saved, strict=True):
+            ring.copy_(values)
+        self.num_kept = count
+
+
+def meeting(
+    past: PastPlayers | None,
+    own: Callable[[Tensor], tuple[Tensor, Tensor | None]],
+    masked: Callable[[Tensor, Tensor], Tensor],
+    iteration: int,
+) -> tuple[Policy, Tensor | None]:
+    """Return who plays in a round, and (R, B) where it is a network of an earlier round; None: nowhere.
+
+    `own` says what the present network makes of observations; `masked` takes illegal moves out of outputs.
+    """
+    place = None
+    if past is not None:
+        past.keep(iteration)
+        place = past.chosen(iteration)
+    if past is None or place is None:
+        return lambda obs_BO, role: own(obs_BO), None
+
+    def policy(obs_BO: Tensor, role: int) -> tuple[Tensor, Tensor | None]:
+        outputs_BA, log_std = own(obs_BO)
+        count = past.num_games
+        seen = obs_BO[:count]
+        theirs = masked(past.outputs(place, seen)[0], seen)
+        is_theirs = past.plays_RB[role, :count].unsqueeze(1)
+        first = torch.where(is_theirs, theirs, outputs_BA[:count])
+        return torch.cat([first, outputs_BA[count:]]), log_std
+
+    return policy, past.plays_RB

@@ -1,0 +1,1 @@
+"""The trainers of device games, one file a kind."""

@@ -1,0 +1,287 @@
+"""The trainer kind `fused_ppo`: PPO on device games, and self-play for the symmetric ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ludus.config.registry import register_trainer
+from ludus.core import Repeat, Run, Stateful
+from ludus.core.errors import HookError
+from ludus.core.hooks import Hooks
+from ludus.core.plan import hook_names, walk_nodes
+from ludus.core.surroundings import Surroundings
+from ludus.games.actor_critic import ActorCritic, distribution_of
+from ludus.games.kernels.ppo.shuffle import rows_in_order
+from ludus.games.kinds import make_game
+from ludus.games.ppo.abilities import Abilities
+from ludus.games.ppo.collect import collect
+from ludus.games.ppo.config import FusedPpoConfig
+from ludus.games.ppo.evaluate import Evaluation
+from ludus.games.ppo.learn import PpoUpdate
+from ludus.games.ppo.live import LiveGames
+from ludus.games.ppo.network import check_network, with_length
+from ludus.games.ppo.past import PastPlayers, meeting
+from ludus.games.ppo.plan import Works, make_plan
+from ludus.games.ppo.waiting import Waiting
+from ludus.judge.divergence import DivergenceGuard
+from ludus.nn.engines.choice import Subject, choose_engine
+from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.schedules import Schedule
+from ludus.seeds import derive, forked
+from ludus.session.begun import as_begun, has_begun
+from ludus.session.device import resolve_device
+from ludus.session.trainer import Trainer
+
+GUARD = DivergenceGuard(remedy="lower reward_scale")
+# From so many updates on the time to compile is gained back.
+_WORTH_COMPILING = 150_000
+
+
+@register_trainer("fused_ppo")
+class PPOTrainer(Abilities, Trainer):
+    """Learns a game for one, or both sides of a symmetric one, by proximal policy optimisation.
+
+    train
+      round x max_rounds           with fused: true, the stage `iterate` takes whole rounds
+        collect
+        estimate
+        epoch x passes
+          minibatch x minibatches
+            train_step
+        evaluate (every k rounds, and after the last)
+        record (every k rounds, and after an evaluation)
+        save (every k rounds)
+      finish
+    """
+
+    Config = FusedPpoConfig
+    # What depends on the clock promises nothing; the order of an epoch is computed anew.
+    derived: ClassVar[tuple[str, ...]] = (
+        "_timer",
+        "_timed_steps",
+        "_order",
+        "_order_of",
+        "_plain_state",
+    )
+
+    config: FusedPpoConfig
+    model: Any
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build game, network and evaluation from the config."""
+        self._notes: list[str] = []
+        if max_steps is not None:
+            self.config, self._notes = with_length(self.config, max_steps)
+        self.config = config = as_begun(self.config, self.run.files)
+        self.device = resolve_device(config.settings.device)
+        self.fused_game = game = make_game(config.game)
+        self.distribution = distribution_of(game.actions(game.roles[0]))
+        self.network = self._make_network()
+        self.ppo = PpoUpdate(config, game, self.network, self.distribution)
+        self.learner = self.ppo.learner
+        self.live = LiveGames(
+            game, num_games=config.num_games, seed=config.seed, device=self.device
+        )
+        self.past = None
+        if config.past_players is not None:
+            self.past = PastPlayers(
+                config.past_players,
+                self.learner,
+                num_games=config.num_games,
+                num_roles=len(game.roles),
+                seed=config.seed,
+            )
+        self.waiting = Waiting(config, game, width=self.ppo.width, device=self.device)
+        self.evaluation = Evaluation(config.evaluation, game, seed=config.seed, device=self.device)
+        self.judge = self.evaluation.judge()
+        self.rate = Schedule(
+            config.learning_rate_schedule,
+            initial=config.optimizer.learning_rate,
+            run_steps=config.run_opts,
+        )
+        self.num_train_steps = config.run_opts
+        self._choose_engine()
+        self._order, self._order_of = torch.zeros(0), (-1, -1)
+        self._timer, self._timed_steps = time.monotonic(), 0
+
+    def _make_network(self) -> nn.Module:
+        config, game = self.config, self.fused_game
+        role = game.roles[0]
+        if self.model is not None:
+            return check_network(self.model, game).to(self.device)
+        with forked(derive(config.seed, "network")):
+            network = ActorCritic(game.observation_size(role), game.actions(role), config.widths)
+        return network.to(self.device)
+
+    def _choose_engine(self) -> None:
+        config, ppo = self.config, self.ppo
+        self._plain_state = PlainState(self.network)
+        chosen = choose_engine(
+            config.engine,
+            Subject(ppo._update, ppo, [self.network], self.device, ppo.example),
+            is_long=config.run_opts >= _WORTH_COMPILING,
+            has_begun=has_begun(self.run.files),
+            tell=lambda note: self.run.tell(note, event="engine"),
+        )
+        ppo.update = chosen.by(ppo._update)
+        self.config = config.replace(engine=chosen.engine)
+        self._engine_notes = chosen.notes
+
+    def plan(self) -> Repeat:
+        """Return rounds of collecting and updating."""
+        return self._plan(is_fused=self.config.fused)
+
+    def _plan(self, *, is_fused: bool) -> Repeat:
+        works = Works(
+            collect=self._collect,
+            estimate=self._estimate,
+            train_step=self._train_step,
+            iterate=self._iterate,
+            evaluate=self._evaluate,
+            record=self._record,
+            save=self._save,
+            finish=self._finish,
+        )
+        return make_plan(self.config, works, is_fused=is_fused)
+
+    def _bind_hooks(self, plan: Repeat, around: Surroundings, state: object) -> Hooks:
+        """Bind the hooks; where one needs a stage that a fused round lacks, name the key that restores it."""
+        try:
+            return super()._bind_hooks(plan, around, state)
+        except HookError as error:
+            nodes = walk_nodes(self._plan(is_fused=False))
+            names = {name for node in nodes for name in hook_names(node)}
+            if self.config.fused and any(f".{name} " in str(error) for name in names):
+                told = str(error).split(" fits no node")[0]
+                raise HookError(
+                    f"{told} fits no node of this plan, in which a round is one stage; set fused: false"
+                ) from None
+            raise
+
+    def _collect(self, run: Run) -> None:
+        self.waiting.rollout = self.collect_rollout(run.counters["round"])
+        run.counters["game_steps"] += self._moves_a_round
+
+    @property
+    def _moves_a_round(self) -> int:
+        config = self.config
+        return config.num_games * config.rollout_steps * len(self.fused_game.roles)
+
+    def collect_rollout(self, iteration: int) -> Any:
+        """Play the games of one round and return what came of it."""
+        policy, by_others_RB = meeting(self.past, self.outputs, self.ppo.masked, iteration)
+        return collect(
+            self.live,
+            policy,
+            self.distribution,
+            iteration=iteration,
+            turns=self.config.rollout_steps,
+            by_others_RB=by_others_RB,
+        )
+
+    def outputs(self, obs_BO: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the policy's outputs, illegal moves masked, and the log deviations, if there are."""
+        network = self.network
+        if isinstance(network, ActorCritic):
+            with self.learner.autocast():
+                outputs_BA, log_std = network.policy(obs_BO), network.log_std
+        else:
+            outputs_BA, _, log_std = self.learner(obs_BO)
+        return self.ppo.masked(outputs_BA, obs_BO), log_std
+
+    def _estimate(self, run: Run) -> None:
+        assert self.waiting.rollout is not None
+        self.waiting.rows = self.ppo.estimate(self.waiting.rollout)
+        self.waiting.rollout = None
+
+    def _train_step(self, run: Run) -> None:
+        rows, epoch, index = self.waiting.rows, run.round("epoch"), run.round("minibatch")
+        assert rows is not None
+        self._learn(rows, run, iteration=run.counters["round"], epoch=epoch, index=index)
+        if epoch == self.config.passes - 1 and index == self.config.minibatches - 1:
+            self.waiting.rows = None
+
+    def _learn(self, rows: Tensor, run: Run, *, iteration: int, epoch: int, index: int) -> None:
+        if self._order_of != (iteration, epoch):
+            number = torch.tensor(iteration, device=self.device)
+            self._order = rows_in_order(self.live.keys.shuffle, number, epoch, num_rows=len(rows))
+            self._order_of = (iteration, epoch)
+        size = len(rows) // self.config.minibatches
+        self.train_step(rows[self._order[index * size : (index + 1) * size]], index)
+        run.counters["opt_steps"] += 1
+
+    def train_step(self, batch: Tensor, batch_idx: int) -> None:
+        """Learn from one minibatch of packed rows; override it to learn in another way."""
+        self.ppo.learn(batch, learning_rate=self.rate(self.run.counters["opt_steps"]))
+
+    def _iterate(self, run: Run) -> None:
+        """Make whole rounds, as many as a stage has or as are left."""
+        config, first = self.config, run.counters["round"]
+        for iteration in range(first, min(first + config.rounds_a_stage, config.max_rounds)):
+            rows = self.ppo.estimate(self.collect_rollout(iteration))
+            run.counters["game_steps"] += self._moves_a_round
+            for epoch in range(config.passes):
+                for index in range(config.minibatches):
+                    self._learn(rows, run, iteration=iteration, epoch=epoch, index=index)
+            run.counters["round"] += 1
+
+    def _evaluate(self, run: Run) -> Mapping[str, float]:
+        if GUARD.diverged(self.ppo.metrics()) is not None:
+            return {}  # it must not become the best; the record that follows ends the run
+        started = time.monotonic()
+        metrics = self.evaluate()
+        self.judge.hear(run, metrics, lambda score: self.weights())
+        # Evaluation time is not in the rates.
+        self._timer += time.monotonic() - started
+        return metrics
+
+    def _record(self, run: Run) -> None:
+        """Write what has been gathered, and begin to gather and to time anew."""
+        opts, steps = run.counters["opt_steps"], run.counters["game_steps"]
+        metrics = {**self.live.take_metrics(), **self.ppo.take_metrics()}
+        metrics["train/learning_rate"] = self.rate(opts)
+        if (log_std := getattr(self.network, "log_std", None)) is not None:
+            metrics["train/std"] = float(log_std.detach().exp().mean())
+        run.record(metrics)
+        elapsed = max(time.monotonic() - self._timer, 1e-9)
+        run.log.rate("game_steps_per_sec", (steps - self._timed_steps) / elapsed)
+        self._timer, self._timed_steps = time.monotonic(), steps
+        run.log.write(run)
+        GUARD.check(metrics, opts)
+
+    def _save(self, run: Run) -> None:
+        counters = {name: value for name, value in run.counters.items() if value}
+        name = f"models/{run.counters['opt_steps']}"
+        run.keep_model(name, self.weights(), {"counters": counters})
+
+    def _finish(self, run: Run) -> None:
+        """Write what was not written."""
+        if run.log.has_news or self.ppo.num_counted:
+            self._record(run)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return everything that must survive."""
+        parts: dict[str, Stateful] = {
+            "ppo": self.ppo,
+            "games": self.live,
+            "judge": self.judge,
+        }
+        if not self.config.fused:
+            parts["waiting"] = self.waiting
+        return parts if self.past is None else {**parts, "past_players": self.past}
+
+    def open(self) -> None:
+        """Say what fit changed, and how the updates are executed."""
+        for note in self._notes:
+            self.run.tell(note, event="changed_by_fit")
+        for note in self._engine_notes:
+            self.run.tell(note, event="engine")
+
+    def inexact_because(self) -> list[str]:
+        """Return what a network of a script changes without its being saved."""
+        return unsaved(self._plain_state) if hasattr(self, "_plain_state") else []
