@@ -30,16 +30,13 @@ class Works:
 def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool) -> Repeat:
     """Return rounds of collecting, estimating and updating, or the same with whole rounds as one stage."""
 
-    def rounds(run: Run) -> int:
-        # A loop counts its round when that is over; a stage of several counts them itself.
-        return run.counters["round"] + (0 if is_fused else 1)
-
+    # A round counts as soon as its last update is made, so that what follows it is logged under it.
     def is_due(run: Run, interval: int) -> bool:
-        return interval > 0 and rounds(run) % interval == 0
+        return interval > 0 and run.counters["round"] % interval == 0
 
     def is_evaluated(run: Run) -> bool:
         every = config.evaluation.every_rounds
-        return every > 0 and (is_due(run, every) or rounds(run) >= config.max_rounds)
+        return every > 0 and (is_due(run, every) or run.counters["round"] >= config.max_rounds)
 
     def is_recorded(run: Run) -> bool:
         return is_evaluated(run) or is_due(run, config.record_every_rounds)
@@ -71,7 +68,6 @@ def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool) -> Repeat
         loop = Repeat(
             name="round",
             times=config.max_rounds,
-            counter="round",
             body=(
                 Stage(name="collect", work=works.collect),
                 Stage(name="estimate", work=works.estimate),

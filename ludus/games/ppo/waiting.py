@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
+from ludus.core.errors import CheckpointError
 from ludus.games.game import FusedGame, Moves
 from ludus.games.ppo.collect import Rollout
 from ludus.games.ppo.config import FusedPpoConfig
+
+_NOTHING = "the rollout of this round is not there; resume from a checkpoint that holds it"
 
 
 class Waiting:
@@ -35,6 +38,21 @@ class Waiting:
         # What the tensors must be like; on the meta device they take no memory.
         self._like = Rollout(seen, acted, done.float(), done, done, seen, kept)
         self._rows_like = torch.zeros(turns * sides, width, device="meta")
+
+    def take_rollout(self) -> Rollout:
+        """Return the rollout that is to be estimated, which waits no more."""
+        found, self.rollout = self.rollout, None
+        if found is None:
+            raise CheckpointError(_NOTHING)
+        return found
+
+    def take_rows(self, *, is_last: bool) -> Tensor:
+        """Return the rows to learn from; after the last update they wait no more."""
+        found = self.rows
+        if found is None:
+            raise CheckpointError(_NOTHING)
+        self.rows = None if is_last else found
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits, or None for what does not."""

@@ -84,6 +84,7 @@ class PPOTrainer(Abilities, Trainer):
         self.network = self._make_network()
         self.ppo = PpoUpdate(config, game, self.network, self.distribution)
         self.learner = self.ppo.learner
+        self.flat, self.optimizer = self.learner.flat, self.learner.optimizer
         self.live = LiveGames(
             game, num_games=config.num_games, seed=config.seed, device=self.device
         )
@@ -195,16 +196,14 @@ class PPOTrainer(Abilities, Trainer):
         return self.ppo.masked(outputs_BA, obs_BO), log_std
 
     def _estimate(self, run: Run) -> None:
-        assert self.waiting.rollout is not None
-        self.waiting.rows = self.ppo.estimate(self.waiting.rollout)
-        self.waiting.rollout = None
+        self.waiting.rows = self.ppo.estimate(self.waiting.take_rollout())
 
     def _train_step(self, run: Run) -> None:
-        rows, epoch, index = self.waiting.rows, run.round("epoch"), run.round("minibatch")
-        assert rows is not None
+        config, epoch, index = self.config, run.round("epoch"), run.round("minibatch")
+        is_last = epoch == config.passes - 1 and index == config.minibatches - 1
+        rows = self.waiting.take_rows(is_last=is_last)
         self._learn(rows, run, iteration=run.counters["round"], epoch=epoch, index=index)
-        if epoch == self.config.passes - 1 and index == self.config.minibatches - 1:
-            self.waiting.rows = None
+        run.counters["round"] += is_last
 
     def _learn(self, rows: Tensor, run: Run, *, iteration: int, epoch: int, index: int) -> None:
         if self._order_of != (iteration, epoch):

@@ -1,0 +1,12 @@
+"""PPO on a device game, every update a stage."""
+
+from __future__ import annotations
+
+import ludus
+from tests.games.ppo.small import small_ppo
+
+REFUSALS = {"waiting": "the rollout of this round is not there"}
+
+
+def make() -> ludus.Trainer:
+    return ludus.build_trainer(small_ppo(max_rounds=4))
