@@ -20,6 +20,7 @@ import torch
 import ludus
 from ludus.session.fingerprint import cpu_name
 from ludus.session.logger import Logger
+from tests.games.ppo.small import small_ppo, small_self_play
 from tests.rl.small import NORMALISE, PRIORITISED, small
 
 GOLDEN = Path(__file__).parent / "golden" / "traces.json"
@@ -98,7 +99,13 @@ TRACES: dict[str, Any] = {
     "ppo of continuous actions": lambda: small(
         "ppo", **{"env.id": "Pendulum-v1", "shared_body": True, "engine": "tape", "seed": 3}
     ),
+    "fused_ppo": lambda: small_ppo(value_clip=0.2, learning_rate_schedule=FALLING, seed=3),
+    "fused_ppo of self-play": lambda: small_self_play(
+        fused=True, past_players={"size": 2, "every_rounds": 2, "share": 0.5}, seed=3
+    ),
 }
+LEARNED = {"supervised": "model", "fused_ppo": "ppo"}
+"""What of a trainer holds its weights, where that is no agent."""
 
 
 def trace(kind: str, root: Path) -> dict[str, Any]:
@@ -107,7 +114,7 @@ def trace(kind: str, root: Path) -> dict[str, Any]:
     trainer.set_logger(Logger({"backends": []}))
     result = trainer.fit(root=str(root), name="golden")
     text = (Path(result.run_dir) / "metrics.jsonl").read_bytes()
-    state = trainer.model if kind == "supervised" else trainer.agent
+    state = getattr(trainer, LEARNED.get(kind.split()[0], "agent"))
     return {
         "machine": machine(),
         "parameters": _digest(state.state_dict()),

@@ -97,7 +97,9 @@ class PPOTrainer(Abilities, Trainer):
                 num_roles=len(game.roles),
                 seed=config.seed,
             )
-        self.waiting = Waiting(config, game, width=self.ppo.width, device=self.device)
+        self.waiting: Waiting | None = None
+        if not config.fused:
+            self.waiting = Waiting(config, game, width=self.ppo.width, device=self.device)
         self.evaluation = Evaluation(config.evaluation, game, seed=config.seed, device=self.device)
         self.judge = self.evaluation.judge()
         self.rate = Schedule(
@@ -165,6 +167,7 @@ class PPOTrainer(Abilities, Trainer):
             raise
 
     def _collect(self, run: Run) -> None:
+        assert self.waiting is not None
         self.waiting.rollout = self.collect_rollout(run.counters["round"])
         run.counters["game_steps"] += self._moves_a_round
 
@@ -196,11 +199,13 @@ class PPOTrainer(Abilities, Trainer):
         return self.ppo.masked(outputs_BA, obs_BO), log_std
 
     def _estimate(self, run: Run) -> None:
+        assert self.waiting is not None
         self.waiting.rows = self.ppo.estimate(self.waiting.take_rollout())
 
     def _train_step(self, run: Run) -> None:
         config, epoch, index = self.config, run.round("epoch"), run.round("minibatch")
         is_last = epoch == config.passes - 1 and index == config.minibatches - 1
+        assert self.waiting is not None
         rows = self.waiting.take_rows(is_last=is_last)
         self._learn(rows, run, iteration=run.counters["round"], epoch=epoch, index=index)
         run.counters["round"] += is_last
@@ -265,14 +270,9 @@ class PPOTrainer(Abilities, Trainer):
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that must survive."""
-        parts: dict[str, Stateful] = {
-            "ppo": self.ppo,
-            "games": self.live,
-            "judge": self.judge,
-        }
-        if not self.config.fused:
-            parts["waiting"] = self.waiting
-        return parts if self.past is None else {**parts, "past_players": self.past}
+        parts = {"ppo": self.ppo, "games": self.live, "judge": self.judge}
+        more = {"waiting": self.waiting, "past_players": self.past}
+        return parts | {name: part for name, part in more.items() if part is not None}
 
     def open(self) -> None:
         """Say what fit changed, and how the updates are executed."""
