@@ -270,9 +270,10 @@ class PPOTrainer(Abilities, Trainer):
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that must survive."""
-        parts = {"ppo": self.ppo, "games": self.live, "judge": self.judge}
-        more = {"waiting": self.waiting, "past_players": self.past}
-        return parts | {name: part for name, part in more.items() if part is not None}
+        parts: dict[str, Stateful] = {"ppo": self.ppo, "games": self.live, "judge": self.judge}
+        if self.waiting is not None:
+            parts["waiting"] = self.waiting
+        return parts if self.past is None else {**parts, "past_players": self.past}
 
     def open(self) -> None:
         """Say what fit changed, and how the updates are executed."""
