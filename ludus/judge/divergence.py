@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ludus.core.errors import Diverged
 from ludus.core.run import Run
@@ -18,13 +18,14 @@ class DivergenceGuard:
     A step along such a gradient is not taken (`ludus/nn/step.py`), so the weights are still good.
     """
 
-    def __init__(self, *, remedy: str) -> None:
+    def __init__(self, *, remedy: str, guarded: Sequence[str] = _GUARDED) -> None:
         """`remedy` ends the error's sentence, after the learning rate and max_grad_norm."""
         self._remedy = remedy
+        self._guarded = tuple(guarded)
 
     def diverged(self, metrics: Mapping[str, float]) -> str | None:
         """Return the name of the first guarded metric that is not finite, if any."""
-        for name in _GUARDED:
+        for name in self._guarded:
             if not math.isfinite(metrics.get(name, 0.0)):
                 return name
         return None

@@ -20,7 +20,7 @@ from ludus.rl.off_policy import OffPolicyConfig
 from ludus.rl.plans import Extras, in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
-from ludus.rl.stage_times import StageTimes
+from ludus.session.stage_times import StageTimes
 from ludus.rl.step_processor import NStep, OneStep
 from ludus.session.logger import Logger
 

@@ -376,7 +376,7 @@ def test_what_acting_and_learning_cost_is_written_beside_the_metrics(tmp_path: P
 
 @pytest.mark.covers("004-S1")
 def test_a_cost_is_the_mean_since_it_was_last_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ludus.rl import stage_times
+    from ludus.session import stage_times
 
     now = iter([0.0, 0.002, 1.0, 1.004, 2.0, 2.001])
     monkeypatch.setattr(stage_times.time, "perf_counter", lambda: next(now))

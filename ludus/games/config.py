@@ -1,0 +1,204 @@
+"""What decides a run of kind `fused_dqn`: the game, and how each of its two roles learns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ludus.config.base import (
+    Count,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    StrictConfig,
+    TrainerConfig,
+)
+from ludus.config.registry import find
+from ludus.games.kinds import GameSection
+from ludus.games.networks import NetArch, arch_problems
+from ludus.games.player import PlayerSection
+from ludus.nn.engines.choice import EngineKey
+from ludus.nn.optimizer import OptimizerSection
+from ludus.nn.schedules import ScheduleSection, highest, too_long
+
+ROLES = ("host", "agent")
+Share = Annotated[float, Field(ge=0, le=1)]
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+
+
+class ExplorationConfig(StrictConfig):
+    """How often a role plays a legal move at random while its games are collected."""
+
+    initial: Share
+    """The share of random moves at the beginning."""
+    schedule: ScheduleSection
+    """How it goes on from there, with the updates of the role."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a schedule that leaves what a share can be."""
+        if (most := highest(self.schedule, self.initial)) > 1:
+            yield f"'schedule' reaches {most:g}; a share of moves is 1 at most"
+
+
+class RoleConfig(StrictConfig):
+    """How one role learns."""
+
+    net_arch: NetArch
+    """The network from what the role sees to a value for each action: widths, b, r64, or repeats of them."""
+    batch_size: Positive
+    """How many experiences one update learns from."""
+    initial_rollout_size: Positive
+    """How many games are played before the first update."""
+    rollout_size: Positive
+    """How many new games are played each time experiences are collected."""
+    max_rollout_step: Positive
+    """After how many moves of the role a collected game is left, ended or not."""
+    steps_before_rollout: Positive
+    """Experiences are collected every so many rounds."""
+    steps_before_update_target: Positive
+    """The target network moves every so many rounds."""
+    tau: PositiveShare
+    """How far the target network moves towards the one that learns; 1 copies it."""
+    gamma: Share
+    """How much a reward at the next turn is worth."""
+    replay_capacity: Positive
+    """How many experiences are kept; the oldest are overwritten."""
+    exploration: ExplorationConfig
+    """How often the role plays at random while its games are collected."""
+    optimizer: OptimizerSection
+    """How weights move along the gradient."""
+    learning_rate_schedule: ScheduleSection
+    """How the learning rate changes with the updates of the role, from the optimizer's own."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each element of the network that is none, and a batch that the buffer cannot hold."""
+        yield from arch_problems(self.net_arch)
+        if self.batch_size > self.replay_capacity:
+            yield (
+                f"'batch_size' is {self.batch_size}, more than replay_capacity {self.replay_capacity}"
+                " can hold; make it smaller or the capacity larger"
+            )
+
+
+class RhoConfig(StrictConfig):
+    """How host and agent are judged: by rho, games won by the host for each step played."""
+
+    games: Positive
+    """How many games each pair of players plays; the same starts at every evaluation."""
+    max_steps: Positive
+    """After how many moves of each role a game is left unfinished."""
+    patience: Positive | None
+    """Stop after this many evaluations in a row in which no role got better; null never stops for that."""
+    min_delta: NonNegativeFloat
+    """A rho counts as better, for patience, only if it is better by more than this."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a key that another makes meaningless."""
+        if self.patience is None and self.min_delta:
+            yield (
+                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
+                " set it to 0.0, or set 'patience'"
+            )
+
+
+class FusedDqnConfig(TrainerConfig):
+    """Everything that decides a run in which a host and an agent learn by double DQN."""
+
+    game: GameSection
+    """The game that is played; its roles are a host and an agent."""
+    max_rounds: Positive
+    """How many rounds the run has; in each, every role that is trained makes one update."""
+    host: RoleConfig | None
+    """How the host learns; null does not train it."""
+    agent: RoleConfig | None
+    """How the agent learns; null does not train it."""
+    opponent: PlayerSection | Literal["given"] | None
+    """Who plays the role that is not trained: a scripted player, or `given` by a script as host_net or
+    agent_net; null where both are trained."""
+    huber: PositiveFloat | None
+    """From which size on an error counts in proportion rather than squared; null always squares."""
+    max_grad_norm: PositiveFloat | None
+    """Shorten a gradient that is longer than this; null leaves it."""
+    precision: Literal["float32", "bfloat16"]
+    """What the networks compute in; weights stay float32."""
+    engine: EngineKey
+    """What executes the updates: auto chooses by length and device, eager calls them, tape (the CPU) and
+    graph (CUDA) replay them without Python, compiled makes one function of each."""
+    record_interval: Count
+    """Write a record every so many rounds; 0 means with evaluations and at the end only."""
+    eval_interval: Count
+    """Evaluate every so many rounds and at the end, however short the run is; 0 means never."""
+    save_interval: Count
+    """Keep the weights in models/<round> every so many rounds; 0 means never."""
+    log_time: bool
+    """Write how long each stage of each role took to timing.jsonl."""
+    layerwise_logging: bool
+    """Log the norm of every layer's weights with each record."""
+    evaluation: RhoConfig
+    """How host and agent are judged."""
+
+    @property
+    def trained(self) -> list[str]:
+        """The roles that learn."""
+        return [role for role in ROLES if getattr(self, role) is not None]
+
+    def role(self, role: str) -> RoleConfig | None:
+        """Return how this role learns; None where it does not."""
+        section: RoleConfig | None = getattr(self, role)
+        return section
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        yield from self._role_problems()
+        roles = find("game", self.game.kind).roles  # type: ignore[attr-defined]
+        if tuple(roles) != ROLES:
+            yield (
+                f"'game.kind' is {self.game.kind}, whose roles are {', '.join(roles)}; fused_dqn"  # type: ignore[attr-defined]
+                " trains a host and an agent: take hironaka, or train this game with fused_ppo"
+            )
+        for key in ("record_interval", "save_interval"):
+            if (value := getattr(self, key)) > self.max_rounds:
+                yield (
+                    f"'{key}' is {value}, but max_rounds is {self.max_rounds}: it would never be reached;"
+                    " lower it, or set 0 for never"
+                )
+        if self.evaluation.patience is not None and not self.eval_interval:
+            yield (
+                f"'evaluation.patience' is {self.evaluation.patience}, but there are no evaluations, for"
+                " 'eval_interval' is 0; set it to null, or evaluate"
+            )
+        if self.settings.checkpoint.every_epochs:
+            yield (
+                f"'settings.checkpoint.every_epochs' is {self.settings.checkpoint.every_epochs}, but"
+                " a run counted in rounds has no epochs; set it to 0, and use every_opt_steps"
+            )
+
+    def _role_problems(self) -> Iterator[str]:
+        missing = [role for role in ROLES if role not in self.trained]
+        if len(missing) == len(ROLES):
+            yield "'host' and 'agent' are both null, so nothing would learn; fill one in"
+        elif missing and self.opponent is None:
+            yield (
+                f"the {missing[0]} is neither trained nor given: '{missing[0]}' and 'opponent' are null;"
+                " fill in the first, or name a player such as opponent: {kind: random}"
+            )
+        elif not missing and self.opponent is not None:
+            yield (
+                "'opponent' is filled in, but host and agent are both trained; set it to null, or set the"
+                " role that it is to play to null"
+            )
+        for role in self.trained:
+            section = self.role(role)
+            assert section is not None
+            for key, schedule in (
+                ("learning_rate_schedule", section.learning_rate_schedule),
+                ("exploration.schedule", section.exploration.schedule),
+            ):
+                yield from too_long(schedule, f"{role}.{key}", self.max_rounds, "rounds")
+
+    def unreached(self) -> dict[str, Any]:
+        """Return each key that a run of this length never comes to, and its value for never."""
+        keys = ("record_interval", "save_interval")
+        return {key: 0 for key in keys if getattr(self, key) > self.max_rounds}

@@ -1,0 +1,107 @@
+"""The plan of two roles that learn in one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ludus.core import Repeat, Run, Stage
+from ludus.games.config import FusedDqnConfig, RoleConfig
+
+Work = Callable[[Run], Mapping[str, Any] | None]
+RoleWork = Callable[[str, Run], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Works:
+    """What is done in each stage; those of a role are given its name."""
+
+    warm_up: Work
+    sync_target: RoleWork
+    fit: RoleWork
+    collect: RoleWork
+    evaluate: Work
+    record: Work
+    save: Work
+    finish: Work
+
+
+def two_roles(
+    config: FusedDqnConfig, works: Works, *, is_trained: Callable[[str], bool]
+) -> Repeat:
+    """Return rounds in which each role that is trained makes one update.
+
+    `is_trained` is asked in every round: a script may freeze a role for a while.
+    """
+
+    def is_evaluated(run: Run) -> bool:
+        return is_due(run.counters["round"] + 1, config.eval_interval)
+
+    def is_recorded(run: Run) -> bool:
+        return is_evaluated(run) or is_due(run.counters["round"] + 1, config.record_interval)
+
+    def is_left_over(run: Run) -> bool:
+        """Say whether the last rounds were not evaluated: a run shorter than the interval has only these."""
+        return bool(config.eval_interval and run.counters["round"] % config.eval_interval)
+
+    roles = []
+    for role in config.trained:
+        section = config.role(role)
+        assert section is not None
+        roles.append(_role(role, section, works, is_trained))
+    rounds = Repeat(
+        name="round",
+        times=config.max_rounds,
+        counter="round",
+        body=(
+            *roles,
+            Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
+                  note=every(config.eval_interval, ", and at the end")),
+            Stage(name="record", work=works.record, when=is_recorded,
+                  note=every(config.record_interval, ", and after an evaluation")),
+            Stage(name="save", work=works.save,
+                  when=lambda run: is_due(run.counters["round"] + 1, config.save_interval),
+                  note=every(config.save_interval)),
+        ),
+    )  # fmt: skip
+    body = (
+        Stage(name="warm_up", work=works.warm_up, note="the first games of each role"),
+        rounds,
+        Stage(name="evaluate", work=works.evaluate, when=is_left_over, always=True,
+              note="if the last round was not"),
+        Stage(name="finish", work=works.finish, always=True),
+    )  # fmt: skip
+    return Repeat(name="train", times=1, body=body)
+
+
+def _role(
+    role: str, section: RoleConfig, works: Works, is_trained: Callable[[str], bool]
+) -> Repeat:
+    target, rollout = section.steps_before_update_target, section.steps_before_rollout
+    return Repeat(
+        name=role,
+        times=1,
+        when=lambda run: is_trained(role),
+        note="unless it is frozen",
+        body=(
+            Stage(name="sync_target", work=partial(works.sync_target, role),
+                  when=lambda run: is_due(run.counters["round"], target), note=every(target)),
+            Stage(name="fit", work=partial(works.fit, role)),
+            Stage(name="collect", work=partial(works.collect, role),
+                  when=lambda run: is_due(run.counters["round"] + 1, rollout), note=every(rollout)),
+        ),
+    )  # fmt: skip
+
+
+def is_due(count: int, interval: int) -> bool:
+    """Return whether a counter that goes up by one stands at a multiple; 0 means never."""
+    return interval > 0 and count > 0 and count % interval == 0
+
+
+def every(interval: int, besides: str = "") -> str:
+    """Return a few words for the printed plan."""
+    if not interval:
+        return "never"
+    return f"every {'round' if interval == 1 else f'{interval} rounds'}{besides}"

@@ -1,0 +1,285 @@
+"""A role that learns by double DQN: its network and target, what it remembers, its two schedules.
+
+Shapes: B games or experiences, O features of an observation, A actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ludus.core import Run, states
+from ludus.data.replay.device_ring import Column, DeviceReplay
+from ludus.games.config import RoleConfig
+from ludus.games.game import FusedGame, Moves
+from ludus.games.networks import check_net, make_net
+from ludus.games.roll_out import Experiences
+from ludus.losses.dqn import td_errors, td_loss, td_targets
+from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
+from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.learner import Learner
+from ludus.nn.schedules import Scheduler, highest
+from ludus.nn.target import Target
+from ludus.seeds import derive, forked
+from ludus.session.begun import has_begun
+
+METRICS = ("loss", "grad_norm", "q_mean")
+# From how many updates on compiling pays, by `engine: auto`.
+_WORTH_COMPILING = 150_000
+
+
+def greedy(values_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
+    """Return (B,) the legal action of the greatest value."""
+    if legal_BA is not None:
+        values_BA = values_BA.masked_fill(~legal_BA, torch.finfo(values_BA.dtype).min)
+    return values_BA.argmax(1)
+
+
+class NetPlayer:
+    """A network that plays and does not learn."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return the best legal actions."""
+        with torch.no_grad():
+            return greedy(self.net(obs_BO), legal_BA)
+
+
+class RoleLearner:
+    """Plays a role by the values that it learns. It is a Player, and a part of its trainer."""
+
+    def __init__(
+        self,
+        role: str,
+        config: RoleConfig,
+        game: FusedGame,
+        *,
+        net: nn.Module | None,
+        seed: int,
+        device: torch.device,
+        run_rounds: int,
+        huber: float | None,
+        max_grad_norm: float | None,
+        precision: Literal["float32", "bfloat16"],
+    ) -> None:
+        """`net` is a script's own network; without one the config's net_arch is built."""
+        self.role, self.config, self.game, self.device = role, config, game, device
+        self.huber = huber
+        self.num_updates = 0
+        """How many updates the role has made: what its schedules go by."""
+        self.is_trained = True
+        """Whether `fit` and `collect` do anything; `set_trainable` changes it."""
+        self._options: dict[str, Any] = {"max_grad_norm": max_grad_norm, "precision": precision}
+        inputs, moves = game.observation_size(role), game.actions(role)
+        assert isinstance(moves, Moves)
+        self.num_actions = moves.count
+        if net is None:
+            with forked(derive(seed, f"{role}/net")):
+                net = make_net(config.net_arch, inputs, moves.count)
+        self.take_net(net)
+        row = Column((inputs,), torch.float32)
+        columns = {
+            "obs": row,
+            "actions": Column((), torch.int32),
+            "rewards": Column((), torch.float32),
+            "dones": Column((), torch.bool),
+            "next_obs": row,
+        }
+        self.replay = DeviceReplay(
+            columns, config.replay_capacity, seed=seed, device=device, name=f"{role}/replay"
+        )
+        self.lr_scheduler, self.er_scheduler = self._schedulers(run_rounds)
+        self.totals = torch.zeros(len(METRICS), dtype=torch.float64, device=device)
+        """The sum of each metric since the last record."""
+        self.num_counted = 0
+
+    def _schedulers(self, run_rounds: int) -> tuple[Scheduler, Scheduler]:
+        config, explore = self.config, self.config.exploration
+        rate = config.optimizer.learning_rate
+        return (
+            Scheduler(config.learning_rate_schedule, initial=rate, run_steps=run_rounds),
+            Scheduler(explore.schedule, initial=explore.initial, run_steps=run_rounds),
+        )
+
+    def set_length(self, run_rounds: int) -> None:
+        """Let the schedules go over this many rounds; what a script put into them stays."""
+        before = self.lr_scheduler.data, self.er_scheduler.data
+        self.lr_scheduler, self.er_scheduler = self._schedulers(run_rounds)
+        self.lr_scheduler.data, self.er_scheduler.data = before
+
+    def take_net(self, net: nn.Module) -> None:
+        """Learn with this network from now on: moments begin anew, and the target is its copy."""
+        config = self.config
+        check_net(
+            net,
+            role=self.role,
+            inputs=self.game.observation_size(self.role),
+            outputs=self.num_actions,
+        )
+        self.net = net.to(self.device).eval()
+        self.learner = Learner(
+            self.net,
+            config.optimizer,
+            highest_rate=highest(config.learning_rate_schedule, config.optimizer.learning_rate),
+            **self._options,
+        )
+        self.target = Target(self.learner)
+        self.plain_state = PlainState(self.net)
+        self.update: Callable[..., None] = self._update
+
+    def choose_engine(
+        self, wanted: EngineKey, run: Run, *, num_updates: int
+    ) -> tuple[EngineName, list[str]]:
+        """Let an engine execute the update from now on; return which, and what to tell."""
+        chosen = choose_engine(
+            wanted,
+            Subject(self._update, self, [self.net], self.device, self.example_inputs),
+            is_long=num_updates >= _WORTH_COMPILING,
+            has_begun=has_begun(run.files),
+            tell=lambda note: run.tell(note, event="engine"),
+        )
+        self.update = chosen.by(self._update)
+        return chosen.engine, [f"{self.role}: {note}" for note in chosen.notes]
+
+    def example_inputs(self) -> tuple[Tensor, ...]:
+        """Return inputs of `_update` of the shapes that it will have, holding zeros."""
+        size, inputs = self.config.batch_size, self.game.observation_size(self.role)
+        rows = torch.zeros(size, inputs, device=self.device)
+        actions = torch.zeros(size, dtype=torch.int32, device=self.device)
+        dones = torch.zeros(size, dtype=torch.bool, device=self.device)
+        return rows, actions, rows[:, 0].clone(), dones, rows.clone(), rows.new_zeros(1)
+
+    @property
+    def exploration_rate(self) -> float:
+        """The share of random moves now."""
+        return self.er_scheduler(self.num_updates)
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return the best legal actions; whoever collects lets it explore."""
+        with torch.no_grad():
+            return greedy(self.learner(obs_BO), legal_BA)
+
+    def remember(self, found: Experiences, keep: Tensor) -> None:
+        """Keep the experiences of games that were not over; nothing waits for the device."""
+        self.replay.push_where(keep, found._asdict())
+
+    def learn(self) -> None:
+        """Make one update from experiences drawn uniformly, at the learning rate of this step."""
+        drawn = self.replay.sample(self.config.batch_size)
+        rate = torch.tensor([self.lr_scheduler(self.num_updates)])
+        # Made here and sent on: made there, the host would wait for the device.
+        rate = rate.to(self.device, non_blocking=True)
+        self.update(*(drawn[name] for name in Experiences._fields), rate)
+        self.num_updates += 1
+        self.num_counted += 1
+
+    def _update(
+        self,
+        obs_BO: Tensor,
+        actions_B: Tensor,
+        rewards_B: Tensor,
+        dones_B: Tensor,
+        next_obs_BO: Tensor,
+        numbers: Tensor,
+    ) -> None:
+        """Double DQN: the network chooses the next action among the legal ones, the target values it."""
+        with torch.no_grad():
+            discounts_B = self.config.gamma * (1.0 - dones_B.float())
+            targets_B = td_targets(
+                rewards_B,
+                discounts_B,
+                self.target(next_obs_BO).float(),
+                self.learner(next_obs_BO).float(),
+                self.game.legal(next_obs_BO, self.role),
+            )
+
+        def loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+            q_BA = network(obs_BO).float()
+            errors_B = td_errors(q_BA, actions_B.long(), targets_B)
+            return td_loss(errors_B, huber=self.huber), q_BA.detach().mean()
+
+        loss, norm, q_mean = self.learner.improve(loss_of, numbers[0])
+        self.totals.add_(torch.stack([loss, norm, q_mean]))
+
+    def sync_target(self) -> None:
+        """Let the target move towards the network."""
+        self.target.follow(self.config.tau)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the means since the last record, and where the schedules stand."""
+        found = {
+            f"{self.role}/learning_rate": self.lr_scheduler(self.num_updates),
+            f"{self.role}/exploration_rate": self.exploration_rate,
+        }
+        if self.num_counted:
+            means = [total / self.num_counted for total in self.totals.tolist()]
+            names = [f"{self.role}/{name}" for name in METRICS]
+            found |= dict(zip(names, means, strict=True))
+        return found
+
+    def take_metrics(self) -> dict[str, float]:
+        """Return the metrics, and begin to gather anew."""
+        found = self.metrics()
+        self.totals.zero_()
+        self.num_counted = 0
+        return found
+
+    def layer_norms(self) -> dict[str, float]:
+        """Return the norm of the weights of every layer."""
+        named = self.learner.flat.by_name(self.learner.flat.vectors)
+        return {
+            f"layers/{self.role}/{name}": float(weight.norm()) for name, weight in named.items()
+        }
+
+    def inexact_because(self) -> list[str]:
+        """Return what a network of a script's own changes without its being saved."""
+        return unsaved(self.plain_state)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of what playing needs."""
+        found = self.learner.weights().items()
+        return {f"{self.role}.{name}": t.detach().to("cpu", copy=True) for name, t in found}
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take up kept weights."""
+        start = f"{self.role}."
+        named = {name[len(start) :]: t for name, t in weights.items() if name.startswith(start)}
+        with states.within(self.role):
+            self.learner.check_weights(named)
+        self.learner.load_weights(named)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it; what the buffer saved once is not copied again."""
+        return {
+            "learner": self.learner.state_dict(),
+            "target": self.target.state_dict(),
+            "replay": self.replay.state_dict(),
+            "lr_scheduler": self.lr_scheduler.state_dict(),
+            "er_scheduler": self.er_scheduler.state_dict(),
+            "totals": self.totals,
+            "num_counted": self.num_counted,
+            "num_updates": self.num_updates,
+            "is_trained": self.is_trained,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy a saved state in."""
+        names = ("learner", "target", "replay", "lr_scheduler", "er_scheduler")
+        states.check_keys(state, *names, "totals", "num_counted", "num_updates", "is_trained")
+        totals, counted = states.like(state, "totals", self.totals), states.whole(state, "num_counted")
+        updates, is_trained = states.whole(state, "num_updates"), states.flag(state, "is_trained")
+        for name, part in (("learner", self.learner), ("target", self.target)):
+            with states.within(name):
+                part.check_state(state[name])
+        parts = self.replay, self.lr_scheduler, self.er_scheduler, self.learner, self.target
+        order = ("replay", "lr_scheduler", "er_scheduler", "learner", "target")
+        for name, part in zip(order, parts, strict=True):
+            with states.within(name):
+                part.load_state_dict(state[name])
+        self.totals.copy_(totals)
+        self.num_counted, self.num_updates, self.is_trained = counted, updates, is_trained

@@ -1,0 +1,283 @@
+"""DQNTrainer: a host and an agent learn by double DQN in one loop, on games that are tensors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from ludus.config.registry import register_trainer
+from ludus.core import Repeat, Run, Stateful
+from ludus.core.errors import ConfigError, LudusError
+from ludus.games.abilities import Abilities
+from ludus.games.config import FusedDqnConfig
+from ludus.games.evaluation import RhoEvaluation, scores_of
+from ludus.games.plan import Works, two_roles
+from ludus.games.roll_out import Experiences, RewardFunc, play_turns, roll_out
+from ludus.games.two_roles import Given, TwoRoles
+from ludus.judge.divergence import DivergenceGuard
+from ludus.judge.judge import Judge
+from ludus.seeds import derive
+from ludus.session.begun import as_begun
+from ludus.session.stage_times import StageTimes
+from ludus.session.trainer import Trainer
+
+
+@register_trainer("fused_dqn")
+class DQNTrainer(Abilities, TwoRoles, Trainer):
+    """Trains a host and an agent, or one of them against a player who does not learn.
+
+    train
+      warm_up
+      round x max_rounds
+        host
+          sync_target (every steps_before_update_target)
+          fit
+          collect (every steps_before_rollout)
+        agent
+          the same
+        evaluate (every eval_interval, and at the end)
+        record, save
+      finish
+    """
+
+    Config: ClassVar[type[Any]] = FusedDqnConfig
+    # What depends on the clock promises nothing.
+    derived: ClassVar[tuple[str, ...]] = ("_times",)
+
+    config: FusedDqnConfig
+
+    def __init__(
+        self,
+        config: object,
+        *,
+        host_net: Given | None = None,
+        agent_net: Given | None = None,
+        reward_func: RewardFunc | None = None,
+    ) -> None:
+        """Take a config, and where a script has them networks, a player, and what is rewarded.
+
+        A network of a role that is trained is where training begins; it takes (B, O) observations and
+        gives (B, A) values.
+        """
+        Trainer.__init__(self, config)
+        TwoRoles.__init__(self, host_net=host_net, agent_net=agent_net, reward_func=reward_func)
+        self.note_given(host_net=host_net, agent_net=agent_net, reward_func=reward_func)
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build game, networks and buffers; what a script has built and changed already is kept."""
+        config, self._notes = self.config, list[str]()
+        if max_steps is not None:
+            config = self._with_length(max_steps)
+        self.config = config = as_begun(config, self.run.files)
+        if self._roles is None or self._is_used:
+            self._build()
+        self._is_used = True
+        for learner in self.learners.values():
+            learner.set_length(config.max_rounds)
+        self.evaluation = RhoEvaluation(config, self.fused_game, self.device)
+        self.judge = Judge(*scores_of(config))
+        metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
+        self._guard = DivergenceGuard(remedy="lower gamma", guarded=metrics)
+        self._times = StageTimes()
+        self._engine_notes: list[str] = []
+        engine = config.engine
+        for learner in self.learners.values():
+            # The first decides for all: the config has one key.
+            engine, notes = learner.choose_engine(engine, self.run, num_updates=config.max_rounds)
+            self._engine_notes += notes
+        self.config = config.replace(engine=engine)
+
+    def _with_length(self, max_steps: int) -> FusedDqnConfig:
+        """Return the config of a run of so many updates, counted over all roles."""
+        if max_steps < 1:
+            raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
+        rounds = -(-max_steps // len(self.config.trained))
+        changes = self.config.model_copy(update={"max_rounds": rounds}).unreached()
+        self._notes += [
+            f"for fit(max_steps={max_steps}) '{key}' is {value} rather than {getattr(self.config, key)}"
+            for key, value in changes.items()
+        ]
+        return self.config.replace(max_rounds=rounds, **changes)
+
+    def open(self) -> None:
+        """Say what fit changed, and why updates are not executed as they could be."""
+        for note in self._notes:
+            self.run.tell(note, event="changed_by_fit")
+        for note in self._engine_notes:
+            self.run.tell(note, event="engine")
+
+    def plan(self) -> Repeat:
+        """Return rounds in which each role makes one update."""
+        return two_roles(
+            self.config,
+            Works(
+                warm_up=self._warm_up,
+                sync_target=self._timed("sync_target", self._sync_target),
+                fit=self._timed("fit", self._fit),
+                collect=self._timed("collect", self._collect),
+                evaluate=self._evaluate,
+                record=self._record,
+                save=self._save,
+                finish=self._finish,
+            ),
+            is_trained=lambda role: self.learners[role].is_trained,
+        )
+
+    def _timed(self, stage: str, work: Any) -> Any:
+        """Return the work of a stage, measured for each role by itself where the config asks for it."""
+        if not self.config.log_time:
+            return work
+
+        def measured(role: str, run: Run) -> Any:
+            return self._times.timed(f"{role}_{stage}", lambda run: work(role, run))(run)
+
+        return measured
+
+    def _sync_target(self, role: str, run: Run) -> None:
+        self.learners[role].sync_target()
+
+    def _fit(self, role: str, run: Run) -> None:
+        self.learners[role].learn()
+        run.counters["opt_steps"] += 1
+
+    def _collect(self, role: str, run: Run) -> None:
+        section = self.learners[role].config
+        seed = derive(self.config.seed, f"{role}/collect", run.counters["round"])
+        self._gather(role, section.rollout_size, seed)
+
+    def _warm_up(self, run: Run) -> None:
+        """Play the first games of each role."""
+        for role, learner in self.learners.items():
+            size = learner.config.initial_rollout_size
+            self._gather(role, size, derive(self.config.seed, f"{role}/warm_up"))
+            if not int(learner.replay.total_pushed):
+                raise LudusError(
+                    f"all {size} first games of the {role} had ended before they began; raise"
+                    f" {role}.initial_rollout_size, or max_num_points or max_value of the game"
+                )
+        self._count_steps(run)
+
+    def _gather(self, role: str, games: int, seed: int) -> None:
+        """Play new games and keep what the role experienced; nothing waits for the device."""
+        learner = self.learners[role]
+        draws = torch.Generator(self.device).manual_seed(seed)
+        with self.inference_mode():
+            found, keep = play_turns(
+                self.fused_game,
+                self.players,
+                role,
+                self.fused_game.reset(games, draws),
+                turns=learner.config.max_rollout_step,
+                generator=draws,
+                exploration_rate=learner.exploration_rate,
+                checked=self._foreign,
+                reward_func=self._reward_func,
+            )
+            learner.remember(found, keep)
+
+    def _roll_out(
+        self,
+        role: str,
+        num_games: int | None = None,
+        steps: int | None = None,
+        *,
+        exploration_rate: float | None = None,
+    ) -> Experiences:
+        """Return new experiences of a role: (obs, actions, rewards, dones, next_obs).
+
+        What is not said is as in the run: rollout_size games of max_rollout_step turns, with the
+        exploration of now. Nothing is remembered.
+        """
+        learner = self._learner(role)
+        rate = learner.exploration_rate if exploration_rate is None else exploration_rate
+        seed = derive(self.config.seed, f"{role}/roll_out", self.run.counters["round"])
+        with self.inference_mode():
+            return roll_out(
+                self.fused_game,
+                self.players,
+                role,
+                games=learner.config.rollout_size if num_games is None else num_games,
+                turns=learner.config.max_rollout_step if steps is None else steps,
+                generator=torch.Generator(self.device).manual_seed(seed),
+                exploration_rate=rate,
+                reward_func=self._reward_func,
+            )
+
+    get_rollout = _roll_out
+
+    def collect_rollout(self, role: str, num_games: int | None = None) -> Experiences:
+        """Return new experiences of a role, and remember them."""
+        found = self._roll_out(role, num_games)
+        self.learners[role].replay.push(found._asdict())
+        return found
+
+    def _evaluate(self, run: Run) -> Mapping[str, float]:
+        metrics = {k: v for one in self.learners.values() for k, v in one.metrics().items()}
+        if self._guard.diverged(metrics) is not None:
+            return {}  # it must not become the best; the record that follows ends the run
+        with self.inference_mode():
+            found, counts = self.evaluation.evaluate(
+                self.players, checked=self._foreign, is_interrupted=lambda: run.interrupted
+            )
+        for role, counted in counts.items():
+            actions = torch.arange(len(counted)).repeat_interleave(counted.cpu())
+            run.log.histogram(f"eval/{role}_actions", actions)
+        self.judge.hear(run, found, lambda score: self.weights())
+        return found
+
+    def _record(self, run: Run) -> None:
+        """Write what has been gathered, and begin to gather and to time anew."""
+        self._count_steps(run)
+        metrics: dict[str, float] = {}
+        for learner in self.learners.values():
+            metrics |= learner.take_metrics()
+            if self.config.layerwise_logging:
+                metrics |= learner.layer_norms()
+        run.record(metrics)
+        for name, value in self._times.take().items():
+            run.log.rate(name, value)
+        run.log.write(run)
+        self._guard.check(metrics, run.counters["opt_steps"])
+
+    def _count_steps(self, run: Run) -> None:
+        """Count the moves that were remembered; this waits for the device."""
+        total = sum(int(learner.replay.total_pushed) for learner in self.learners.values())
+        run.counters["game_steps"] = total
+
+    def _save(self, run: Run) -> None:
+        counters = {name: value for name, value in run.counters.items() if value}
+        number = run.counters["round"] + 1
+        run.keep_model(f"models/{number}", self.weights(), {"counters": counters})
+
+    def _finish(self, run: Run) -> None:
+        if run.log.has_news or any(learner.num_counted for learner in self.learners.values()):
+            self._record(run)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return both learners and the judge; games begin anew at every collecting."""
+        return {**self.learners, "judge": self.judge}
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return the best networks by the first role's score."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the best networks by the other role's score."""
+        return self.judge.more_bests if hasattr(self, "judge") else {}
+
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Forget the best networks: their weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return what networks of a script's own change without its being saved."""
+        roles = {} if self._roles is None else self._roles
+        return [reason for learner in roles.values() for reason in learner.inexact_because()]
+
+    def close(self) -> None:
+        """Have nothing to let go."""
+        with contextlib.suppress(AttributeError):
+            del self._times
