@@ -10,11 +10,13 @@ from typing import Any
 
 _WHERE = {
     "Bounds": "ludus.games.game",
+    "DQNTrainer": "ludus.games.trainers.fused_dqn",
     "FusedGame": "ludus.games.game",
     "Moves": "ludus.games.game",
     "Player": "ludus.games.player",
     "Step": "ludus.games.game",
     "make_game": "ludus.games.kinds",
+    "make_net": "ludus.games.networks",
     "make_player": "ludus.games.player",
 }
 

@@ -9,5 +9,5 @@ declare(
     categories={"game": "rules", "player": "players"},
     counters=("round", "game_steps"),
     lengths={"max_rounds": "round"},
-    directions={"rho": "max"},
+    directions={"rho": "max", "agent_rho": "min"},
 )

@@ -28,9 +28,7 @@ class Works:
     finish: Work
 
 
-def two_roles(
-    config: FusedDqnConfig, works: Works, *, is_trained: Callable[[str], bool]
-) -> Repeat:
+def two_roles(config: FusedDqnConfig, works: Works, *, is_trained: Callable[[str], bool]) -> Repeat:
     """Return rounds in which each role that is trained makes one update.
 
     `is_trained` is asked in every round: a script may freeze a role for a while.

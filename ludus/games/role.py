@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ludus.core import Run, states
+from ludus.core import Run, Stateful, states
 from ludus.data.replay.device_ring import Column, DeviceReplay
 from ludus.games.config import RoleConfig
 from ludus.games.game import FusedGame, Moves
@@ -271,14 +271,23 @@ class RoleLearner:
         """Copy a saved state in."""
         names = ("learner", "target", "replay", "lr_scheduler", "er_scheduler")
         states.check_keys(state, *names, "totals", "num_counted", "num_updates", "is_trained")
-        totals, counted = states.like(state, "totals", self.totals), states.whole(state, "num_counted")
+        totals, counted = (
+            states.like(state, "totals", self.totals),
+            states.whole(state, "num_counted"),
+        )
         updates, is_trained = states.whole(state, "num_updates"), states.flag(state, "is_trained")
-        for name, part in (("learner", self.learner), ("target", self.target)):
-            with states.within(name):
-                part.check_state(state[name])
-        parts = self.replay, self.lr_scheduler, self.er_scheduler, self.learner, self.target
-        order = ("replay", "lr_scheduler", "er_scheduler", "learner", "target")
-        for name, part in zip(order, parts, strict=True):
+        with states.within("learner"):
+            self.learner.check_state(state["learner"])
+        with states.within("target"):
+            self.target.check_state(state["target"])
+        parts: dict[str, Stateful] = {
+            "replay": self.replay,
+            "lr_scheduler": self.lr_scheduler,
+            "er_scheduler": self.er_scheduler,
+            "learner": self.learner,
+            "target": self.target,
+        }
+        for name, part in parts.items():
             with states.within(name):
                 part.load_state_dict(state[name])
         self.totals.copy_(totals)

@@ -1,4 +1,4 @@
-"""What a trainer has for its host and its agent, by the names that scripts know, and how a script changes it."""
+"""What a trainer has for its host and its agent, by the names that scripts know."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from ludus.rl.off_policy import OffPolicyConfig
 from ludus.rl.plans import Extras, in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampler import Episodes, SyncSampler
-from ludus.session.stage_times import StageTimes
 from ludus.rl.step_processor import NStep, OneStep
 from ludus.session.logger import Logger
+from ludus.session.stage_times import StageTimes
 
 # How many steps of every env a stage takes at most before learning starts.
 _WARM_UP_STEPS = 256

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ from ludus.games.config import FusedDqnConfig
 from ludus.games.evaluation import RhoEvaluation, scores_of
 from ludus.games.plan import Works, two_roles
 from ludus.games.roll_out import Experiences, RewardFunc, play_turns, roll_out
-from ludus.games.two_roles import Given, TwoRoles
+from ludus.games.two_roles import Given
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive
@@ -26,7 +25,7 @@ from ludus.session.trainer import Trainer
 
 
 @register_trainer("fused_dqn")
-class DQNTrainer(Abilities, TwoRoles, Trainer):
+class DQNTrainer(Abilities, Trainer):
     """Trains a host and an agent, or one of them against a player who does not learn.
 
     train
@@ -63,7 +62,7 @@ class DQNTrainer(Abilities, TwoRoles, Trainer):
         gives (B, A) values.
         """
         Trainer.__init__(self, config)
-        TwoRoles.__init__(self, host_net=host_net, agent_net=agent_net, reward_func=reward_func)
+        Abilities.__init__(self, host_net=host_net, agent_net=agent_net, reward_func=reward_func)
         self.note_given(host_net=host_net, agent_net=agent_net, reward_func=reward_func)
 
     def prepare(self, *, max_steps: int | None) -> None:
@@ -276,8 +275,3 @@ class DQNTrainer(Abilities, TwoRoles, Trainer):
         """Return what networks of a script's own change without its being saved."""
         roles = {} if self._roles is None else self._roles
         return [reason for learner in roles.values() for reason in learner.inexact_because()]
-
-    def close(self) -> None:
-        """Have nothing to let go."""
-        with contextlib.suppress(AttributeError):
-            del self._times

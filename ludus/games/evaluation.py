@@ -1,0 +1,157 @@
+"""Evaluate a host and an agent by rho, against each other and against players that stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ludus.config.registry import find
+from ludus.core.errors import ConfigError
+from ludus.games.config import FusedDqnConfig
+from ludus.games.game import FusedGame, State
+from ludus.games.player import Player, make_player
+from ludus.games.rho import Played, play_games, rho
+from ludus.judge.scores import Score
+from ludus.seeds import derive
+
+CHOOSING, HELD_OUT = "eval", "held_out"
+"""The seeds of the games by which the best networks are chosen, and of those kept for afterwards."""
+
+PAIRS: Mapping[str, tuple[str, str]] = {
+    "host_vs_agent": ("host", "agent"),
+    "host_vs_random": ("host", "random"),
+    "host_vs_choose_first": ("host", "choose_first"),
+    "random_vs_agent": ("random", "agent"),
+    "all_coordinates_vs_agent": ("all_coordinates", "agent"),
+}
+"""Who plays host and agent in each pair: the learner of the role, or a scripted player."""
+
+JUDGED = {
+    "host": ("host_vs_random", "host_vs_choose_first"),
+    "agent": ("random_vs_agent", "all_coordinates_vs_agent"),
+}
+"""The pairs whose mean rho a role is judged by: its opponents do not change as it learns."""
+
+
+def scores_of(config: FusedDqnConfig) -> Sequence[Score]:
+    """Return the score of each role that is trained: a host wants a high rho, an agent a low one."""
+    evaluation = config.evaluation
+    return [
+        Score(
+            role,
+            f"eval/{role}_rho",
+            "max" if role == "host" else "min",
+            patience=evaluation.patience,
+            min_delta=evaluation.min_delta,
+        )
+        for role in config.trained
+    ]
+
+
+class RhoEvaluation:
+    """Plays the same games at every evaluation, without any effect on training."""
+
+    def __init__(self, config: FusedDqnConfig, game: FusedGame, device: torch.device) -> None:
+        self.config, self.game, self.device = config, game, device
+        self.scripted = {
+            (role, kind): make_player(find("player", kind).Config(kind=kind), game, role)
+            for pair in PAIRS.values()
+            for role, kind in zip(game.roles, pair, strict=True)
+            if kind != role
+        }
+        if config.eval_interval:
+            self.starts(CHOOSING)
+
+    def starts(
+        self, stream: str, *, games: int | None = None, seed: int | None = None
+    ) -> tuple[State, torch.Generator]:
+        """Return the first states of an evaluation, and the generator that goes on from there."""
+        games = self.config.evaluation.games if games is None else games
+        own = self.config.seed if seed is None else seed
+        draws = torch.Generator(self.device).manual_seed(derive(own, stream))
+        state = self.game.reset(games, draws)
+        if bool(self.game.over(state).all()):
+            raise ConfigError(
+                f"all {games} games of an evaluation have ended before they begin; raise"
+                " evaluation.games, or max_num_points or max_value of the game"
+            )
+        return state, draws
+
+    def play(
+        self,
+        players: Mapping[str, Player],
+        pair: str,
+        *,
+        checked: Collection[str] = (),
+        stream: str = CHOOSING,
+        games: int | None = None,
+        max_steps: int | None = None,
+        seed: int | None = None,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> Played:
+        """Return what came of the games of one pair."""
+        if pair not in PAIRS:
+            raise ConfigError(f"no pair is named '{pair}'; there are {', '.join(PAIRS)}")
+        state, draws = self.starts(stream, games=games, seed=seed)
+        wanted = zip(self.game.roles, PAIRS[pair], strict=True)
+        seats = {
+            role: players[role] if who == role else self.scripted[role, who] for role, who in wanted
+        }
+        own = {role for role in checked if seats[role] is players[role]}
+        return play_games(
+            self.game,
+            seats,
+            state,
+            max_steps=self.config.evaluation.max_steps if max_steps is None else max_steps,
+            generator=draws,
+            checked=own,
+            is_interrupted=is_interrupted,
+        )
+
+    def rhos(
+        self,
+        players: Mapping[str, Player],
+        *,
+        checked: Collection[str] = (),
+        stream: str = CHOOSING,
+        games: int | None = None,
+        max_steps: int | None = None,
+        seed: int | None = None,
+    ) -> dict[str, float]:
+        """Return rho of every pair."""
+        return {
+            pair: rho(
+                self.play(
+                    players, pair, checked=checked, stream=stream, games=games,
+                    max_steps=max_steps, seed=seed,
+                )
+            )
+            for pair in PAIRS
+        }  # fmt: skip
+
+    def evaluate(
+        self,
+        players: Mapping[str, Player],
+        *,
+        checked: Collection[str],
+        is_interrupted: Callable[[], bool],
+    ) -> tuple[dict[str, float], dict[str, Tensor]]:
+        """Return the metrics, and how often host and agent chose each action against each other."""
+        rhos, counts = {}, dict[str, Tensor]()
+        for pair in PAIRS:
+            played = self.play(players, pair, checked=checked, is_interrupted=is_interrupted)
+            rhos[pair] = rho(played)
+            counts = counts or played.counts
+        return metrics_of(rhos, self.config.trained), counts
+
+
+def metrics_of(rhos: Mapping[str, float], trained: Collection[str]) -> dict[str, float]:
+    """Return rho of every pair, and the mean that each trained role is judged by."""
+    found = {f"eval/{role}_rho": _mean([rhos[pair] for pair in JUDGED[role]]) for role in trained}
+    return found | {f"eval/rho/{pair}": value for pair, value in rhos.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
