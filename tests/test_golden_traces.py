@@ -20,6 +20,7 @@ import torch
 import ludus
 from ludus.session.fingerprint import cpu_name
 from ludus.session.logger import Logger
+from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo, small_self_play
 from tests.rl.small import NORMALISE, PRIORITISED, small
 
@@ -103,6 +104,11 @@ TRACES: dict[str, Any] = {
     "fused_ppo of self-play": lambda: small_self_play(
         fused=True, past_players={"size": 2, "every_rounds": 2, "share": 0.5}, seed=3
     ),
+    "fused_dqn": lambda: small_dqn(
+        seed=3,
+        max_grad_norm=0.5,
+        **{"host.learning_rate_schedule": FALLING, "agent.tau": 0.5, "agent.net_arch": [8, "r6"]},
+    ),
 }
 LEARNED = {"supervised": "model", "fused_ppo": "ppo"}
 """What of a trainer holds its weights, where that is no agent."""
@@ -114,13 +120,18 @@ def trace(kind: str, root: Path) -> dict[str, Any]:
     trainer.set_logger(Logger({"backends": []}))
     result = trainer.fit(root=str(root), name="golden")
     text = (Path(result.run_dir) / "metrics.jsonl").read_bytes()
-    state = getattr(trainer, LEARNED.get(kind.split()[0], "agent"))
     return {
         "machine": machine(),
-        "parameters": _digest(state.state_dict()),
+        "parameters": _digest(_learned(kind, trainer)),
         "metrics": hashlib.sha256(text).hexdigest(),
         "records": [json.loads(line) for line in text.splitlines()],
     }
+
+
+def _learned(kind: str, trainer: Any) -> dict[str, Any]:
+    if kind == "fused_dqn":
+        return {role: learner.state_dict() for role, learner in trainer.learners.items()}
+    return dict(getattr(trainer, LEARNED.get(kind.split()[0], "agent")).state_dict())
 
 
 def _digest(state: Any) -> str:

@@ -18,6 +18,7 @@ from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam
 from ludus.supervised.update import Update
 from ludus.testing.engines import EngineCase, check_engine
+from tests.games.dqn.small import prepared, small_dqn
 from tests.rl.small import small
 
 CPU = torch.device("cpu")
@@ -69,10 +70,24 @@ def model_of(device: str = "cpu", **changes: Any) -> EngineCase:
     return EngineCase(Pairs(update).learn, inputs, state, torch.device(device))
 
 
+def role_of(role: str, device: str = "cpu") -> EngineCase:
+    """Return the update of a host or an agent that has not learned yet."""
+    # Without a bias before batch norm there is nothing that Adam would follow into its rounding.
+    arch = {f"{role}.net_arch": [8]}
+    trainer = prepared(small_dqn(engine="eager", **arch, **{"settings.device": device}))
+    learner = trainer.learners[role]
+
+    def state() -> dict[str, Any]:
+        return {name: learner.state_dict()[name] for name in ("learner", "target", "totals")}
+
+    return EngineCase(learner._update, learner.example_inputs(), state, learner.device)
+
+
 SUBJECTS: dict[str, Callable[..., EngineCase]] = {
     "supervised": model_of,
     **{kind: (lambda device="cpu", kind=kind: agent_of(kind, device)) for kind in ("dqn", "iqn")},
     **{kind: (lambda device="cpu", kind=kind: agent_of(kind, device)) for kind in ("sac", "ppo")},
+    "fused_dqn": lambda device="cpu": role_of("agent", device),
 }
 
 

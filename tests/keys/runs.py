@@ -15,6 +15,7 @@ from ludus import Logger
 from ludus.core.surroundings import Bare, Request
 from ludus.nn.target import Target
 from ludus.seeds import derive, seed_everything
+from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo
 from tests.rl.small import small
 from tests.supervised.conftest import MLP, QUIET, WINE
@@ -51,6 +52,8 @@ def tiny(kind: str, **changed: Any) -> Any:
             "log_every_opt_steps": 0, "schedule": STEADY, **QUIET,
         }  # fmt: skip
         return ludus.example(kind).replace(**{**own, **changed})
+    if kind == "fused_dqn":
+        return small_dqn(**changed)
     if kind == "fused_ppo":
         return small_ppo(**changed)
     own = dict(_RL)

@@ -10,12 +10,12 @@ import torch
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import ConfigError, LudusError
-from ludus.games.abilities import Abilities
-from ludus.games.config import FusedDqnConfig
-from ludus.games.evaluation import RhoEvaluation, scores_of
-from ludus.games.plan import Works, two_roles
+from ludus.games.dqn.abilities import Abilities
+from ludus.games.dqn.config import FusedDqnConfig
+from ludus.games.dqn.evaluation import RhoEvaluation, scores_of, shares_of
+from ludus.games.dqn.plan import Works, two_roles
+from ludus.games.dqn.two_roles import Given
 from ludus.games.roll_out import Experiences, RewardFunc, play_turns, roll_out
-from ludus.games.two_roles import Given
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive
@@ -31,13 +31,14 @@ class DQNTrainer(Abilities, Trainer):
     train
       warm_up
       round x max_rounds
-        host
-          sync_target (every steps_before_update_target)
-          fit
-          collect (every steps_before_rollout)
-        agent
-          the same
-        evaluate (every eval_interval, and at the end)
+        update
+          host
+            sync_target (every steps_before_update_target)
+            fit
+            collect (every steps_before_rollout)
+          agent
+            the same
+        evaluate (every evaluation.every_rounds, and after the last)
         record, save
       finish
     """
@@ -222,8 +223,7 @@ class DQNTrainer(Abilities, Trainer):
                 self.players, checked=self._foreign, is_interrupted=lambda: run.interrupted
             )
         for role, counted in counts.items():
-            actions = torch.arange(len(counted)).repeat_interleave(counted.cpu())
-            run.log.histogram(f"eval/{role}_actions", actions)
+            found |= shares_of(role, counted)
         self.judge.hear(run, found, lambda score: self.weights())
         return found
 
@@ -248,16 +248,16 @@ class DQNTrainer(Abilities, Trainer):
 
     def _save(self, run: Run) -> None:
         counters = {name: value for name, value in run.counters.items() if value}
-        number = run.counters["round"] + 1
-        run.keep_model(f"models/{number}", self.weights(), {"counters": counters})
+        run.keep_model(f"models/{run.counters['round']}", self.weights(), {"counters": counters})
 
     def _finish(self, run: Run) -> None:
         if run.log.has_news or any(learner.num_counted for learner in self.learners.values()):
             self._record(run)
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return both learners and the judge; games begin anew at every collecting."""
-        return {**self.learners, "judge": self.judge}
+        """Return learners, buffers and the judge; games begin anew at every collecting."""
+        buffers = {f"{role}_replay": learner.replay for role, learner in self.learners.items()}
+        return {**self.learners, **buffers, "judge": self.judge}
 
     def best(self) -> Mapping[str, Any] | None:
         """Return the best networks by the first role's score."""

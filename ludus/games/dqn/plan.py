@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ludus.core import Repeat, Run, Stage
-from ludus.games.config import FusedDqnConfig, RoleConfig
+from ludus.games.dqn.config import FusedDqnConfig, RoleConfig
 
 Work = Callable[[Run], Mapping[str, Any] | None]
 RoleWork = Callable[[str, Run], Mapping[str, Any] | None]
@@ -34,15 +34,13 @@ def two_roles(config: FusedDqnConfig, works: Works, *, is_trained: Callable[[str
     `is_trained` is asked in every round: a script may freeze a role for a while.
     """
 
+    # A round counts as soon as its last update is made, so that what follows it is logged under it.
     def is_evaluated(run: Run) -> bool:
-        return is_due(run.counters["round"] + 1, config.eval_interval)
+        every, rounds = config.evaluation.every_rounds, run.counters["round"]
+        return is_due(rounds, every) or (every > 0 and rounds >= config.max_rounds)
 
     def is_recorded(run: Run) -> bool:
-        return is_evaluated(run) or is_due(run.counters["round"] + 1, config.record_interval)
-
-    def is_left_over(run: Run) -> bool:
-        """Say whether the last rounds were not evaluated: a run shorter than the interval has only these."""
-        return bool(config.eval_interval and run.counters["round"] % config.eval_interval)
+        return is_evaluated(run) or is_due(run.counters["round"], config.record_every_rounds)
 
     roles = []
     for role in config.trained:
@@ -52,23 +50,20 @@ def two_roles(config: FusedDqnConfig, works: Works, *, is_trained: Callable[[str
     rounds = Repeat(
         name="round",
         times=config.max_rounds,
-        counter="round",
         body=(
-            *roles,
+            Repeat(name="update", times=1, counter="round", body=tuple(roles)),
             Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
-                  note=every(config.eval_interval, ", and at the end")),
+                  note=every(config.evaluation.every_rounds, ", and after the last")),
             Stage(name="record", work=works.record, when=is_recorded,
-                  note=every(config.record_interval, ", and after an evaluation")),
+                  note=every(config.record_every_rounds, ", and after an evaluation")),
             Stage(name="save", work=works.save,
-                  when=lambda run: is_due(run.counters["round"] + 1, config.save_interval),
-                  note=every(config.save_interval)),
+                  when=lambda run: is_due(run.counters["round"], config.save_every_rounds),
+                  note=every(config.save_every_rounds)),
         ),
     )  # fmt: skip
     body = (
         Stage(name="warm_up", work=works.warm_up, note="the first games of each role"),
         rounds,
-        Stage(name="evaluate", work=works.evaluate, when=is_left_over, always=True,
-              note="if the last round was not"),
         Stage(name="finish", work=works.finish, always=True),
     )  # fmt: skip
     return Repeat(name="train", times=1, body=body)

@@ -9,15 +9,18 @@ from torch import Tensor
 
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError
-from ludus.games.config import FusedDqnConfig
+from ludus.games.dqn.config import FusedDqnConfig
+from ludus.games.dqn.rho import Played, play_games, rho
 from ludus.games.game import FusedGame, State
 from ludus.games.player import Player, make_player
-from ludus.games.rho import Played, play_games, rho
 from ludus.judge.scores import Score
 from ludus.seeds import derive
 
 CHOOSING, HELD_OUT = "eval", "held_out"
 """The seeds of the games by which the best networks are chosen, and of those kept for afterwards."""
+
+# Of more actions than this the shares of each would crowd the log.
+_MOST_SHARES = 16
 
 PAIRS: Mapping[str, tuple[str, str]] = {
     "host_vs_agent": ("host", "agent"),
@@ -61,7 +64,7 @@ class RhoEvaluation:
             for role, kind in zip(game.roles, pair, strict=True)
             if kind != role
         }
-        if config.eval_interval:
+        if config.evaluation.every_rounds:
             self.starts(CHOOSING)
 
     def starts(
@@ -151,6 +154,15 @@ def metrics_of(rhos: Mapping[str, float], trained: Collection[str]) -> dict[str,
     """Return rho of every pair, and the mean that each trained role is judged by."""
     found = {f"eval/{role}_rho": _mean([rhos[pair] for pair in JUDGED[role]]) for role in trained}
     return found | {f"eval/rho/{pair}": value for pair, value in rhos.items()}
+
+
+def shares_of(role: str, counts_A: Tensor) -> dict[str, float]:
+    """Return the entropy of the actions that a role chose, and of few actions each one's share."""
+    shares_A = counts_A / counts_A.sum().clamp(min=1)
+    found = {f"actions/{role}_entropy": float(torch.special.entr(shares_A).sum())}
+    if len(counts_A) <= _MOST_SHARES:
+        found |= {f"actions/{role}_{action}": x for action, x in enumerate(shares_A.tolist())}
+    return found
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -85,6 +85,8 @@ class RoleConfig(StrictConfig):
 class RhoConfig(StrictConfig):
     """How host and agent are judged: by rho, games won by the host for each step played."""
 
+    every_rounds: Count
+    """Evaluate every so many rounds, and after the last, however short the run is; 0 means never."""
     games: Positive
     """How many games each pair of players plays; the same starts at every evaluation."""
     max_steps: Positive
@@ -100,6 +102,11 @@ class RhoConfig(StrictConfig):
             yield (
                 f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
                 " set it to 0.0, or set 'patience'"
+            )
+        if self.patience is not None and not self.every_rounds:
+            yield (
+                f"'patience' is {self.patience}, but there are no evaluations, for 'every_rounds' is 0;"
+                " set it to null, or evaluate"
             )
 
 
@@ -126,11 +133,9 @@ class FusedDqnConfig(TrainerConfig):
     engine: EngineKey
     """What executes the updates: auto chooses by length and device, eager calls them, tape (the CPU) and
     graph (CUDA) replay them without Python, compiled makes one function of each."""
-    record_interval: Count
-    """Write a record every so many rounds; 0 means with evaluations and at the end only."""
-    eval_interval: Count
-    """Evaluate every so many rounds and at the end, however short the run is; 0 means never."""
-    save_interval: Count
+    record_every_rounds: Count
+    """Write a record every so many rounds, and after an evaluation; 0 means only then and at the end."""
+    save_every_rounds: Count
     """Keep the weights in models/<round> every so many rounds; 0 means never."""
     log_time: bool
     """Write how long each stage of each role took to timing.jsonl."""
@@ -158,16 +163,16 @@ class FusedDqnConfig(TrainerConfig):
                 f"'game.kind' is {self.game.kind}, whose roles are {', '.join(roles)}; fused_dqn"  # type: ignore[attr-defined]
                 " trains a host and an agent: take hironaka, or train this game with fused_ppo"
             )
-        for key in ("record_interval", "save_interval"):
+        for key in ("record_every_rounds", "save_every_rounds"):
             if (value := getattr(self, key)) > self.max_rounds:
                 yield (
                     f"'{key}' is {value}, but max_rounds is {self.max_rounds}: it would never be reached;"
                     " lower it, or set 0 for never"
                 )
-        if self.evaluation.patience is not None and not self.eval_interval:
+        if self.settings.workers:
             yield (
-                f"'evaluation.patience' is {self.evaluation.patience}, but there are no evaluations, for"
-                " 'eval_interval' is 0; set it to null, or evaluate"
+                f"'settings.workers' is {self.settings.workers}, but the games are tensors of this process;"
+                " set it to 0"
             )
         if self.settings.checkpoint.every_epochs:
             yield (
@@ -200,5 +205,5 @@ class FusedDqnConfig(TrainerConfig):
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never comes to, and its value for never."""
-        keys = ("record_interval", "save_interval")
+        keys = ("record_every_rounds", "save_every_rounds")
         return {key: 0 for key in keys if getattr(self, key) > self.max_rounds}

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ludus.core import Run, Stateful, states
 from ludus.data.replay.device_ring import Column, DeviceReplay
-from ludus.games.config import RoleConfig
+from ludus.games.dqn.config import RoleConfig
 from ludus.games.game import FusedGame, Moves
 from ludus.games.networks import check_net, make_net
 from ludus.games.roll_out import Experiences
@@ -51,7 +51,7 @@ class NetPlayer:
 
 
 class RoleLearner:
-    """Plays a role by the values that it learns. It is a Player, and a part of its trainer."""
+    """Plays a role by the values that it learns. It is a Player; it and its replay are parts."""
 
     def __init__(
         self,
@@ -254,11 +254,10 @@ class RoleLearner:
         self.learner.load_weights(named)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all of it; what the buffer saved once is not copied again."""
+        """Return all but the buffer, which is a part by itself."""
         return {
             "learner": self.learner.state_dict(),
             "target": self.target.state_dict(),
-            "replay": self.replay.state_dict(),
             "lr_scheduler": self.lr_scheduler.state_dict(),
             "er_scheduler": self.er_scheduler.state_dict(),
             "totals": self.totals,
@@ -269,7 +268,7 @@ class RoleLearner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
-        names = ("learner", "target", "replay", "lr_scheduler", "er_scheduler")
+        names = ("learner", "target", "lr_scheduler", "er_scheduler")
         states.check_keys(state, *names, "totals", "num_counted", "num_updates", "is_trained")
         totals, counted = (
             states.like(state, "totals", self.totals),
@@ -281,7 +280,6 @@ class RoleLearner:
         with states.within("target"):
             self.target.check_state(state["target"])
         parts: dict[str, Stateful] = {
-            "replay": self.replay,
             "lr_scheduler": self.lr_scheduler,
             "er_scheduler": self.er_scheduler,
             "learner": self.learner,

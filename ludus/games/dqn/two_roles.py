@@ -11,12 +11,12 @@ from torch import nn
 
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.data.replay.device_ring import DeviceReplay
-from ludus.games.config import ROLES, FusedDqnConfig
+from ludus.games.dqn.config import ROLES, FusedDqnConfig
+from ludus.games.dqn.role import NetPlayer, RoleLearner
 from ludus.games.game import FusedGame, Moves
 from ludus.games.kinds import make_game
 from ludus.games.networks import check_net
 from ludus.games.player import Player, make_player
-from ludus.games.role import NetPlayer, RoleLearner
 from ludus.games.roll_out import RewardFunc
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Scheduler

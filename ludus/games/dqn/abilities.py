@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from ludus.core.errors import ConfigError
-from ludus.games.evaluation import HELD_OUT, PAIRS, RhoEvaluation, metrics_of
-from ludus.games.two_roles import TwoRoles
+from ludus.games.dqn.evaluation import HELD_OUT, PAIRS, RhoEvaluation, metrics_of
+from ludus.games.dqn.two_roles import TwoRoles
 
 
 class Abilities(TwoRoles):
