@@ -16,6 +16,7 @@ from tests.games.sections import game_of, hironaka
 SHIPPED: dict[str, Callable[[], FusedGame]] = {
     "hironaka": lambda: hironaka(),
     "hironaka, rescaled": lambda: hironaka(dimension=4, scale_observation=True),
+    "hironaka, by vertices": lambda: hironaka(polytope="vertices", max_num_points=4),
     "connect_four": lambda: game_of(kind="connect_four"),
     "tic_tac_toe": lambda: game_of(kind="tic_tac_toe"),
     "cartpole": lambda: game_of(kind="cartpole", max_steps=40),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ludus.games.game import Moves
+from ludus.games.rules.hironaka import Hironaka
 from ludus.seeds import generator
 from tests.games.sections import game_of, hironaka, player_of
 from tests.keys.table import changes
@@ -38,6 +39,15 @@ def test_points_are_divided_by_the_greatest_coordinate(kind: str) -> None:
     for scaled in (False, True):
         state = hironaka(scale_observation=scaled).reset(50, generator(0, "start"))
         assert (state["points"].amax((1, 2)) <= 1).all() == scaled
+
+
+@changes("game hironaka", "polytope")
+def test_points_that_are_no_vertices_stay_or_go(kind: str) -> None:
+    start = torch.tensor([[[4.0, 0.0], [2.0, 2.0], [0.0, 4.0]]])
+    for polytope, count in (("domination", 3), ("vertices", 2)):
+        game = hironaka(dimension=2, max_num_points=3, polytope=polytope)
+        assert isinstance(game, Hironaka)
+        assert (game.start(start)["points"][..., 0] >= 0).sum() == count
 
 
 @changes("game cartpole", "kind", "max_steps")

@@ -21,90 +21,41 @@ from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State, Step, check_games, where
+from ludus.games.host_actions import (
+    check_dimension,
+    decode_host_action,
+    encode_host_action,
+    host_action_table,
+)
 from ludus.games.kernels import hironaka as kernels
+from ludus.games.newton import PADDING, drop_dominated, in_order, rescaled, shifted
+from ludus.games.newton_vertices import drop_non_vertices
+from ludus.games.polyhedra import (
+    checked,
+    features,
+    newton_polytope,
+    reposition,
+    rescale,
+    shift,
+    vertices,
+)
 
-PADDING = -1.0
+__all__ = [
+    "Hironaka",
+    "decode_host_action",
+    "encode_host_action",
+    "features",
+    "host_action_table",
+    "newton_polytope",
+    "reposition",
+    "rescale",
+    "shift",
+    "vertices",
+]
 
+_FILTERS = {"domination": drop_dominated, "vertices": drop_non_vertices}
 
-def host_action_table(dimension: int) -> Tensor:
-    """Return the 0/1 coordinates of each host action, one row an action.
-
-    Row k is the k-th set of two or more coordinates, in the order of the sums of 2^c over its c.
-    """
-    _check_dimension(dimension)
-    sets = torch.arange(2**dimension)
-    bits = (sets.unsqueeze(1) >> torch.arange(dimension)) & 1
-    return bits[bits.sum(1) >= 2]
-
-
-def encode_host_action(coords_BD: Tensor) -> Tensor:
-    """Return the numbers of the host actions with these 0/1 coordinates."""
-    dimension = coords_BD.shape[-1]
-    powers = 2 ** torch.arange(dimension, device=coords_BD.device)
-    sets_B = (coords_BD.long() * powers).sum(-1)
-    # Sets of none and of one are skipped: one for each power of two up to this set's, and the empty one.
-    highest_B = (coords_BD.long() * torch.arange(dimension, device=coords_BD.device)).amax(-1)
-    return sets_B - highest_B - 2
-
-
-def newton_polytope(points_BND: Tensor) -> Tensor:
-    """Return the points without duplicates (the first is kept) and without dominated ones.
-
-    A point is dominated when another has no coordinate greater. This is the fast filter: what is left
-    contains the vertices of the Newton polyhedron, which `vertices` gives exactly.
-    """
-    present_BN = points_BND[..., 0] >= 0
-    return points_BND.masked_fill((~_undominated(points_BND, present_BN)).unsqueeze(-1), PADDING)
-
-
-def _undominated(points_BND: Tensor, present_BN: Tensor) -> Tensor:
-    """Return (B, N) which points are there and not dominated; nothing of (B, N, N, D) is made."""
-    num_points = points_BND.shape[1]
-    below_BNN = present_BN.unsqueeze(1).expand(-1, num_points, -1)
-    equal_BNN = below_BNN
-    for column_BN in points_BND.unbind(-1):
-        below_BNN = below_BNN & (column_BN.unsqueeze(1) <= column_BN.unsqueeze(2))
-        equal_BNN = equal_BNN & (column_BN.unsqueeze(1) == column_BN.unsqueeze(2))
-    # Of equal points the first one stays: j drops i if j is below i, and not equal or earlier.
-    earlier_NN = torch.ones(num_points, num_points, dtype=torch.bool, device=points_BND.device)
-    dominated_BN = (below_BNN & (~equal_BNN | earlier_NN.tril(-1))).any(2)
-    return present_BN & ~dominated_BN
-
-
-def shift(points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor) -> Tensor:
-    """Return the points with the coordinate `axis` replaced by the sum of the coordinates named.
-
-    A game in which the axis is not among the coordinates, or in which at most one point is left, stays.
-    """
-    is_axis_BD = torch.nn.functional.one_hot(axis_B.long(), points_BND.shape[-1]).bool()
-    named_BD = coords_BD.bool()
-    sums_BN = (points_BND * named_BD.unsqueeze(1)).sum(-1)
-    present_BN = points_BND[..., 0] >= 0
-    moves_B = (is_axis_BD & named_BD).any(1) & (present_BN.sum(1) > 1)
-    changed_BND = is_axis_BD.unsqueeze(1) & (present_BN & moves_B.unsqueeze(1)).unsqueeze(-1)
-    return torch.where(changed_BND, sums_BN.unsqueeze(-1), points_BND)
-
-
-def rescale(points_BND: Tensor) -> Tensor:
-    """Return the points divided by the greatest coordinate of their game; padding stays."""
-    present_BN1 = points_BND[..., :1] >= 0
-    highest_B = points_BND.amax((1, 2), keepdim=True)
-    return torch.where(present_BN1, points_BND / highest_B.where(highest_B > 0, 1.0), PADDING)
-
-
-def reposition(points_BND: Tensor) -> Tensor:
-    """Return the points moved so that the least of each coordinate is 0; padding stays."""
-    present_BN1 = points_BND[..., :1] >= 0
-    lowest_B1D = points_BND.masked_fill(~present_BN1, torch.inf).amin(1, keepdim=True)
-    return torch.where(present_BN1, points_BND - lowest_B1D, PADDING)
-
-
-def features(points_BND: Tensor) -> Tensor:
-    """Return the points sorted by their coordinates, the first one first, descending; padding is last."""
-    for axis in reversed(range(points_BND.shape[-1])):
-        order_BN = points_BND[..., axis].argsort(dim=1, descending=True, stable=True)
-        points_BND = points_BND.gather(1, order_BN.unsqueeze(-1).expand_as(points_BND))
-    return points_BND
+Polytope = Literal["domination", "vertices"]
 
 
 @register("game", "hironaka")
@@ -124,14 +75,22 @@ class Hironaka(FusedGame):
         """The coordinates of a start are whole numbers from 0 to this one, each as likely."""
         scale_observation: bool
         """After each move, divide the points of a game by their greatest coordinate."""
+        polytope: Polytope
+        """What is dropped: dominated points alone (fast, on a GPU by kernels), or all but the vertices."""
 
     roles = ("host", "agent")
 
     def __init__(
-        self, *, dimension: int, max_num_points: int, max_value: int, scale_observation: bool
+        self,
+        *,
+        dimension: int,
+        max_num_points: int,
+        max_value: int,
+        scale_observation: bool,
+        polytope: Polytope = "domination",
     ) -> None:
         """Start from `max_num_points` points of whole numbers from 0 to `max_value`."""
-        _check_dimension(dimension)
+        check_dimension(dimension)
         if max_num_points < 2:
             raise ConfigError(f"'max_num_points' is {max_num_points}; a game needs 2 or more")
         if max_value < 1:
@@ -140,6 +99,7 @@ class Hironaka(FusedGame):
         self.max_num_points = max_num_points
         self.max_value = max_value
         self.scale_observation = scale_observation
+        self.polytope = polytope
         self._tables: dict[torch.device, Tensor] = {}
 
     def actions(self, role: str) -> Moves:
@@ -164,25 +124,34 @@ class Hironaka(FusedGame):
             device=generator.device,
             dtype=torch.float32,
         )
-        return self.start(points_BND)
+        return self._begun(points_BND)
 
     def start(self, points_BND: Tensor) -> State:
-        """Return games that start from these points; raise LudusError unless they have the right shape."""
+        """Return games that start from these points; raise LudusError unless they can be played."""
         wanted = (len(points_BND), self.max_num_points, self.dimension)
         if tuple(points_BND.shape) != wanted:
             raise LudusError(
                 f"points of shape {tuple(points_BND.shape)} were given; this game's are {wanted},"
                 f" with rows of {PADDING:g} for points that are not there"
             )
+        return self._begun(checked(points_BND))
+
+    def _begun(self, points_BND: Tensor) -> State:
         points_BND = self._settled(points_BND)
         coords_BD = points_BND.new_zeros(len(points_BND), self.dimension)
         return {"points": points_BND, "coords": coords_BD}
 
     def _settled(self, points_BND: Tensor) -> Tensor:
-        if kernels.why_not(points_BND) is None:
+        if self.why_no_kernels(points_BND) is None:
             return kernels.settle(points_BND, scale=self.scale_observation)
-        points_BND = features(newton_polytope(points_BND))
-        return rescale(points_BND) if self.scale_observation else points_BND
+        points_BND = in_order(_FILTERS[self.polytope](points_BND))
+        return rescaled(points_BND) if self.scale_observation else points_BND
+
+    def why_no_kernels(self, points_BND: Tensor) -> str | None:
+        """Return why kernels cannot move these games, in a few words; None where they do."""
+        if self.polytope != "domination":
+            return f"the kernels filter by domination, and 'polytope' is {self.polytope}"
+        return kernels.why_not(points_BND)
 
     def observe(self, state: State, role: str) -> Tensor:
         """Return the sorted points, flat; for the agent the named coordinates follow."""
@@ -192,7 +161,7 @@ class Hironaka(FusedGame):
     def observe_as(self, state: State, role: str, *, width: int, dtype: torch.dtype) -> Tensor:
         """Return what the role sees in another type, with columns of zeros up to the width."""
         points_BND, coords_BD = state["points"], state["coords"]
-        if kernels.why_not(points_BND) is not None:
+        if self.why_no_kernels(points_BND) is not None:
             return super().observe_as(state, role, width=width, dtype=dtype)
         if (role, width, dtype) == ("host", self.observation_size(role), points_BND.dtype):
             return self.observe(state, role)
@@ -206,7 +175,7 @@ class Hironaka(FusedGame):
     def step(self, state: State, role: str, actions: Tensor) -> Step:
         """Return what comes of the actions, by kernels where they can be used; what is over stays."""
         points_BND, coords_BD = state["points"], state["coords"]
-        has_kernels = kernels.why_not(points_BND) is None
+        has_kernels = self.why_no_kernels(points_BND) is None
         if role == "host":
             table = self._table(points_BND.device)
             if has_kernels:
@@ -231,7 +200,7 @@ class Hironaka(FusedGame):
             return Step(
                 {"points": points_BND, "coords": table[actions.long()].to(points_BND)}, nothing_BR
             )
-        shifted_BND = self._settled(shift(points_BND, state["coords"], actions))
+        shifted_BND = self._settled(shifted(points_BND, state["coords"], actions))
         after = {"points": shifted_BND, "coords": torch.zeros_like(state["coords"])}
         ended_B = self.done(after).float()
         return Step(after, torch.stack([ended_B, -ended_B], 1))
@@ -258,10 +227,3 @@ class Hironaka(FusedGame):
         if device not in self._tables:
             self._tables[device] = host_action_table(self.dimension).float().to(device)
         return self._tables[device]
-
-
-def _check_dimension(dimension: int) -> None:
-    if dimension < 2:
-        raise ConfigError(
-            f"'dimension' is {dimension}; the host must name two coordinates, so use 2 or more"
-        )

@@ -1,0 +1,92 @@
+"""The functions of Hironaka's game for people: what they are given is looked at first.
+
+To look at numbers waits for the device, so a game itself calls those of `newton.py`.
+
+Shapes: B games, N points, D dimension. A point that is not there is a row of -1.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ludus.core.errors import LudusError
+from ludus.games.host_actions import check_dimension
+from ludus.games.newton import (
+    PADDING,
+    drop_dominated,
+    in_order,
+    repositioned,
+    rescaled,
+    shifted,
+)
+from ludus.games.newton_vertices import drop_non_vertices
+
+
+def newton_polytope(points_BND: Tensor) -> Tensor:
+    """Return the points without duplicates (the first is kept) and without dominated ones.
+
+    A point is dominated when another has no coordinate greater. This is the fast filter: what is left
+    contains the vertices of the Newton polyhedron, which `vertices` gives exactly. Raises LudusError
+    for points that are none, as the functions below do; to look at them waits for the device.
+    """
+    return drop_dominated(checked(points_BND))
+
+
+def vertices(points_BND: Tensor) -> Tensor:
+    """Return only the vertices of the Newton polyhedron, the convex hull of all that lies above the points.
+
+    A point stays if no convex combination of others has no coordinate greater; of equal points, the
+    first does.
+    """
+    return drop_non_vertices(checked(points_BND))
+
+
+def shift(points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor) -> Tensor:
+    """Return the points with the coordinate `axis` replaced by the sum of the coordinates named.
+
+    A game in which the axis is not among the coordinates, or in which at most one point is left, stays.
+    """
+    games, _, dimension = checked(points_BND).shape
+    if tuple(coords_BD.shape) != (games, dimension) or tuple(axis_B.shape) != (games,):
+        raise LudusError(
+            f"coordinates of shape {tuple(coords_BD.shape)} and axes of shape {tuple(axis_B.shape)} were"
+            f" given; for these points give {(games, dimension)} and {(games,)}"
+        )
+    if ((axis_B < 0) | (axis_B >= dimension)).any():
+        raise LudusError(f"an axis is not among the {dimension} coordinates, 0 to {dimension - 1}")
+    return shifted(points_BND, coords_BD, axis_B)
+
+
+def rescale(points_BND: Tensor) -> Tensor:
+    """Return the points divided by the greatest coordinate of their game; padding stays."""
+    return rescaled(checked(points_BND))
+
+
+def reposition(points_BND: Tensor) -> Tensor:
+    """Return the points moved so that the least of each coordinate is 0; padding stays."""
+    return repositioned(checked(points_BND))
+
+
+def features(points_BND: Tensor) -> Tensor:
+    """Return the points sorted by their coordinates, the first one first, descending; padding is last."""
+    return in_order(checked(points_BND))
+
+
+def checked(points_BND: Tensor) -> Tensor:
+    """Return the points; raise LudusError unless they are floats that can be played with."""
+    if points_BND.ndim != 3 or not points_BND.is_floating_point() or 0 in points_BND.shape:
+        raise LudusError(
+            f"{points_BND.dtype} points of shape {tuple(points_BND.shape)} were given; give floats of"
+            " shape (games, points, dimension), at least one of each"
+        )
+    check_dimension(points_BND.shape[2])
+    finite_BN, absent_BN = torch.isfinite(points_BND).all(2), (points_BND < 0).all(2)
+    wrong_BN = ~finite_BN | ~(absent_BN | (points_BND >= 0).all(2))
+    if wrong_BN.any():
+        game, place = (int(number) for number in wrong_BN.nonzero()[0])
+        raise LudusError(
+            f"point {place} of game {game} is {points_BND[game, place].tolist()}; give finite coordinates"
+            f" of 0 or more, or a row of {PADDING:g} for a point that is not there"
+        )
+    return points_BND
