@@ -52,11 +52,13 @@ def play(
     model: Model = "best",
     plugin: Plugin = None,
 ) -> None:
-    """Film a policy of a run, the best unless told: an animated GIF of one episode."""
+    """Film a policy of a run, the best unless told: an animated GIF of one episode; a game is printed."""
     from ludus.cli import tasks
 
     load(plugin)
-    say(tasks.play_run(run, Path(out) if out else None, episode=episode, fps=fps, model=model))
+    film = tasks.play_run(run, Path(out) if out else None, episode=episode, fps=fps, model=model)
+    if film is not None:
+        say(film)
 
 
 @app.command()

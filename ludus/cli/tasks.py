@@ -13,7 +13,7 @@ from ludus.cli.listing import summary
 from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, current, from_data, read_data
 from ludus.config.overrides import key_paths
-from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Plays
+from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Narrates, Plays
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError, StorageError
 from ludus.core.plan import check_plan, render
 from ludus.core.surroundings import Result
@@ -131,8 +131,8 @@ def _that_evaluates(trainer: Trainer) -> Evaluates:
     return trainer
 
 
-def _that_plays(trainer: Trainer) -> Plays:
-    if not isinstance(trainer, Plays):
+def _that_plays(trainer: Trainer) -> Plays | Narrates:
+    if not isinstance(trainer, Plays | Narrates):
         raise LudusError(f"a run of {_kind_of(trainer)} has nothing to film; try ludus report")
     return trainer
 
@@ -176,16 +176,37 @@ def _place_in_run(path: str, name: str) -> Path:
     return Path(storage.place) / name
 
 
-def play_run(path: str, out: Path | None, *, episode: int, fps: float, model: str = "best") -> Path:
-    """Write a film of one episode with some weights of a run, and return where it is."""
+def play_run(
+    path: str, out: Path | None, *, episode: int, fps: float, model: str = "best"
+) -> Path | None:
+    """Write a film of one episode with some weights of a run, and return where it is.
+
+    A run whose games are told in words has them printed, move by move; then there is no file.
+    """
     if out is not None and out.suffix.lower() != ".gif":
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
-    out = _place_in_run(path, "play.gif") if out is None else out
-    check_file(out, _is_film, what="a film")
+    is_told = isinstance(trainer_of(path), Narrates)
+    if is_told and out is not None:
+        raise ConfigError(
+            f"--out {out}: games of this run are printed, not filmed; leave --out away, or write"
+            f" ludus play {quote(path)} > game.txt"
+        )
+    if not is_told:
+        out = _place_in_run(path, "play.gif") if out is None else out
+        check_file(out, _is_film, what="a film")
     with _with_weights(path, model, _that_plays) as (trainer, weights, *_):
-        frames = trainer.film(weights, episode, fps)
-        write_gif(out, frames, fps=fps)
+        if isinstance(trainer, Narrates):
+            for lines in trainer.narrate(weights, episode):
+                say(lines)
+            return None
+        assert out is not None
+        write_gif(out, trainer.film(weights, episode, fps), fps=fps)
     return out
+
+
+def trainer_of(path: str) -> Trainer:
+    """Return the trainer of a run, not prepared."""
+    return rebuild_trainer(path, [])[0]
 
 
 def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:

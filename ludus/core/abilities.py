@@ -5,7 +5,7 @@ Each is called after `prepare`. A trainer has an ability if it has the methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -34,6 +34,14 @@ class Plays(KeepsWeights, Protocol):
 
     def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
         """Return pictures, uint8 of (height, width, 3), of what saved weights do."""
+
+
+@runtime_checkable
+class Narrates(KeepsWeights, Protocol):
+    """Can be read, move by move: `ludus play` prints it."""
+
+    def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:
+        """Return what saved weights do in one game, a few lines for each move."""
 
 
 @runtime_checkable

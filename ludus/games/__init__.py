@@ -13,6 +13,7 @@ _WHERE = {
     "DQNTrainer": "ludus.games.trainers.fused_dqn",
     "FusedGame": "ludus.games.game",
     "Moves": "ludus.games.game",
+    "PPOTrainer": "ludus.games.trainers.fused_ppo",
     "Player": "ludus.games.player",
     "Step": "ludus.games.game",
     "make_game": "ludus.games.kinds",

@@ -10,7 +10,7 @@ import pytest
 import ludus
 from ludus.cli.tasks import evaluate_run, export_run, play_run
 from ludus.config.registry import find
-from ludus.core.abilities import Evaluates, Exports, Plays
+from ludus.core.abilities import Evaluates, Exports, Narrates, Plays
 from ludus.core.errors import LudusError
 from ludus.core.trainer import Trainer
 from tests.command_line import small_config
@@ -27,6 +27,13 @@ def test_the_base_of_all_trainers_can_do_none_of_it() -> None:
 @pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
 def test_an_agent_can_be_evaluated_watched_and_exported(kind: str) -> None:
     assert all(issubclass(find("trainer", kind), ability) for ability in ABILITIES)
+
+
+def test_a_player_of_games_can_be_evaluated_and_its_games_are_told() -> None:
+    player = find("trainer", "fused_ppo")
+    assert issubclass(player, Evaluates)
+    assert issubclass(player, Narrates)
+    assert not issubclass(player, Plays)
 
 
 def test_a_supervised_model_can_be_evaluated_only(tmp_path: Path) -> None:

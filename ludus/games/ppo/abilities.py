@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from ludus.games.actor_critic import ActionDistribution
 from ludus.games.game import FusedGame
+from ludus.games.matches import told
 from ludus.games.ppo.evaluate import Evaluation
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.judge.judge import Judge
@@ -57,3 +58,20 @@ class Abilities:
         name = "held out" if seed is None else f"held out {seed}"
         player = self.evaluation.player(self.outputs, self.distribution)
         return self.evaluation(player, games=episodes, name=name)
+
+    def narrate(self, weights: Mapping[str, Any], index: int) -> Iterator[str]:
+        """Yield one game of kept weights, move by move; against an opponent they play each role in turn."""
+        self.learner.load_weights(weights)
+        evaluation, roles = self.evaluation, self.fused_game.roles
+        own = roles[index % len(roles)]
+        player = evaluation.player(self.outputs, self.distribution)
+        players = {**evaluation.opponents, own: player}
+        # Without an opponent in the config it plays all roles itself.
+        players = {role: players.get(role, player) for role in roles}
+        names = {
+            role: "the network" if one is player else type(one).__name__.lower()
+            for role, one in players.items()
+        }
+        source = evaluation.generator(f"play/{index}")
+        turns = evaluation.config.max_turns
+        return told(self.fused_game, players, names, source, max_turns=turns)

@@ -5,39 +5,23 @@ Shapes: B games, R roles, A outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 from ludus.core.errors import ConfigError
 from ludus.games.actor_critic import ActionDistribution
-from ludus.games.game import FusedGame, State
-from ludus.games.player import Player, ask, make_player
+from ludus.games.game import FusedGame
+from ludus.games.matches import moments
+from ludus.games.player import Player, make_player
 from ludus.games.ppo.config import EvaluationConfig
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
 from ludus.seeds import derive
 
-# Asking whether all games are over waits for the device, so it is not asked at every turn.
-_ASKED_EVERY = 8
-
 Outputs = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 """Takes observations; returns the policy's outputs, illegal moves masked, and the log deviations."""
-
-
-class Moment(NamedTuple):
-    """One move of all games, as it was made."""
-
-    role: str
-    actions: Tensor
-    before: State
-    after: State
-    rewards: Tensor
-    """(B, R)"""
-    was_over: Tensor
-    """(B,)"""
 
 
 class NetworkPlayer:
@@ -59,27 +43,6 @@ class NetworkPlayer:
         shape = len(obs_BO), distribution.num_draws
         drawn_BK = torch.rand(shape, generator=generator, device=obs_BO.device)
         return distribution.to_game(distribution.draw(outputs_BA, log_std, drawn_BK))
-
-
-@torch.no_grad()
-def moments(
-    game: FusedGame,
-    players: Mapping[str, Player],
-    state: State,
-    generator: torch.Generator,
-    *,
-    max_turns: int,
-) -> Iterator[Moment]:
-    """Play games to their end, or for so many turns, and yield every move of them."""
-    for turn in range(max_turns):
-        if turn % _ASKED_EVERY == 0 and bool(game.over(state).all()):
-            return
-        for role in game.roles:
-            over_B = game.over(state)
-            actions = ask(players[role], game, state, role, generator)
-            after, rewards_BR = game.step(state, role, actions)
-            yield Moment(role, actions, state, after, rewards_BR, over_B)
-            state = after
 
 
 class Evaluation:

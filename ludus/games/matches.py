@@ -1,0 +1,82 @@
+"""Let players play games to their end, move by move, and tell people what happened.
+
+Shapes: B games, R roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ludus.games.game import FusedGame, State
+from ludus.games.player import Player, ask
+
+# Asking whether all games are over waits for the device, so it is not asked at every turn.
+_ASKED_EVERY = 8
+
+
+class Moment(NamedTuple):
+    """One move of all games, as it was made."""
+
+    role: str
+    actions: Tensor
+    before: State
+    after: State
+    rewards: Tensor
+    """(B, R)"""
+    was_over: Tensor
+    """(B,)"""
+
+
+@torch.no_grad()
+def moments(
+    game: FusedGame,
+    players: Mapping[str, Player],
+    state: State,
+    generator: torch.Generator,
+    *,
+    max_turns: int,
+) -> Iterator[Moment]:
+    """Play games to their end, or for so many turns, and yield every move of them."""
+    for turn in range(max_turns):
+        if turn % _ASKED_EVERY == 0 and bool(game.over(state).all()):
+            return
+        for role in game.roles:
+            over_B = game.over(state)
+            actions = ask(players[role], game, state, role, generator)
+            after, rewards_BR = game.step(state, role, actions)
+            yield Moment(role, actions, state, after, rewards_BR, over_B)
+            state = after
+
+
+def told(
+    game: FusedGame,
+    players: Mapping[str, Player],
+    names: Mapping[str, str],
+    generator: torch.Generator,
+    *,
+    max_turns: int,
+) -> Iterator[str]:
+    """Yield one game as people read it: who plays, each move with the position after it, and the end.
+
+    `names` says of each role who plays it.
+    """
+    state = game.reset(1, generator)
+    yield "\n".join([f"{role}: {names[role]}" for role in game.roles] + [game.text(state, 0)])
+    returns_R, number = torch.zeros(len(game.roles)), 0
+    for moment in moments(game, players, state, generator, max_turns=max_turns):
+        if bool(moment.was_over[0]):
+            break
+        number += 1
+        returns_R = returns_R + moment.rewards[0].cpu()
+        state = moment.after
+        what = moment.actions[0].tolist()
+        yield f"\nmove {number}: {moment.role} plays {what}\n{game.text(state, 0)}"
+    end = "ended" if bool(game.done(state)[0]) else "was cut off"
+    gains = ", ".join(
+        f"{role} {gain:g}" for role, gain in zip(game.roles, returns_R.tolist(), strict=True)
+    )
+    yield f"\nthe game {end} after {number} moves: {gains}"

@@ -1,0 +1,237 @@
+"""A rollout holds what each role saw, did and gained until its own next turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import ludus
+from ludus.core.surroundings import Bare
+from ludus.games.kernels.ppo import reference
+from ludus.games.ppo.collect import Rollout
+from ludus.games.ppo.learn import filled
+from tests.games.ppo.small import small_ppo, small_self_play
+
+LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+
+
+def prepared(config: Any) -> Any:
+    trainer: Any = ludus.build_trainer(config)
+    trainer.prepare(max_steps=None)
+    return trainer
+
+
+def tic_tac_toe(**changed: Any) -> tuple[Any, Rollout]:
+    trainer = prepared(small_self_play(num_games=7, rollout_steps=12, **changed))
+    return trainer, trainer.collect_rollout(0)
+
+
+def replayed(actions: list[list[list[int]]]) -> list[dict[tuple[int, int], Any]]:
+    """Play the games of (turns, roles, games) moves by the rules, one by one, in the plainest way.
+
+    Returns for each game, by turn and role: reward until the next turn, whether it ended before that,
+    whether a move was made, and whether what came of it is known.
+    """
+    found = []
+    for game in range(len(actions[0][0])):
+        board, is_over = [""] * 9, False
+        rows: dict[tuple[int, int], dict[str, Any]] = {}
+        latest: dict[int, dict[str, Any]] = {}
+        for turn, moves in enumerate(actions):
+            if is_over:
+                board, is_over = [""] * 9, False
+            for role in range(2):
+                if role in latest and not latest[role]["ended"]:
+                    latest[role]["known"] = True
+                row = {"reward": 0.0, "ended": False, "moved": not is_over, "known": False}
+                rows[turn, role] = row
+                if is_over:
+                    latest.pop(role, None)
+                    continue
+                cell = moves[role][game]
+                assert board[cell] == "", "an illegal move was played"
+                board[cell], latest[role] = "XO"[role], row
+                has_won = any(all(board[c] == "XO"[role] for c in line) for line in LINES)
+                is_over = has_won or all(board)
+                if is_over:
+                    for who, open_row in latest.items():
+                        if not open_row["ended"] and not open_row["known"]:
+                            open_row["ended"] = open_row["known"] = True
+                            if has_won:
+                                open_row["reward"] = 1.0 if who == role else -1.0
+            if is_over:
+                latest = {}
+        if 0 in latest:
+            # The first role moves next, so it sees what came of its last move.
+            latest[0]["known"] = True
+        found.append(rows)
+    return found
+
+
+def test_a_role_gains_what_comes_until_its_own_next_turn() -> None:
+    _, rollout = tic_tac_toe()
+    actions = rollout.actions[..., 0].unflatten(1, (2, 7)).tolist()
+    num_ended = 0
+    for game, rows in enumerate(replayed(actions)):
+        for (turn, role), row in rows.items():
+            place = role * 7 + game
+            assert rollout.kept is not None
+            is_kept = bool(rollout.kept[turn, place])
+            assert is_kept == (row["moved"] and row["known"]), (game, turn, role)
+            if is_kept:
+                assert float(rollout.rewards[turn, place]) == row["reward"], (game, turn, role)
+                assert bool(rollout.ended[turn, place]) == row["ended"], (game, turn, role)
+                num_ended += row["ended"]
+    assert num_ended > 20
+
+
+def test_what_a_role_sees_next_is_what_it_sees_at_its_next_turn() -> None:
+    _, rollout = tic_tac_toe()
+    goes_on_TN = ~rollout.over
+    assert goes_on_TN[:-1].sum() > 50
+    assert torch.equal(rollout.after[:-1][goes_on_TN[:-1]], rollout.obs[1:][goes_on_TN[:-1]])
+
+
+def test_finished_games_begin_anew_and_none_is_over_between_turns() -> None:
+    trainer, rollout = tic_tac_toe()
+    assert not trainer.fused_game.over(trainer.live.state).any()
+    # The first role's games that were over are empty boards at its next turn.
+    ended = rollout.over[:-1, :7]
+    assert ended.any()
+    assert (rollout.obs[1:, :7][ended] == 0).all()
+
+
+def test_every_finished_game_is_counted_once_with_its_moves_and_returns() -> None:
+    trainer, rollout = tic_tac_toe()
+    count, length, first, second = trainer.live.totals.tolist()
+    assert rollout.kept is not None
+    assert count == rollout.ended[:, :7].sum()
+    assert first == -second
+    moved = length + float(trainer.live.lengths_B.sum())
+    assert moved == 12 * 14 - float((rollout.over & ~rollout.ended & ~rollout.kept).sum())
+
+
+def obvious_advantages(trainer: Any, rollout: Rollout) -> Tensor:
+    """Return generalised advantages by their definition: a discounted sum of errors up to a cut."""
+    config, learner = trainer.config, trainer.learner
+    values_TN = learner(rollout.obs.flatten(0, 1))[1].view_as(rollout.rewards)
+    after_TN = learner(rollout.after.flatten(0, 1))[1].view_as(rollout.rewards)
+    errors_TN = rollout.rewards + config.gamma * after_TN * ~rollout.ended - values_TN
+    turns, sides = errors_TN.shape
+    found_TN = torch.zeros_like(errors_TN)
+    for side in range(sides):
+        for turn in range(turns):
+            weight = 1.0
+            for later in range(turn, turns):
+                if later > turn and rollout.kept is not None and not rollout.kept[later, side]:
+                    break
+                found_TN[turn, side] += weight * errors_TN[later, side]
+                weight *= config.gamma * config.gae_lambda
+                if rollout.over[later, side]:
+                    break
+    return found_TN
+
+
+@torch.no_grad()
+def test_no_advantage_leans_on_a_move_whose_outcome_is_not_known() -> None:
+    trainer, rollout = tic_tac_toe()
+    rows = trainer.ppo.estimate(rollout)
+    assert rollout.kept is not None
+    expected = obvious_advantages(trainer, rollout).flatten()[filled(rollout.kept.flatten())]
+    sizes = trainer.ppo._sizes
+    assert torch.allclose(rows.split(sizes, 1)[3].squeeze(1), expected, atol=1e-5)
+
+
+def test_every_row_that_is_learned_from_is_a_kept_one() -> None:
+    kept = torch.tensor([False, True, False, True, True, False, False])
+    places = filled(kept)
+    assert places.tolist() == [1, 3, 4, 1, 3, 4, 1]
+    assert filled(torch.ones(4, dtype=torch.bool)).tolist() == [0, 1, 2, 3]
+
+
+def test_moves_of_past_players_are_not_learned_from() -> None:
+    trainer, rollout = tic_tac_toe(past_players={"size": 2, "every_rounds": 1, "share": 0.5})
+    assert rollout.kept is not None
+    theirs_N = trainer.past.plays_RB.flatten()
+    assert theirs_N.sum() == 4
+    assert not rollout.kept[:, theirs_N].any()
+    assert rollout.kept[:, ~theirs_N].any(0).all()
+
+
+def test_a_past_player_plays_by_its_own_weights() -> None:
+    past = {"size": 2, "every_rounds": 1, "share": 1.0}
+    trainer, _ = tic_tac_toe(past_players=past, seed=1)
+    obs = torch.zeros(3, 18)
+    before = trainer.learner(obs)[0].detach().clone()
+    with torch.no_grad():
+        trainer.flat.vectors[0].add_(1.0)
+    assert torch.equal(trainer.past.outputs(0, obs)[0], before)
+    assert not torch.equal(trainer.learner(obs)[0], before)
+
+
+@pytest.mark.parametrize("limit", [3, 500])
+def test_a_game_for_one_is_collected_as_the_reference_does_it(limit: int) -> None:
+    """The kernels agree with the reference, so a run on CUDA draws what one on the CPU draws."""
+    config = small_ppo(num_games=4, rollout_steps=32, minibatches=4, **{"game.max_steps": limit})
+    trainer = prepared(config)
+    game, keys, net = trainer.fused_game, reference.keys_of(config.seed), trainer.learner
+    live = reference.begin(game, keys, num_games=4, device=torch.device("cpu"))
+    for iteration in range(2):
+        found, live = reference.rollout(
+            game, net, trainer.distribution, live, keys, steps=config.rollout_steps
+        )
+        own = trainer.collect_rollout(iteration)
+        assert torch.equal(own.actions[..., 0], found.actions)
+        assert torch.equal(own.rewards, found.rewards)
+        assert torch.equal(own.ended, found.ended)
+        assert torch.equal(own.over, found.ended | found.truncated)
+        assert torch.equal(own.over, found.ended) == (limit == 500)
+        assert torch.equal(own.after, found.after)
+        rows = trainer.ppo.estimate(own)
+        theirs = reference.estimate(net, found, gamma=config.gamma, gae_lambda=config.gae_lambda)
+        columns = rows.split(trainer.ppo._sizes, 1)
+        assert torch.allclose(columns[2].squeeze(1), theirs.log_probs, atol=1e-6)
+        assert torch.allclose(columns[3].squeeze(1), theirs.advantages, atol=1e-5)
+
+
+def test_a_game_that_is_cut_off_is_worth_what_its_last_position_promises() -> None:
+    trainer = prepared(small_ppo(**{"game.max_steps": 2, "gae_lambda": 0.0, "gamma": 0.9}))
+    rollout = trainer.collect_rollout(0)
+    cut = rollout.over & ~rollout.ended
+    assert cut.any()
+    with torch.no_grad():
+        value = trainer.learner(rollout.after[cut])[1]
+        rows = trainer.ppo.estimate(rollout).split(trainer.ppo._sizes, 1)
+    returns = (rows[3] + rows[4]).view_as(rollout.rewards)
+    assert torch.allclose(returns[cut], 1 + 0.9 * value, atol=1e-5)
+    # It is the last position of that game, not the first of the next.
+    assert not torch.equal(rollout.after[:-1][cut[:-1]], rollout.obs[1:][cut[:-1]])
+
+
+def test_a_round_ends_with_the_weights_of_the_reference() -> None:
+    config = small_ppo(
+        num_games=4, rollout_steps=32, minibatches=4, max_rounds=1, max_grad_norm=0.5, value_clip=0.2,
+        entropy_coef=0.01, save_every_rounds=0,
+    )  # fmt: skip
+    own, other = ludus.build_trainer(config), prepared(config)
+    own.fit(around=Bare)
+    game, keys, learner = other.fused_game, reference.keys_of(config.seed), other.learner
+    numbers = reference.PpoNumbers(
+        **{name: getattr(config, name) for name in reference.PpoNumbers.__annotations__}
+    )
+    live = reference.begin(game, keys, num_games=4, device=torch.device("cpu"))
+    found, after = reference.rollout(
+        game, learner, other.distribution, live, keys, steps=config.rollout_steps
+    )
+    rows = reference.estimate(learner, found, gamma=config.gamma, gae_lambda=config.gae_lambda)
+    reference.update(
+        learner, other.distribution, rows, keys, live.iteration, numbers,
+        learning_rate=torch.tensor(0.01), clip=torch.tensor(config.clip),
+    )  # fmt: skip
+    assert torch.allclose(own.flat.vectors[0], learner.flat.vectors[0], atol=1e-5)
+    assert not torch.allclose(prepared(config).flat.vectors[0], learner.flat.vectors[0], atol=1e-3)
+    for name, value in after.state.items():
+        assert torch.equal(own.live.state[name], value)

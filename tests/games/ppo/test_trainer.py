@@ -1,0 +1,253 @@
+"""PPO on device games: what it refuses, what it gives, and what its commands do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ludus
+from ludus.core.errors import ConfigError, Diverged, HookError
+from ludus.core.surroundings import Bare
+from ludus.games.game import FusedGame, Step
+from ludus.games.rules.cartpole import CartPole
+from tests.command_line import in_process
+from tests.games.ppo.small import small_ppo, small_self_play
+
+
+class Body(nn.Module):
+    """An actor-critic of a script."""
+
+    is_repeatable = True
+
+    def __init__(self, features: int = 4, outputs: int = 2) -> None:
+        super().__init__()
+        self.policy_layer = nn.Linear(features, outputs)
+        self.value_layer = nn.Linear(features, 1)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor, None]:
+        return self.policy_layer(obs), self.value_layer(obs).squeeze(1), None
+
+
+def trained(config: Any, **options: Any) -> Any:
+    trainer: Any = ludus.build_trainer(config)
+    trainer.fit(around=Bare, **options)
+    return trainer
+
+
+@pytest.mark.covers("001-M7")
+def test_the_trainer_is_public_and_takes_a_config() -> None:
+    from ludus.games import PPOTrainer
+
+    trainer = PPOTrainer(small_ppo())
+    trainer.fit(around=Bare)
+    assert isinstance(trainer.fused_game, FusedGame)
+    assert trainer.run.counters["round"] == 6
+
+
+# What is refused before work starts
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"minibatches": 7}, "'minibatches' is 7, which does not divide the 30 moves .* try 6"),
+        ({"num_games": 0}, "'num_games' must be greater than or equal to 1"),
+        ({"rounds_a_stage": 2}, "'fused' is false, so that a round has several stages"),
+        ({"fused": True, "rounds_a_stage": 7}, "'rounds_a_stage' is 7, but 'max_rounds' is 6"),
+        (
+            {"fused": True, "rounds_a_stage": 3, "record_every_rounds": 3},
+            "'evaluation.every_rounds' is 2, but a stage makes 3 rounds",
+        ),
+        ({"save_every_rounds": 7}, "'save_every_rounds' is 7, but 'max_rounds' is 6"),
+        ({"evaluation.min_delta": 1.0}, "means nothing where 'patience' is null"),
+        ({"evaluation.every_rounds": 0, "evaluation.target": 9.0}, "there are no evaluations"),
+        (
+            {"evaluation.opponent": {"kind": "random"}},
+            "CartPole has one role, so nobody is its opp",
+        ),
+        (
+            {"past_players": {"size": 1, "every_rounds": 1, "share": 0.5}},
+            "CartPole has one role, so nothing reads 'past_players'",
+        ),
+        (
+            {"learning_rate_schedule": {"kind": "constant", "warmup_steps": 99}},
+            "the warm-up would never end",
+        ),
+    ],
+)
+def test_keys_that_contradict_each_other_are_told(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        small_ppo(**changed)
+
+
+HIRONAKA = {
+    "kind": "hironaka", "dimension": 3, "max_num_points": 5, "max_value": 9, "scale_observation": True,
+}  # fmt: skip
+
+
+def hironaka() -> dict[str, Any]:
+    """Return the section of Hironaka's game, whatever keys it has."""
+    from ludus.config.registry import find
+
+    data: dict[str, Any] = {**HIRONAKA, "polytope": "domination"}
+    return {key: data[key] for key in find("game", "hironaka").Config.model_fields}
+
+
+def test_roles_that_see_different_things_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"host, agent, which see different things.*fused_dqn"):
+        small_self_play(game=hironaka())
+
+
+def test_self_play_needs_two_turns_and_as_many_games_for_each_role() -> None:
+    with pytest.raises(ConfigError, match="is seen a turn later; use 2 or more"):
+        small_self_play(rollout_steps=1)
+    with pytest.raises(ConfigError, match=r"'evaluation.games' is 7, of which each of the 2 roles"):
+        trained(small_self_play(**{"evaluation.games": 7}))
+
+
+def test_a_network_with_outputs_of_another_size_is_refused() -> None:
+    for body, told in (
+        (Body(outputs=3), r"returns \(\(2, 3\), \(2,\), None\) for 2 observations"),
+        (Body(features=5), r"cannot take observations of shape \(B, 4\)"),
+        (nn.Linear(4, 2), r"returns \(2, 2\) for 2 observations, not"),
+    ):
+        trainer = ludus.build_trainer(small_ppo())
+        trainer.set_model(body)
+        with pytest.raises(ConfigError, match=told):
+            trainer.fit(around=Bare)
+
+
+def test_a_network_of_a_script_is_the_one_that_learns() -> None:
+    body = Body()
+    before = body.policy_layer.weight.detach().clone()
+    trainer: Any = ludus.build_trainer(small_ppo())
+    trainer.set_model(body)
+    trainer.fit(around=Bare)
+    assert trainer.network is body
+    assert not torch.equal(body.policy_layer.weight, before)
+
+
+@pytest.mark.parametrize("name", ["before_collect", "after_minibatch", "before_train_step"])
+def test_a_hook_on_a_stage_that_a_fused_round_lacks_names_the_key_that_restores_it(
+    name: str,
+) -> None:
+    heard: list[str] = []
+    trainer = ludus.build_trainer(small_ppo(fused=True))
+    trainer.add(type("Hook", (), {name: lambda self: heard.append(name)})())
+    with pytest.raises(HookError, match=rf"Hook.{name} fits no node .* set fused: false"):
+        trainer.fit(around=Bare)
+    split = ludus.build_trainer(small_ppo())
+    split.add(type("Hook", (), {name: lambda self: heard.append(name)})())
+    split.fit(around=Bare)
+    assert heard
+    wrong = ludus.build_trainer(small_ppo(fused=True))
+    wrong.add(type("Hook", (), {"before_iterat": lambda self: None})())
+    with pytest.raises(HookError, match="before_iterate"):
+        wrong.fit(around=Bare)
+
+
+# Runs
+
+
+def test_fit_makes_whole_rounds_of_at_least_so_many_updates() -> None:
+    trainer = trained(small_ppo(), max_steps=13)
+    assert trainer.run.counters["opt_steps"] == 18
+    assert trainer.run.counters["round"] == 3
+    assert trainer.config.save_every_rounds == 0
+    with pytest.raises(ConfigError, match="max_steps=0"):
+        trained(small_ppo(), max_steps=0)
+
+
+def test_an_evaluation_changes_nothing_in_training() -> None:
+    judged = trained(small_ppo(**{"evaluation.actions": "sampled"}))
+    alone = trained(small_ppo(**{"evaluation.every_rounds": 0}))
+    assert torch.equal(judged.flat.vectors[0], alone.flat.vectors[0])
+
+
+def test_an_evaluation_begins_the_same_way_each_time_and_held_out_games_are_others() -> None:
+    trainer = trained(small_ppo(**{"game.max_steps": 500, "evaluation.games": 40}))
+    assert trainer.evaluate() == trainer.evaluate()
+    kept = trainer.evaluate_weights(trainer.weights())
+    assert kept["eval/return_mean"] != trainer.evaluate()["eval/return_mean"]
+    assert kept != trainer.evaluate_weights(trainer.weights(), seed=5)
+    assert kept == trainer.evaluate_weights(trainer.weights())
+
+
+def test_both_seats_are_played_in_half_of_the_games_each() -> None:
+    trainer = trained(small_self_play(**{"evaluation.games": 200}))
+    metrics = trainer.evaluate()
+    seats = [metrics[f"eval/{role}_win_rate"] for role in ("first", "second")]
+    assert metrics["eval/win_rate"] == pytest.approx(sum(seats) / 2)
+    # Whoever begins has the better chances.
+    assert seats[0] > seats[1] > 0
+
+
+def test_self_play_learns_to_beat_the_random_player() -> None:
+    config = small_self_play(
+        max_rounds=40, num_games=64, rollout_steps=8, minibatches=4, widths=[32, 32], fused=True,
+        save_every_rounds=0, record_every_rounds=0, gamma=1.0, gae_lambda=0.7, entropy_coef=0.02,
+        normalise_advantage=False,
+        **{"evaluation.games": 400, "evaluation.every_rounds": 40, "optimizer.learning_rate": 0.005},
+    )  # fmt: skip
+    untrained: Any = ludus.build_trainer(config)
+    untrained.prepare(max_steps=None)
+    before, after = untrained.evaluate(), trained(config).evaluate()
+    assert after["eval/win_rate"] > before["eval/win_rate"] + 0.25
+    assert after["eval/loss_rate"] < before["eval/loss_rate"] - 0.2
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_is_never_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = CartPole.play
+
+    def without_end(self: Any, state: Any, role: str, actions: Tensor) -> Step:
+        after, rewards_BR = play(self, state, role, actions)
+        return Step(after, rewards_BR / 0.0)
+
+    monkeypatch.setattr(CartPole, "play", without_end)
+    trainer: Any = ludus.build_trainer(small_ppo())
+    with pytest.raises(Diverged, match=r"train/loss became .*lower reward_scale"):
+        trainer.fit(around=Bare)
+    assert trainer.judge.best is None
+
+
+# Commands
+
+
+def written(config: Any, folder: Path) -> str:
+    path = folder / "config.yaml"
+    path.write_text(config.to_yaml())
+    return str(path)
+
+
+def test_a_run_can_be_evaluated_played_reported_and_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = in_process(monkeypatch, capsys)
+    assert call("train", written(small_self_play(name="three"), tmp_path)).code == 0
+    assert "eval/win_rate" in call("eval", "runs/three", "--episodes", "20").out
+    for episode, seat in (("0", "first"), ("1", "second")):
+        told = call("play", "runs/three", "--episode", episode).out
+        assert f"{seat}: the network" in told
+        assert "move 1: first plays " in told
+        assert "X" in told
+        assert "the game ended after" in told
+    assert "not filmed" in call("play", "runs/three", "--out", "x.gif").refusal()
+    assert call("report", "runs/three").code == 0
+    counters = call("resume", "runs/three", "max_rounds=8", "--json").json["counters"]
+    assert counters["round"] == 8
+
+
+def test_the_plan_and_the_explanation_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = in_process(monkeypatch, capsys)
+    config = written(small_ppo(fused=True, rounds_a_stage=2, record_every_rounds=2), tmp_path)
+    assert "iterate (2 whole rounds)" in call("plan", config).out
+    assert "how far one round may move" in call("explain", config, "clip").out.lower()
