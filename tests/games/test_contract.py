@@ -20,6 +20,8 @@ SHIPPED: dict[str, Callable[[], FusedGame]] = {
     "connect_four": lambda: game_of(kind="connect_four"),
     "tic_tac_toe": lambda: game_of(kind="tic_tac_toe"),
     "cartpole": lambda: game_of(kind="cartpole", max_steps=40),
+    "pendulum": lambda: game_of(kind="pendulum", max_steps=20),
+    "acrobot": lambda: game_of(kind="acrobot", max_steps=20),
 }
 
 

@@ -50,14 +50,16 @@ def test_points_that_are_no_vertices_stay_or_go(kind: str) -> None:
         assert (game.start(start)["points"][..., 0] >= 0).sum() == count
 
 
-@changes("game cartpole", "kind", "max_steps")
+@changes("game cartpole, game pendulum, game acrobot", "kind", "max_steps")
 def test_a_game_is_truncated_after_so_many_steps(kind: str) -> None:
     for count in (2, 5):
-        game = game_of(kind="cartpole", max_steps=count)
+        game = game_of(kind=kind.split()[1], max_steps=count)
+        player, draws = player_of(game, "player", kind="random"), generator(0, "moves")
         state = game.reset(1, generator(0, "start"))
         steps = 0
         while not game.over(state):
-            state, _ = game.step(state, "player", torch.tensor([steps % 2]))
+            action = player.act(game.observe(state, "player"), None, draws)
+            state, _ = game.step(state, "player", action)
             steps += 1
         assert steps == count
 
