@@ -1,8 +1,9 @@
-"""The command line of the benchmarks: `python -m benchmarks NAME --json FILE [--rounds N]`."""
+"""The command line of the benchmarks: `python -m benchmarks NAME --json FILE [--rounds N] [--device D]`."""
 
 import argparse
 import ast
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,9 @@ def main() -> None:
         type=int,
         help=f"how often to measure each system ({ROUNDS}, or what the benchmark says)",
     )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="where to run, for a benchmark that asks (games)"
+    )
     options = parser.parse_args()
     if options.rounds is not None and options.rounds < 1:
         parser.error(f"--rounds is {options.rounds}; it must be 1 or more")
@@ -44,7 +48,12 @@ def main() -> None:
         parser.error(f"--json is {options.json}, whose folder does not exist")
     try:
         benchmark = importlib.import_module(f"benchmarks.{options.name}")
-        rows = benchmark.run(options.rounds or getattr(benchmark, "ROUNDS", ROUNDS))
+        rounds = options.rounds or getattr(benchmark, "ROUNDS", ROUNDS)
+        takes_device = "device" in inspect.signature(benchmark.run).parameters
+        if options.device is not None and not takes_device:
+            parser.error(f"the benchmark '{options.name}' takes no --device")
+        chosen = {"device": options.device} if options.device is not None else {}
+        rows = benchmark.run(rounds, **chosen)
     except BenchmarkError as failure:
         sys.exit(str(failure))
     options.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")

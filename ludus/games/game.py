@@ -119,6 +119,12 @@ class FusedGame(ABC):
         kept = {name: where(over_B, state[name], value) for name, value in after.items()}
         return Step(kept, rewards_BR.masked_fill(over_B.unsqueeze(1), 0.0))
 
+    def restart(self, state: State, generator: torch.Generator) -> State:
+        """Return the state with new games in the place of those that are over."""
+        over_B = self.over(state)
+        fresh = self.reset(len(over_B), generator)
+        return {name: where(over_B, fresh[name], value) for name, value in state.items()}
+
     def check_actions(self, state: State, role: str, actions: Tensor) -> None:
         """Raise LudusError unless these are legal actions; this waits for the device."""
         self.check_role(role)

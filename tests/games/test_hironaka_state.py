@@ -31,3 +31,18 @@ def test_the_points_of_a_state_are_sorted_so_what_a_role_sees_is_a_view_of_them(
     assert torch.equal(
         after["points"], torch.where(own.done(state)[:, None, None], state["points"], wanted)
     )
+
+
+def test_new_games_take_the_place_of_those_that_are_over_alone() -> None:
+    own = game(max_value=2)
+    state = own.reset(60, torch.Generator().manual_seed(1))
+    state["coords"].fill_(1.0)
+    over = own.done(state)
+    assert over.any()
+    assert not over.all()
+    anew = own.restart(state, torch.Generator().manual_seed(2))
+    fresh = own.reset(60, torch.Generator().manual_seed(2))
+    assert torch.equal(anew["points"][over], fresh["points"][over])
+    assert torch.equal(anew["coords"][over], fresh["coords"][over])
+    assert torch.equal(anew["points"][~over], state["points"][~over])
+    assert torch.equal(anew["coords"][~over], state["coords"][~over])

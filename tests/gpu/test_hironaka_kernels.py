@@ -8,8 +8,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from ludus.games import rollout_graph
+from ludus.games.choose import by_tensors, choose
 from ludus.games.game import State
+from ludus.games.inference import Precision
 from ludus.games.kernels import hironaka as kernels
+from ludus.games.networks import make_net
+from ludus.games.rollout_graph import RolloutGraph
 from ludus.games.rules.hironaka import Hironaka
 
 pytestmark = [
@@ -104,3 +109,88 @@ def test_a_move_of_many_games_takes_no_memory_but_that_of_its_result() -> None:
     before = torch.cuda.memory_allocated()
     own.step(state, "agent", axis)
     assert torch.cuda.max_memory_allocated() - before < 1.2 * 100_000 * (20 * 3 + 3 + 2) * 4
+
+
+@contextlib.contextmanager
+def not_waiting() -> Iterator[None]:
+    """Fail where the host waits for the GPU."""
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("moves", [3, 4, 11])
+def test_the_kernel_chooses_as_the_tensors_do(moves: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator(CUDA).manual_seed(1)
+    values = torch.rand(GAMES, moves + 2, generator=generator, device=CUDA).to(dtype)[:, :moves]
+    legal = torch.rand(GAMES, moves, generator=generator, device=CUDA) < 0.6
+    legal[7] = False
+    draws = torch.rand(GAMES, 2, 2, generator=generator, device=CUDA)[:, 1]
+    rate = torch.tensor(0.5, device=CUDA)
+    for mask in (legal, None):
+        chosen = choose(values, mask, rate=rate, draws_B2=draws)
+        assert torch.equal(chosen, by_tensors(values, mask, rate=rate, draws_B2=draws))
+
+
+def rollout(*, restart: bool, precision: Precision, rounds: int = 2) -> RolloutGraph:
+    torch.manual_seed(0)
+    own = game((3, 20, 20), scale=True)
+    nets = {
+        role: make_net([64, 128], own.observation_size(role), own.actions(role).count).to(CUDA)
+        for role in own.roles
+    }
+    made = RolloutGraph(
+        own,
+        nets,
+        games=GAMES,
+        generator=torch.Generator(CUDA).manual_seed(4),
+        restart=restart,
+        precision=precision,
+        rounds=rounds,
+    )
+    for rate in made.rates.values():
+        rate.fill_(0.3)
+    return made
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_a_replayed_graph_plays_as_calls_one_by_one_and_draws_on(
+    precision: Precision, restart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(rollout_graph.CHUNKS, "cuda", 500)
+    graph, calls = (rollout(restart=restart, precision=precision) for _ in range(2))
+    for _ in range(4):
+        graph.advance()
+        calls._play()
+        assert same(graph.state, calls.state)
+    assert torch.equal(graph.generator.get_state(), calls.generator.get_state())
+
+
+def test_a_replay_waits_for_nothing_and_takes_the_present_weights_and_rates() -> None:
+    own, other = (rollout(restart=False, precision="float32", rounds=1) for _ in range(2))
+    for each in (own, other):
+        each.advance()
+        each.advance()
+    for inference in own._nets.values():
+        for weight in inference._net.parameters():
+            torch.nn.init.normal_(weight)
+    own.rates["host"].fill_(0.0)
+    with not_waiting():
+        own.advance()
+    other.advance()
+    assert not torch.equal(own.state["points"], other.state["points"])
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_new_games_take_the_place_of_finished_ones_as_by_the_plain_functions(scale: bool) -> None:
+    own = game((3, 20, 2), scale=scale)
+    state = own.start(starts(own, 7))
+    state["coords"].fill_(1.0)
+    assert 0 < int(own.done(state).sum()) < GAMES
+    anew = own.restart(state, torch.Generator(CUDA).manual_seed(1))
+    with plainly():
+        assert same(anew, own.restart(state, torch.Generator(CUDA).manual_seed(1)))

@@ -14,9 +14,9 @@ from ludus.games.kernels.triton_path import power_of_two, why_no_kernels
 
 MAX_NUM_POINTS = 64
 MAX_DIMENSION = 8
-_GAMES = 8
-"""How many games a program of the step holds, with four warps: a warp has two of them."""
-_WARPS = 4
+_GAMES = 4
+"""How many games a program of the step holds, in one warp."""
+_WARPS = 1
 _SMALL = 256
 """How many games a program holds of a kernel that has little to do for each."""
 
@@ -36,22 +36,21 @@ def why_not(points_BND: Tensor) -> str | None:
 
 def settle(points_BND: Tensor, *, scale: bool) -> Tensor:
     """Return the points of a start: filtered, sorted and, where asked, rescaled."""
-    out_BND = torch.empty_like(points_BND)
-    _launch_step(points_BND, None, None, (out_BND, out_BND, out_BND), scale=scale)
-    return out_BND
+    return _stepped(points_BND, scale=scale)
+
+
+def restart(points_BND: Tensor, over_B: Tensor, fresh_BND: Tensor, *, scale: bool) -> Tensor:
+    """Return the points with games that are over begun anew from fresh ones, which are settled."""
+    return _stepped(fresh_BND, kept=(points_BND, (~over_B).view(torch.uint8)), scale=scale)
 
 
 def move(
     points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor, *, scale: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return points, coordinates and rewards (B, 2) after the agent's move; what was over stays."""
-    out = (
-        torch.empty_like(points_BND),
-        torch.empty_like(coords_BD),
-        points_BND.new_empty(len(points_BND), 2),
-    )
-    _launch_step(points_BND, coords_BD.contiguous(), axis_B.contiguous(), out, scale=scale)
-    return out
+    ends = torch.empty_like(coords_BD), points_BND.new_empty(len(points_BND), 2)
+    moved_BND = _stepped(points_BND, move=(coords_BD, axis_B), ends=ends, scale=scale)
+    return moved_BND, *ends
 
 
 def name(points_BND: Tensor, coords_BD: Tensor, actions_B: Tensor, table: Tensor) -> Tensor:
@@ -97,29 +96,36 @@ def observation(
     return out_BW
 
 
-def _launch_step(
+def _stepped(
     points_BND: Tensor,
-    coords_BD: Tensor | None,
-    axis_B: Tensor | None,
-    out: tuple[Tensor, Tensor, Tensor],
     *,
     scale: bool,
-) -> None:
+    move: tuple[Tensor, Tensor] | None = None,
+    ends: tuple[Tensor, Tensor] | None = None,
+    kept: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Return the points after a step; coordinates and rewards are written to `ends`."""
     from ludus.games.kernels import hironaka_triton
 
     num_games, num_points, dimension = points_BND.shape
     points_BND = points_BND.contiguous()
+    out_BND = torch.empty_like(points_BND)
+    # A pointer that is not read has to point somewhere.
+    unused = points_BND, points_BND
     hironaka_triton.step_kernel[(-(-num_games // _GAMES),)](
         points_BND,
-        points_BND if coords_BD is None else coords_BD,
-        points_BND if axis_B is None else axis_B,
-        *out,
+        *(tensor.contiguous() for tensor in move or unused),
+        *(tensor.contiguous() for tensor in kept or unused),
+        out_BND,
+        *(ends or unused),
         num_games,
         N=num_points,
         D=dimension,
         P=power_of_two(num_points),
         G=_GAMES,
-        IS_MOVE=axis_B is not None,
+        IS_MOVE=move is not None,
+        HAS_KEPT=kept is not None,
         IS_SCALED=scale,
         num_warps=_WARPS,
     )
+    return out_BND

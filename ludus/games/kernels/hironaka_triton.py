@@ -48,6 +48,14 @@ def _filled(columns, is_kept, value, D: tl.constexpr):
 
 
 @triton.jit
+def _joined(columns, others, is_other, D: tl.constexpr):
+    joined = ()
+    for d in tl.static_range(D):
+        joined = joined + (tl.where(is_other, others[d], columns[d]),)
+    return joined
+
+
+@triton.jit
 def _divided(columns, divisor, D: tl.constexpr):
     quotients = ()
     for d in tl.static_range(D):
@@ -95,11 +103,11 @@ def _count_half(bits):
 
 
 @triton.jit
-def _compared(own, place, one, N: tl.constexpr, G: tl.constexpr, D: tl.constexpr):
-    """Return which points another one drops, and as bits which ones are greater than each."""
+def _compared(own, place, one, count, G: tl.constexpr, D: tl.constexpr):
+    """Return which points one of the first `count` drops, and as bits which of these are greater."""
     dropped = tl.zeros_like(place + one).to(tl.int32)
     greater_bits = one * 0
-    for j in range(N):
+    for j in range(count):
         other = _point(own, j, G, D)
         is_below = place >= 0
         is_equal = place >= 0
@@ -141,6 +149,8 @@ def step_kernel(
     points_ptr,
     coords_ptr,
     axis_ptr,
+    kept_ptr,
+    stays_ptr,
     out_ptr,
     coords_out_ptr,
     rewards_ptr,
@@ -150,38 +160,48 @@ def step_kernel(
     P: tl.constexpr,
     G: tl.constexpr,
     IS_MOVE: tl.constexpr,
+    HAS_KEPT: tl.constexpr,
     IS_SCALED: tl.constexpr,
 ):
-    """Shift, drop duplicates and dominated points, sort and rescale; without IS_MOVE a start is settled."""
+    """Shift, drop duplicates and dominated points, sort and rescale, but leave games that are over.
+
+    Without IS_MOVE the points are starts. HAS_KEPT: a game that stays is read from kept_ptr instead.
+    """
     game = (tl.program_id(0) * G + tl.arange(0, G)).to(tl.int64)[:, None]
     place = tl.arange(0, P)[None, :]
     is_game = game < num_games
     is_row = is_game & (place < N)
-    own = _load(points_ptr + game * (N * D) + place * D, is_row, D)
-    is_over = game < 0
+    stays = game < 0
+    if HAS_KEPT:
+        stays = tl.load(stays_ptr + game, mask=is_game, other=1) != 0
+    own = _load(points_ptr + game * (N * D) + place * D, is_row & ~stays, D)
+    if HAS_KEPT:
+        own = _joined(
+            own, _load(kept_ptr + game * (N * D) + place * D, is_row & stays, D), stays, D
+        )
     if IS_MOVE:
-        is_over = tl.sum((own[0] >= 0).to(tl.int32), 1, keep_dims=True) <= 1
-        named, is_axis = _move(coords_ptr, axis_ptr, game, is_game, ~is_over, D)
+        stays = tl.sum((own[0] >= 0).to(tl.int32), 1, keep_dims=True) <= 1
+        named, is_axis = _move(coords_ptr, axis_ptr, game, is_game, ~stays, D)
         own = _shifted(own, named, is_axis, D)
     is_present = own[0] >= 0
     # What is not there is infinitely far: it is below no point.
     own = _filled(own, is_present, float("inf"), D)
     one = tl.full([G, P], 1, tl.int32 if P <= 32 else tl.int64)
-    is_dropped, greater_bits = _compared(own, place, one, N, G, D)
-    is_alive = is_present & ~is_dropped
+    # Sorted points leave their last places free: no game here has one after the count.
+    count = tl.max(tl.max(tl.where(is_present & ~stays, place + 1, 0), 1), 0)
+    is_dropped, greater_bits = _compared(own, place, one, count, G, D)
+    is_alive = is_present & (stays | ~is_dropped)
     alive_bits = tl.sum(tl.where(is_alive, one << place, 0), 1, keep_dims=True)
     num_alive = _count_bits(alive_bits)
     # Points that are left are distinct and come by rank; after them, in order, the places of the others.
     dead_before = _count_bits(((one << place) - 1) & ~alive_bits)
     rank = tl.where(is_alive, _count_bits(greater_bits & alive_bits), num_alive + dead_before)
-    rank = tl.where(is_over, place, rank)
+    rank = tl.where(stays, place, rank)
     own = _filled(own, is_alive, -1.0, D)
     if IS_SCALED:
-        own = _divided(own, tl.where(is_over, 1.0, _highest(own, D)), D)
+        own = _divided(own, tl.where(stays, 1.0, _highest(own, D)), D)
     if IS_MOVE:
-        _end_move(
-            coords_ptr, coords_out_ptr, rewards_ptr, game, is_game, is_over, num_alive <= 1, D
-        )
+        _end_move(coords_ptr, coords_out_ptr, rewards_ptr, game, is_game, stays, num_alive <= 1, D)
     for d in tl.static_range(D):
         value = tl.where(is_alive, own[d], -1.0)
         tl.store(out_ptr + game * (N * D) + rank * D + d, value, mask=is_row)

@@ -116,15 +116,23 @@ class Hironaka(FusedGame):
     def reset(self, games: int, generator: torch.Generator) -> State:
         """Return random starts, already filtered; some may have ended."""
         check_games(games)
-        shape = games, self.max_num_points, self.dimension
-        points_BND = torch.randint(
-            self.max_value + 1,
-            shape,
-            generator=generator,
-            device=generator.device,
-            dtype=torch.float32,
+        return self._begun(self._drawn(games, generator))
+
+    def _drawn(self, games: int, generator: torch.Generator) -> Tensor:
+        shape, device = (games, self.max_num_points, self.dimension), generator.device
+        return torch.randint(
+            self.max_value + 1, shape, generator=generator, device=device, dtype=torch.float32
         )
-        return self._begun(points_BND)
+
+    def restart(self, state: State, generator: torch.Generator) -> State:
+        """Return the state with new games in the place of those that are over."""
+        points_BND, coords_BD = state["points"], state["coords"]
+        if self.why_no_kernels(points_BND) is not None:
+            return super().restart(state, generator)
+        over_B, fresh_BND = self.done(state), self._drawn(len(points_BND), generator)
+        scale = self.scale_observation
+        points_BND = kernels.restart(points_BND, over_B, fresh_BND, scale=scale)
+        return {"points": points_BND, "coords": coords_BD.masked_fill(over_B.unsqueeze(1), 0.0)}
 
     def start(self, points_BND: Tensor) -> State:
         """Return games that start from these points; raise LudusError unless they can be played."""

@@ -1,0 +1,129 @@
+"""A network as a player calls it: without gradients, in one precision, many games at once.
+
+A chain of linear layers and ReLUs is called layer by layer, bias and ReLU within the matrix product; the
+inputs of the first layer and the outputs of the last are padded to a width that matrix units read whole. Any
+other module is called as it is, or in bfloat16 a copy of it.
+
+Shapes: B games, W columns of the padded input, A moves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+"""tf32: float32 numbers whose products are of 10 bits, by the matrix units of a GPU."""
+_ALIGNED = 16
+"""Rows are padded to a multiple of so many bytes."""
+
+
+class Inference:
+    """A network's values, by weights that are read anew at `refresh`."""
+
+    def __init__(self, net: nn.Module, *, inputs: int, precision: Precision) -> None:
+        """`inputs` is how many features the network takes."""
+        self.dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        self._net = net
+        self._chain = linear_chain(net)
+        self._inputs = inputs
+        self.width = inputs if self._chain is None else self._padded(inputs)
+        """How many columns it is given: the features, then zeros."""
+        if self._chain is None:
+            self._copy = net if self.dtype == torch.float32 else _lowered(net)
+        else:
+            self._layers = [self._make_layer(layer) for layer, _ in self._chain]
+
+    def _padded(self, width: int) -> int:
+        step = _ALIGNED // self.dtype.itemsize
+        return -(-width // step) * step
+
+    def _make_layer(self, layer: nn.Linear) -> tuple[Tensor, Tensor]:
+        assert self._chain is not None
+        is_first, is_last = layer is self._chain[0][0], layer is self._chain[-1][0]
+        outputs, inputs = layer.weight.shape
+        shape = self._padded(outputs) if is_last else outputs, self.width if is_first else inputs
+        weight = layer.weight.new_zeros(shape, dtype=self.dtype)
+        return weight, layer.weight.new_zeros(shape[0], dtype=self.dtype)
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Copy the network's present weights; may be captured in a CUDA graph."""
+        if self._chain is not None:
+            own, theirs = [], []
+            for (weight, bias), (layer, _) in zip(self._layers, self._chain, strict=True):
+                outputs, inputs = layer.weight.shape
+                own.append(weight[:outputs, :inputs])
+                theirs.append(layer.weight)
+                if layer.bias is not None:
+                    own.append(bias[:outputs])
+                    theirs.append(layer.bias)
+            torch._foreach_copy_(own, theirs)
+        elif self._copy is not self._net:
+            held = list(self._net.parameters()) + list(self._net.buffers())
+            copies = list(self._copy.parameters()) + list(self._copy.buffers())
+            torch._foreach_copy_(copies, held)
+
+    @torch.no_grad()
+    def __call__(self, obs_BW: Tensor) -> Tensor:
+        """Return (B, A) values, in the type of the calculation."""
+        if self._chain is None:
+            values_BA: Tensor = self._copy(obs_BW)
+            return values_BA
+        x = obs_BW
+        for (weight, bias), (_, has_relu) in zip(self._layers, self._chain, strict=True):
+            if has_relu and x.is_cuda:
+                x = torch._addmm_activation(bias, x, weight.t())
+            else:
+                x = torch.nn.functional.linear(x, weight, bias)
+                x = x.relu_() if has_relu else x
+        return x[:, : self._chain[-1][0].out_features]
+
+
+def linear_chain(net: nn.Module) -> list[tuple[nn.Linear, bool]] | None:
+    """Return the linear layers of a network, each with whether a ReLU follows; None if it has others."""
+    chain: list[tuple[nn.Linear, bool]] = []
+    for layer in _flat(net):
+        if type(layer) is nn.Linear:
+            chain.append((layer, False))
+        elif type(layer) is nn.ReLU and chain and not chain[-1][1]:
+            chain[-1] = chain[-1][0], True
+        elif type(layer) is not nn.Flatten or chain:
+            return None
+    is_whole = all(
+        not layer._forward_hooks and not layer._forward_pre_hooks for layer in net.modules()
+    )
+    return chain if chain and is_whole else None
+
+
+@contextlib.contextmanager
+def matmuls_in(precision: Precision) -> Iterator[None]:
+    """Let float32 matrix products be of this precision inside, and as they were after."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _flat(net: nn.Module) -> Iterator[nn.Module]:
+    if type(net) is nn.Sequential:
+        for layer in net:
+            yield from _flat(layer)
+    else:
+        yield net
+
+
+def _lowered(net: nn.Module) -> nn.Module:
+    """Return a copy in bfloat16, but for the statistics of batch norms, which need more digits."""
+    copy = deepcopy(net).to(torch.bfloat16).eval()
+    for layer in copy.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.float()
+    return copy

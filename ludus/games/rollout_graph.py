@@ -1,0 +1,135 @@
+"""Play a batch of games by networks, all roles in turn; on a CUDA device some rounds are one graph.
+
+    round        for each role: observe, values of its network, epsilon-greedy choice, step
+                 then finished games start anew, or stay as they are
+
+Games are played in chunks of rows, so that the memory of the networks' layers does not grow with the number
+of games. Nothing waits for the device. Shapes: B games, O features, W columns of a padded input, A moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ludus.core.errors import ConfigError
+from ludus.games.choose import NUM_DRAWS, choose
+from ludus.games.game import FusedGame, Moves, State, check_games
+from ludus.games.inference import Inference, Precision, matmuls_in
+from ludus.games.networks import check_net
+
+CHUNKS = {"cuda": 2**18, "cpu": 2**10}
+"""How many games are played at once: layers of 256 numbers take 268 MB there, and fit the cache here."""
+
+
+class RolloutGraph:
+    """Games that are played on, round by round, by a network for each role.
+
+    The networks are the caller's: their present weights play, however they change in between. They
+    are called in the mode that they are in, so put them in eval mode first.
+    """
+
+    def __init__(
+        self,
+        game: FusedGame,
+        nets: Mapping[str, nn.Module],
+        *,
+        games: int,
+        generator: torch.Generator,
+        restart: bool,
+        precision: Precision,
+        rounds: int,
+    ) -> None:
+        """Start new games on the generator's device; `rounds` of them are played by each `advance`.
+
+        With `restart` finished games start anew, otherwise they stay finished.
+        """
+        check_games(games)
+        _check_nets(game, nets)
+        self.game = game
+        self.generator = generator
+        self.device = generator.device
+        self.state: State = {}
+        """All games as they are now, in tensors that stay where they are."""
+        self.rates = {role: torch.zeros((), device=self.device) for role in game.roles}
+        """The exploration rate of each role; fill these tensors to change it."""
+        self._nets = {
+            role: Inference(nets[role], inputs=game.observation_size(role), precision=precision)
+            for role in game.roles
+        }
+        self._restart = restart
+        self._precision = precision
+        self._rounds = rounds
+        chunk = CHUNKS.get(self.device.type, games)
+        self._chunks = [slice(i, min(i + chunk, games)) for i in range(0, games, chunk)]
+        self._graph: torch.cuda.CUDAGraph | None = None
+        for rows in self._chunks:
+            for name, value in game.reset(rows.stop - rows.start, generator).items():
+                if name not in self.state:
+                    self.state[name] = value.new_empty(games, *value.shape[1:])
+                self.state[name][rows] = value
+
+    def advance(self) -> None:
+        """Play the rounds; on a CUDA device the first call plays, and later ones replay a graph."""
+        if self.device.type != "cuda":
+            self._play()
+        elif self._graph is not None:
+            self._graph.replay()
+        else:
+            self._play()
+            self._graph = self._captured()
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        torch.cuda.synchronize(self.device)
+        graph = torch.cuda.CUDAGraph()
+        # Each replay draws on from where the generator is.
+        graph.register_generator_state(self.generator)
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self._play()
+        return graph
+
+    @torch.no_grad()
+    def _play(self) -> None:
+        with matmuls_in(self._precision):
+            for net in self._nets.values():
+                net.refresh()
+            for _ in range(self._rounds):
+                for rows in self._chunks:
+                    self._round({name: value[rows] for name, value in self.state.items()})
+
+    def _round(self, own: State) -> None:
+        """Play one round of some games, whose state is a view of all."""
+        game, state = self.game, own
+        size = len(next(iter(own.values()))), len(game.roles), NUM_DRAWS
+        draws_BR2 = torch.rand(size, generator=self.generator, device=self.device)
+        for number, role in enumerate(game.roles):
+            actions_B = self._chosen(state, role, draws_BR2[:, number])
+            state = game.step(state, role, actions_B).state
+        if self._restart:
+            state = game.restart(state, self.generator)
+        for name, value in state.items():
+            own[name].copy_(value)
+
+    def _chosen(self, state: State, role: str, draws_B2: Tensor) -> Tensor:
+        net = self._nets[role]
+        obs_BW = self.game.observe_as(state, role, width=net.width, dtype=net.dtype)
+        legal_BA = self.game.legal(obs_BW[:, : self.game.observation_size(role)], role)
+        return choose(net(obs_BW), legal_BA, rate=self.rates[role], draws_B2=draws_B2)
+
+
+def _check_nets(game: FusedGame, nets: Mapping[str, nn.Module]) -> None:
+    """Raise ConfigError unless there is a network with the right number of values for each role."""
+    name = type(game).__name__
+    for role in game.roles:
+        moves = game.actions(role)
+        if not isinstance(moves, Moves):
+            raise ConfigError(
+                f"the {role} of {name} plays numbers between bounds, and networks of values choose"
+                " among moves"
+            )
+        if role not in nets:
+            raise ConfigError(f"nobody plays the {role} of {name}; give nets['{role}']")
+        size = game.observation_size(role)
+        check_net(nets[role], role=role, inputs=size, outputs=moves.count)
