@@ -1,0 +1,375 @@
+"""A host and an agent learn in one loop, and a script finds and changes what it needs by the known names."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ludus
+import ludus.games
+from ludus.core.errors import ConfigError, Diverged, LudusError
+from ludus.core.surroundings import Bare
+from ludus.games.dqn import role as role_module
+from ludus.nn.schedules import Scheduler
+from tests.games.dqn.small import Ran, prepared, small_dqn
+
+ROLES = ("host", "agent")
+INPUTS = {"host": 18, "agent": 21}
+ACTIONS = {"host": 4, "agent": 3}
+
+
+def net(role: str) -> nn.Module:
+    return nn.Sequential(nn.Linear(INPUTS[role], 5), nn.Tanh(), nn.Linear(5, ACTIONS[role]))
+
+
+def flat(module: nn.Module) -> Tensor:
+    return torch.cat([weight.detach().flatten() for weight in module.parameters()])
+
+
+class First:
+    """Plays the first legal move, and counts how often it was asked."""
+
+    asked = 0
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
+        self.asked += 1
+        if legal_BA is None:
+            return torch.zeros(len(obs_BO), dtype=torch.int64)
+        return legal_BA.int().argmax(1)
+
+
+@pytest.mark.covers("001-M4")
+def test_what_a_host_and_an_agent_have_is_there_by_its_name_before_and_after_a_run() -> None:
+    trainer = ludus.games.DQNTrainer(small_dqn())
+    before = {role: flat(trainer.get_net(role)) for role in ROLES}
+    for role in ROLES:
+        assert isinstance(getattr(trainer, f"{role}_net"), nn.Module)
+        assert len(getattr(trainer, f"{role}_optimizer").moments) > 0
+        for schedule in ("lr", "er"):
+            assert isinstance(getattr(trainer, f"{role}_{schedule}_scheduler"), Scheduler)
+        assert int(getattr(trainer, f"{role}_replay_buffer").size) == 0
+    assert trainer.fused_game.roles == ROLES
+    net_before = trainer.host_net
+    trainer.set_logger(ludus.Logger({"backends": []}))
+    trainer.fit(around=Bare)
+    assert trainer.host_net is net_before, "what was there before fit is what was trained"
+    assert not torch.equal(flat(trainer.host_net), before["host"])
+    assert not torch.equal(flat(trainer.agent_net), before["agent"])
+
+
+@pytest.mark.covers("001-M5")
+def test_roll_outs_of_a_trainer_come_in_the_known_order_and_only_collecting_remembers() -> None:
+    trainer = prepared()
+    size = int(trainer.host_replay_buffer.total_pushed)
+    obs, actions, rewards, dones, next_obs = trainer._roll_out("host", 10, 3)
+    assert len(obs) == len(actions) == len(rewards) == len(dones) == len(next_obs) <= 30
+    again = trainer.get_rollout("host", 10, 3)
+    assert torch.equal(obs, again.obs)
+    assert int(trainer.host_replay_buffer.total_pushed) == size
+    kept = trainer.collect_rollout("host", 10)
+    assert int(trainer.host_replay_buffer.total_pushed) == size + len(kept.obs)
+
+
+@pytest.mark.covers("001-M5")
+def test_set_training_is_what_batch_norm_sees() -> None:
+    trainer = prepared()
+    rows = torch.rand(6, INPUTS["host"])
+    trainer.set_training(True)
+    assert trainer.host_net.training
+    assert trainer.agent_net[1].training
+    in_training = trainer.host_net(rows)
+    trainer.set_training(False)
+    assert not trainer.host_net[1].training
+    assert not torch.allclose(trainer.host_net(rows), in_training)
+
+
+@pytest.mark.covers("001-D8")
+@pytest.mark.parametrize("training", [True, False])
+def test_inference_puts_every_layer_back_in_the_mode_it_was_in(training: bool) -> None:
+    trainer = prepared()
+    trainer.set_training(training)
+    trainer.host_net[1].train(not training)
+    for work in (trainer.evaluate_rho, lambda: trainer._roll_out("agent", 3, 2)):
+        statistics = trainer.host_net[1].running_mean.clone()
+        work()
+        assert trainer.host_net.training is training
+        assert trainer.host_net[1].training is not training
+        assert torch.equal(trainer.host_net[1].running_mean, statistics)
+    with trainer.inference_mode():
+        assert not trainer.host_net.training
+        assert not trainer.host_net[1].training
+
+
+@pytest.mark.covers("001-M6", "001-D1")
+def test_the_network_chooses_among_legal_next_moves_and_the_target_values_them() -> None:
+    trainer = prepared(small_dqn(engine="eager"))
+    learner = trainer.learners["agent"]
+    batch = learner.replay.sample(64)
+    # Any two coordinates, not just those that this host likes.
+    batch["next_obs"][:, -3:] = 1.0
+    batch["next_obs"][range(64), [18 + row % 3 for row in range(64)]] = 0.0
+    batch["dones"][::5] = True
+    legal = trainer.fused_game.legal(batch["next_obs"], "agent")
+    assert legal is not None
+    seen: list[Any] = []
+    found = role_module.td_targets
+
+    def spied(*given: Any) -> Any:
+        seen.append((given, found(*given)))
+        return seen[-1][1]
+
+    # Network and target disagree, and both like what is illegal in some rows.
+    with torch.no_grad():
+        for seed, vector in enumerate((*learner.learner.flat.vectors, *learner.target.vectors)):
+            vector.copy_(torch.randn(len(vector), generator=torch.Generator().manual_seed(seed)))
+    role_module.td_targets = spied
+    try:
+        learner._update(*(batch[name] for name in batch), torch.tensor([0.0]))
+    finally:
+        role_module.td_targets = found
+    (((rewards, discounts, next_q, choosing, mask), targets),) = seen
+    assert torch.equal(mask, legal)
+    for row in range(64):
+        assert discounts[row] == (0.0 if row % 5 == 0 else pytest.approx(0.95))
+        allowed = [a for a in range(3) if legal[row, a]]
+        chosen = max(allowed, key=lambda a: float(choosing[row, a]))
+        wanted = rewards[row] + discounts[row] * next_q[row, chosen]
+        assert targets[row] == pytest.approx(float(wanted), abs=1e-6)
+    plain, unmasked = next_q.max(1).values, next_q.gather(1, choosing.argmax(1, keepdim=True))[:, 0]
+    for wrong in (plain, unmasked):
+        assert not torch.allclose(targets, rewards + discounts * wrong)
+
+
+@pytest.mark.covers("001-S12")
+def test_a_round_moves_the_target_then_fits_then_collects_for_each_role() -> None:
+    ran = Ran(small_dqn())
+    assert ran.done[:6] == [
+        ("fit", "host", 0), ("fit", "agent", 0), ("fit", "host", 1), ("collect", "host", 1),
+        ("fit", "agent", 1), ("collect", "agent", 1),
+    ]  # fmt: skip
+    third = [(stage, role) for stage, role, number in ran.done if number == 3]
+    assert third == [
+        ("sync_target", "host"), ("fit", "host"), ("collect", "host"),
+        ("sync_target", "agent"), ("fit", "agent"), ("collect", "agent"),
+    ]  # fmt: skip
+
+
+@pytest.mark.covers("001-D4")
+def test_schedules_move_at_every_step_of_one_call_for_either_role() -> None:
+    falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": None}
+    changed = {"agent.learning_rate_schedule": falling, "host.exploration.schedule": falling}
+    ran = Ran(small_dqn(record_every_rounds=1, **changed))
+    assert ran.curve("agent/learning_rate") == pytest.approx(
+        [0.01 * (6 - i) / 6 for i in range(1, 7)]
+    )
+    assert ran.curve("host/exploration_rate") == pytest.approx(
+        [0.5 * (6 - i) / 6 for i in range(1, 7)]
+    )
+
+
+@pytest.mark.covers("001-D10")
+def test_a_run_shorter_than_its_interval_is_evaluated_all_the_same() -> None:
+    ran = Ran(small_dqn(**{"evaluation.every_rounds": 1000}), max_steps=4)
+    assert ran.result.counters["round"] == 2
+    assert ran.at("eval/host_rho") == [4]
+    assert any("best" in name for name in ran.kept)
+
+
+def test_the_length_given_to_fit_counts_the_updates_of_all_roles() -> None:
+    assert Ran(small_dqn(), max_steps=5).result.counters == {
+        **Ran(small_dqn(max_rounds=3, save_every_rounds=0)).result.counters
+    }
+    alone = Ran(small_dqn(agent=None, opponent={"kind": "random"}), max_steps=5)
+    assert alone.result.counters["round"] == alone.result.counters["opt_steps"] == 5
+    with pytest.raises(ConfigError, match="a run has one step at least"):
+        prepared().prepare(max_steps=0)
+
+
+@pytest.mark.covers("001-S10")
+def test_a_network_of_ones_own_is_trained_and_one_that_is_given_plays() -> None:
+    own, opponent = net("host"), net("agent")
+    before = flat(own), flat(opponent)
+    ran = Ran(small_dqn(agent=None, opponent="given"), host_net=own, agent_net=opponent)
+    assert ran.trainer.host_net is own
+    assert ran.trainer.agent_net is opponent
+    assert not torch.equal(flat(own), before[0])
+    assert torch.equal(flat(opponent), before[1])
+    assert ran.trainer.trained_roles == ["host"]
+
+
+@pytest.mark.covers("001-S10")
+def test_a_player_of_ones_own_plays_the_role_that_is_not_trained() -> None:
+    player = First()
+    ran = Ran(small_dqn(agent=None, opponent="given"), agent_net=player)
+    assert ran.trainer.agent_net is player
+    assert player.asked > 20
+
+
+@pytest.mark.covers("001-S10")
+def test_a_role_that_is_frozen_plays_on_and_learns_nothing_until_it_is_set_free() -> None:
+    class Freeze:
+        def __init__(self, trainer: Any = None) -> None:
+            self.frozen: list[Tensor] = []
+
+        def before_round(self, run: Any) -> None:
+            trainer = ran[0]
+            if run.round("round") == 2:
+                trainer.set_trainable("agent", False)
+            if run.round("round") in (2, 4):
+                self.frozen.append(flat(trainer.agent_net))
+            if run.round("round") == 4:
+                trainer.set_trainable("agent")
+
+    ran: list[Any] = []
+    callback = Freeze()
+
+    class Kept(ludus.games.DQNTrainer):
+        def before_train(self) -> None:
+            ran.append(self)
+
+    trainer = Kept(small_dqn())
+    trainer.set_logger(ludus.Logger({"backends": []}))
+    trainer.add(callback)
+    trainer.fit(around=Bare)
+    assert torch.equal(*callback.frozen)
+    assert trainer.learners["agent"].num_updates == 4
+    assert trainer.learners["host"].num_updates == 6
+    assert not torch.equal(flat(trainer.agent_net), callback.frozen[0])
+
+
+@pytest.mark.covers("001-D11")
+def test_a_replaced_network_learns_on_with_a_target_that_is_its_copy() -> None:
+    trainer = prepared()
+    other = net("host")
+    trainer.learners["host"].learn()
+    trainer.replace_nets({"host": other})
+    assert trainer.host_net is other
+    learner = trainer.learners["host"]
+    rows = torch.rand(3, INPUTS["host"])
+    assert torch.equal(learner.target(rows), other(rows).detach())
+    assert not any(
+        float(m.abs().sum()) for moments in trainer.host_optimizer.moments for m in moments
+    )
+    before = flat(other)
+    learner.learn()
+    assert not torch.equal(flat(other), before)
+    trainer.replace_nets(agent_net=net("agent"))
+    assert trainer.trained_roles == ["host", "agent"]
+
+
+@pytest.mark.covers("001-D11")
+def test_a_player_in_the_place_of_a_network_freezes_its_role_once_and_again() -> None:
+    trainer = prepared()
+    for _ in range(2):
+        trainer.replace_nets({"agent": First()})
+        assert trainer.trained_roles == ["host"]
+    with pytest.raises(LudusError, match="played by a First, which cannot learn"):
+        trainer.set_trainable("agent")
+    trainer.replace_nets({"agent": net("agent")})
+    trainer.set_trainable("agent")
+    assert trainer.trained_roles == ["host", "agent"]
+
+
+def test_rewards_of_ones_own_are_what_is_remembered() -> None:
+    def seven(role: str, obs: Any, next_obs: Any, done: Tensor) -> Tensor:
+        return torch.full(done.shape, 7.0 if role == "host" else -3.0)
+
+    trainer = prepared(None, reward_func=seven)
+    assert trainer.host_replay_buffer.sample(20)["rewards"].unique().tolist() == [7.0]
+    assert trainer.agent_replay_buffer.sample(20)["rewards"].unique().tolist() == [-3.0]
+    trainer.replace_reward_func(None)
+    assert set(trainer._roll_out("host", 30).rewards.unique().tolist()) <= {0.0, 1.0}
+
+
+@pytest.mark.covers("001-M9")
+def test_what_a_script_puts_into_a_scheduler_is_saved_with_the_run() -> None:
+    trainer = prepared()
+    trainer.host_lr_scheduler.data["best_step"] = 12
+    other = prepared()
+    other.learners["host"].load_state_dict(trainer.learners["host"].state_dict())
+    assert other.host_lr_scheduler.data == {"best_step": 12}
+
+
+@pytest.mark.parametrize(
+    ("changed", "given", "told"),
+    [
+        ({"agent": None}, {}, "the agent is neither trained nor given"),
+        ({"host": None, "agent": None}, {}, "nothing would learn"),
+        ({"agent": None, "opponent": "given"}, {}, "'opponent' is given, but nobody gave it"),
+        (
+            {"agent": None, "opponent": {"kind": "random"}},
+            {"agent_net": First()},
+            "'opponent' names another player; set opponent to given",
+        ),
+        ({}, {"host_net": First()}, "host_net is a First, which cannot be trained"),
+        ({}, {"host_net": nn.Linear(18, 3)}, "the host has 4 actions, so it must give (2, 4)"),
+        ({}, {"agent_net": nn.Linear(18, 3)}, "cannot take (2, 21) observations of the agent"),
+        (
+            {"agent": None, "opponent": "given"},
+            {"agent_net": object()},
+            "agent_net is a object; give a torch.nn.Module, or a player",
+        ),
+        ({"game": {"kind": "tic_tac_toe"}}, {}, "trains a host and an agent: take hironaka"),
+        (
+            {"host.net_arch": ["b"]},
+            {},
+            "'host': 'net_arch.0' is b, batch norm of the layer before it",
+        ),
+        ({"host.batch_size": 100}, {}, "more than replay_capacity 60 can hold"),
+        ({"save_every_rounds": 7}, {}, "but max_rounds is 6: it would never be reached"),
+        ({"evaluation.every_rounds": 0, "evaluation.patience": 2}, {}, "there are no evaluations"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_work_begins(
+    changed: dict[str, Any], given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        prepared(small_dqn(**changed), **given)
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.covers("001-D6")
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"evaluation.games": 1}, "all 1 games of an evaluation have ended before they begin"),
+        (
+            {"evaluation.every_rounds": 0, "host.initial_rollout_size": 1},
+            "all 1 first games of the host had ended before they began; raise host.initial",
+        ),
+    ],
+)
+def test_a_start_where_every_game_has_ended_is_told(changed: dict[str, Any], told: str) -> None:
+    few = {"game.max_num_points": 2, "game.dimension": 2}
+    told_by = []
+    for seed in range(30):
+        with contextlib.suppress(LudusError):
+            prepared(small_dqn(seed=seed, **few, **changed))
+            continue
+        with pytest.raises(LudusError) as refused:
+            prepared(small_dqn(seed=seed, **few, **changed))
+        told_by.append(str(refused.value))
+        break
+    assert told in told_by[0]
+
+
+def test_illegal_moves_of_a_given_player_are_refused_by_game_role_and_index() -> None:
+    class Wild(First):
+        def act(self, obs_BO: Tensor, legal_BA: Any, generator: torch.Generator) -> Tensor:
+            return torch.full((len(obs_BO),), 2)
+
+    with pytest.raises(LudusError, match="the agent of Hironaka played 2 in game"):
+        Ran(small_dqn(agent=None, opponent="given"), agent_net=Wild())
+
+
+def test_a_loss_that_is_not_finite_ends_the_run() -> None:
+    def infinite(role: str, obs: Any, next_obs: Any, done: Tensor) -> Tensor:
+        return torch.full(done.shape, torch.inf)
+
+    with pytest.raises(Diverged, match="host/loss became"):
+        Ran(small_dqn(), reward_func=infinite)
