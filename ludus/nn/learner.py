@@ -65,7 +65,7 @@ class Learner:
         holds the network as its attribute `module` and is called in its place; the mode of the network
         is then its owner's.
         """
-        self.module = module
+        self.module, self.precision = module, precision
         self._modal = [] if called is not None else parts_with_modes(module)
         self._called = module if called is None else called
         self._prefix = "" if called is None else "module."
@@ -79,7 +79,7 @@ class Learner:
         self._dtype = None if precision == "float32" else getattr(torch, precision)
         self.scaling = LossScale(self._device, is_on=precision == "float16")
         self.ema = None if ema_decay is None else Ema(self.flat.vectors, ema_decay)
-        self._step = GradientStep(
+        self.gradient_step = GradientStep(
             self.flat,
             self.optimizer,
             max_grad_norm=max_grad_norm,
@@ -134,11 +134,11 @@ class Learner:
             loss, aux, gradients, fresh = self._differentiated(loss_of, in_train_mode)
             if share is not None:
                 gradients = self._gathered(gradients)
-            norm = self._step.take(gradients, learning_rate, share)
+            norm = self.gradient_step.take(gradients, learning_rate, share)
             self._keep_fresh(fresh, self._sign_of(loss, norm))
             return loss, norm, aux
         loss, aux, before = self._backward(loss_of, in_train_mode)
-        norm = self._step.take(self.flat.gradients, learning_rate, share)
+        norm = self.gradient_step.take(self.flat.gradients, learning_rate, share)
         if before:
             self._guarded.restore_unless(self._sign_of(loss, norm), before)
         return loss, norm, aux

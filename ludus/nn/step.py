@@ -40,9 +40,9 @@ class GradientStep:
         self.optimizer = optimizer
         self.scaling = scaling
         self.ema = ema
-        self._max_grad_norm = max_grad_norm
+        self.max_grad_norm = max_grad_norm
         rate = highest_rate * max(part.rate for part in flat.parts)
-        self._is_steep = rate * max(1.0, optimizer.config.weight_decay) > STEEP or any(
+        self.is_steep = rate * max(1.0, optimizer.config.weight_decay) > STEEP or any(
             # Its largest number is near enough for a small step to pass it.
             vector.dtype == torch.float16
             for vector in flat.vectors
@@ -61,10 +61,10 @@ class GradientStep:
         if scaling.is_on:
             scaling.follow(found_inf > 0)
         scale = None
-        if (limit := self._max_grad_norm) is not None:
+        if (limit := self.max_grad_norm) is not None:
             scale = (norm / limit).clamp_min_(1.0)
         moved: list[Tensor] = []
-        if self._is_steep:
+        if self.is_steep:
             counts = [part.num_steps for part in optimizer.parts]
             moved = [*vectors, *itertools.chain(*optimizer.moments), *counts]
         before = [tensor.clone() for tensor in moved]

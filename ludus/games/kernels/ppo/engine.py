@@ -1,0 +1,261 @@
+"""PPO iterations on the GPU in Triton kernels, captured as one CUDA graph.
+
+    iteration   rollout, values, advantages, statistics
+                for each update: gradient, reduce, Adam
+                finish
+
+The kernels work in place on the vectors of a Learner and on the tensors of a Live, so checkpoints, evaluation
+and export see what they made. All of it is deterministic to the bit: no atomic operation is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from ludus.games.actor_critic import ActorCritic
+from ludus.games.elementwise import ElementwiseGame
+from ludus.games.kernels.inline import inlined
+from ludus.games.kernels.ppo.estimate_kernels import (
+    advantages_kernel,
+    statistics_kernel,
+    values_kernel,
+)
+from ludus.games.kernels.ppo.gradient_kernel import METRICS, gradient_kernel
+from ludus.games.kernels.ppo.layout import layout_of
+from ludus.games.kernels.ppo.reference import Keys, Live, PpoNumbers
+from ludus.games.kernels.ppo.rollout_kernel import rollout_kernel
+from ludus.games.kernels.ppo.shuffle import ROUNDS, half
+from ludus.games.kernels.ppo.step_kernels import adam_kernel, finish_kernel, reduce_kernel
+from ludus.nn.learner import Learner
+from ludus.nn.optimizer import Adam
+
+MAX_TURNS = 4096
+
+
+class Tuning(NamedTuple):
+    """How the work is divided among programs; it changes the speed, and the order of sums."""
+
+    games: int
+    """Games of a program of the rollout."""
+    rollout_warps: int
+    rows: int
+    """Rows of a block of the gradient kernel."""
+    gradient_warps: int
+    gradient_stages: int
+    programs: int
+    """The most programs of the gradient kernel for each network."""
+    pieces: int
+    """Parameters of a program of the reduce and Adam kernels."""
+
+
+def tuning_for(numbers: PpoNumbers) -> Tuning:
+    """Return what was fastest on an H200 for rollouts of about this size."""
+    return Tuning(16, 1, 64, 4, 1, 132, 64)
+
+
+class PpoKernels:
+    """Iterates PPO on the device of a Learner."""
+
+    def __init__(
+        self,
+        game: ElementwiseGame,
+        learner: Learner,
+        live: Live,
+        keys: Keys,
+        numbers: PpoNumbers,
+        *,
+        tuning: Tuning | None = None,
+    ) -> None:
+        self.numbers, self.live, self.learner = numbers, live, learner
+        self._tuning = tuning_for(numbers) if tuning is None else tuning
+        self._device = learner.flat.device
+        network = learner.module
+        assert isinstance(network, ActorCritic)
+        self._layout = layout_of(learner, network)
+        self._functions = [inlined(f) for f in (game.begin, game.features, game.advance)]
+        self._game = game
+        words = torch.tensor(keys, dtype=torch.int64).flatten()
+        self._keys = words.to(self._device)
+        self._make_memory()
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def _make_memory(self) -> None:
+        numbers, layout, tuning = self.numbers, self._layout, self._tuning
+        rows, games = numbers.num_rows, numbers.num_games
+        self._size = rows // numbers.minibatches
+        self._num_blocks = triton.cdiv(self._size, tuning.rows)
+        self._programs = min(self._num_blocks, tuning.programs)
+        self._num_pieces = triton.cdiv(layout.width, tuning.pieces)
+        self._steps_padded = triton.next_power_of_2(numbers.rollout_steps)
+        self._scan_games = max(1, min(triton.next_power_of_2(games), 2048 // self._steps_padded))
+        self._rollout_programs = triton.cdiv(games, tuning.games)
+        self._scan_programs = triton.cdiv(games, self._scan_games)
+        self._num_constants = triton.next_power_of_2(2 * ROUNDS * numbers.passes)
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=self._device)
+
+        self._records = zeros(rows + games, layout.record)
+        self._rewards, self._values, self._final_values = (
+            zeros(rows),
+            zeros(rows + games),
+            zeros(rows),
+        )
+        self._flags = zeros(rows, dtype=torch.int32)
+        self._finals = zeros(rows, layout.inputs)
+        self._episodes = zeros(self._rollout_programs, 3)
+        self._table = zeros(2 * self._num_constants, dtype=torch.int32)
+        self._sums = zeros(self._scan_programs, 2 * numbers.num_updates)
+        self._statistics = zeros(numbers.num_updates, 2)
+        self._partials = zeros(self._programs, layout.width)
+        self._gradient = zeros(layout.width)
+        self._squares = zeros(self._num_pieces)
+        self._progress = zeros(numbers.num_updates + 1)
+        self._metrics = zeros(numbers.num_updates, METRICS.value)
+        self._schedule = zeros(MAX_TURNS, 2)
+        self._turn = zeros(1, dtype=torch.int64)
+        self.totals = zeros(METRICS.value + 3)
+        config = self.learner.optimizer.config
+        assert isinstance(config, Adam)
+        self._config = config
+        betas = [math.log(beta) if beta else -math.inf for beta in (config.beta1, config.beta2)]
+        self._log_betas = torch.tensor(betas, dtype=torch.float64, device=self._device)
+
+    def iterate(self, schedule: Sequence[tuple[float, float]]) -> None:
+        """Make as many iterations as there are pairs of learning rate and clip; nothing waits for them."""
+        for start in range(0, len(schedule), MAX_TURNS):
+            piece = torch.tensor(schedule[start : start + MAX_TURNS])
+            self._schedule[: len(piece)].copy_(piece, non_blocking=True)
+            self._turn.zero_()
+            # Whoever loaded a state in between has set the number of steps.
+            self._progress[0].copy_(self.learner.optimizer.num_steps)
+            for _ in range(len(piece)):
+                if self._device.type == "cuda":
+                    self._captured().replay()
+                else:
+                    self._iterate_once()
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        if self._graph is None:
+            kept = self._changed()
+            before = [tensor.clone() for tensor in kept]
+            stream = torch.cuda.Stream(self._device)
+            stream.wait_stream(torch.cuda.current_stream(self._device))
+            with torch.cuda.stream(stream):
+                self._iterate_once()
+            torch.cuda.current_stream(self._device).wait_stream(stream)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._iterate_once()
+            for tensor, old in zip(kept, before, strict=True):
+                tensor.copy_(old)
+        return self._graph
+
+    def _changed(self) -> list[Tensor]:
+        """Return all that an iteration changes and the next one reads."""
+        learner, live = self.learner, self.live
+        moments = [moment[0] for moment in learner.optimizer.moments]
+        count = learner.optimizer.num_steps
+        own = [self._turn, self._progress, self.totals]
+        return [
+            learner.flat.vectors[0], *moments, count, *live.state.values(), live.returns,
+            live.iteration, *own,
+        ]  # fmt: skip
+
+    def _iterate_once(self) -> None:
+        self._play()
+        self._estimate()
+        for epoch in range(self.numbers.passes):
+            for minibatch in range(self.numbers.minibatches):
+                self._update(epoch, minibatch)
+        numbers = self.numbers
+        finish_kernel[(1,)](
+            self.live.iteration, self._turn, self._progress, self.learner.optimizer.num_steps,
+            self._metrics, self._episodes, self.totals, self._rollout_programs,
+            NU=numbers.num_updates, UP=triton.next_power_of_2(numbers.num_updates), GP=128,
+            num_warps=1,
+        )  # fmt: skip
+
+    @property
+    def _weights(self) -> Tensor:
+        return self.learner.flat.vectors[0]
+
+    def _play(self) -> None:
+        numbers, layout, live, tuning = self.numbers, self._layout, self.live, self._tuning
+        begin, features, advance = self._functions
+        rollout_kernel[(self._rollout_programs,)](
+            live.state["numbers"], live.state["steps"], live.returns,
+            self._weights[layout.policy_at :], self._records, self._rewards, self._flags,
+            self._finals, self._episodes, self._keys, live.iteration, self._table,
+            numbers.num_games, numbers.rollout_steps, self._game.max_steps,
+            begin=begin, features=features, advance=advance,
+            S=self._game.num_numbers, U=self._game.num_uniforms, Z=layout.outputs, R=layout.record,
+            E=tuning.games, CP=self._num_constants, **self._widths(), num_warps=tuning.rollout_warps,
+        )  # fmt: skip
+
+    def _widths(self) -> dict[str, Any]:
+        layout = self._layout
+        return {
+            "F": layout.inputs, "X": layout.first, "Y": layout.second,
+            "FP": layout.padded(layout.inputs + 1), "XP": layout.padded(layout.first),
+            "YP": layout.padded(layout.second), "ZP": layout.padded(layout.outputs),
+            "FAST": self._device.type == "cuda",
+        }  # fmt: skip
+
+    def _estimate(self) -> None:
+        numbers, layout = self.numbers, self._layout
+        rows, num_all = numbers.num_rows, numbers.num_rows + numbers.num_games
+        values_kernel[(triton.cdiv(num_all, 64),)](
+            self._weights[layout.value_at :], self._records, self._flags, self._finals,
+            self._values, self._final_values, rows, num_all, R=layout.record, M=64,
+            **self._widths(), num_warps=4,
+        )  # fmt: skip
+        is_normalised = numbers.normalise_advantage and self._size > 1
+        advantages_kernel[(self._scan_programs,)](
+            self._records, self._rewards, self._flags, self._values, self._final_values,
+            self._table, self._sums, numbers.gamma, numbers.gae_lambda, numbers.num_games,
+            numbers.rollout_steps, rows - 1, half(rows), self._size.bit_length() - 1,
+            R=layout.record, F=layout.inputs, TP=self._steps_padded,
+            E=self._scan_games, PASSES=numbers.passes, MINIBATCHES=numbers.minibatches,
+            CP=self._num_constants, NORMALISED=is_normalised, num_warps=4,
+        )  # fmt: skip
+        statistics_kernel[(1,)](
+            self._sums, self._statistics, self._scan_programs, self._size, NU=numbers.num_updates,
+            UP=triton.next_power_of_2(numbers.num_updates), G=32, NORMALISED=is_normalised,
+            num_warps=4,
+        )  # fmt: skip
+
+    def _update(self, epoch: int, minibatch: int) -> None:
+        numbers, layout, tuning = self.numbers, self._layout, self._tuning
+        optimizer, max_norm = self.learner.optimizer, self.learner.gradient_step.max_grad_norm
+        config, value_clip = self._config, numbers.value_clip
+        gradient_kernel[(2 * self._programs,)](
+            self._weights, self._records, self._statistics, self._table, self._schedule,
+            self._turn, self._partials, epoch, minibatch, numbers.minibatches, self._num_blocks,
+            self._programs, numbers.num_rows - 1, half(numbers.num_rows), self._size,
+            value_clip or 0.0, numbers.value_coef, numbers.entropy_coef,
+            POLICY_AT=layout.policy_at, VALUE_AT=layout.value_at, WIDTH=layout.width,
+            Z=layout.outputs, R=layout.record, M=tuning.rows, VALUE_CLIP=value_clip is not None,
+            **self._widths(), num_warps=tuning.gradient_warps, num_stages=tuning.gradient_stages,
+        )  # fmt: skip
+        reduce_kernel[(self._num_pieces,)](
+            self._partials, self._gradient, self._squares, layout.num_parameters, 1.0 / self._size,
+            self._programs, WIDTH=layout.width, GP=32,
+            P=tuning.pieces, num_warps=4,
+        )  # fmt: skip
+        first, second = (moment[0] for moment in optimizer.moments)
+        adam_kernel[(self._num_pieces,)](
+            self._weights, first, second, self._gradient, self._squares, self._progress,
+            self._schedule, self._turn, self._metrics, self._log_betas,
+            epoch * numbers.minibatches + minibatch, layout.num_parameters, max_norm or 0.0,
+            1.0 - config.beta1, config.beta2, 1.0 - config.beta2, config.eps, config.weight_decay,
+            WIDTH=layout.width, NS=self._num_pieces, SP=triton.next_power_of_2(self._num_pieces),
+            P=tuning.pieces, CLIPPED=max_norm is not None, DECOUPLED=config.kind == "adamw",
+            num_warps=2,
+        )  # fmt: skip

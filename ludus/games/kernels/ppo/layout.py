@@ -1,0 +1,154 @@
+"""Where the weights of two networks are in a flat vector, and why a learner or a game cannot use the kernels.
+
+This file imports no Triton, so any command can ask.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from ludus.games.actor_critic import ActorCritic
+from ludus.games.elementwise import ElementwiseGame
+from ludus.games.game import FusedGame, Moves
+from ludus.games.kernels.ppo.reference import PpoNumbers
+from ludus.nn.learner import Learner
+from ludus.nn.optimizer import Adam
+from ludus.nn.step import STEEP
+
+MAX_WIDTH = 128
+MAX_INPUTS = 31
+MAX_OUTPUTS = 16
+MAX_STEPS = 4096
+METRICS = 8
+"""How many numbers follow the gradient of all parameters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The sizes of the networks and of a record."""
+
+    inputs: int
+    first: int
+    second: int
+    outputs: int
+    policy_at: int
+    value_at: int
+    num_parameters: int
+
+    @property
+    def record(self) -> int:
+        """How many floats a record has: observation, action, log-probability, advantage, value."""
+        return power_of_two(self.inputs + 4)
+
+    @property
+    def width(self) -> int:
+        """How many floats a partial gradient has, metrics included."""
+        return -(-(self.num_parameters + METRICS) // 32) * 32
+
+    def padded(self, size: int) -> int:
+        """Return a size as the kernels take it: a power of two, 16 or more."""
+        return max(16, power_of_two(size))
+
+
+def power_of_two(size: int) -> int:
+    """Return the least power of two that is not below a size."""
+    return 1 << (size - 1).bit_length()
+
+
+def layout_of(learner: Learner, network: ActorCritic) -> Layout:
+    """Return where the two networks are in the learner's one vector."""
+    part = learner.flat.parts[0]
+    starts = dict(zip(part.names, _starts(part.sizes), strict=True))
+    first, second, last = (layer for layer in network.policy if isinstance(layer, nn.Linear))
+    return Layout(
+        inputs=first.in_features,
+        first=first.out_features,
+        second=second.out_features,
+        outputs=last.out_features,
+        policy_at=starts["policy.0.weight"],
+        value_at=starts["value.0.weight"],
+        num_parameters=part.vector.numel(),
+    )
+
+
+def _starts(sizes: list[int]) -> list[int]:
+    starts = [0]
+    for size in sizes[:-1]:
+        starts.append(starts[-1] + size)
+    return starts
+
+
+def why_no_kernels(
+    game: FusedGame, learner: Learner, numbers: PpoNumbers, device: torch.device
+) -> str | None:
+    """Return why these cannot be trained by the kernels, as the end of a sentence; None where they can."""
+    for reason in (
+        _why_not_here(device),
+        _why_not_game(game),
+        _why_not_network(learner.module),
+        _why_not_learner(learner),
+        _why_not_numbers(numbers),
+    ):
+        if reason is not None:
+            return reason
+    return None
+
+
+def _why_not_here(device: torch.device) -> str | None:
+    if device.type != "cuda":
+        return f"the device is {device.type}, and the kernels need CUDA"
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    return None
+
+
+def _why_not_game(game: FusedGame) -> str | None:
+    if not isinstance(game, ElementwiseGame):
+        return f"{type(game).__name__} is not a game of numbers (ludus.games.elementwise)"
+    if not isinstance(game.moves, Moves):
+        return f"the actions of {type(game).__name__} are not moves, but numbers"
+    if game.dtype != torch.float32:
+        return f"the game's numbers are {game.dtype}, not torch.float32"
+    if game.num_features > MAX_INPUTS or game.moves.count > MAX_OUTPUTS:
+        return f"{type(game).__name__} has over {MAX_INPUTS} features or over {MAX_OUTPUTS} moves"
+    return None
+
+
+def _why_not_network(network: nn.Module) -> str | None:
+    if not isinstance(network, ActorCritic):
+        return f"the network is {type(network).__name__}, not ActorCritic"
+    linear = [layer for layer in network.policy if isinstance(layer, nn.Linear)]
+    if len(linear) != 3 or max(layer.out_features for layer in linear) > MAX_WIDTH:
+        return f"the network does not have two hidden layers of width {MAX_WIDTH} or less"
+    return None
+
+
+def _why_not_learner(learner: Learner) -> str | None:
+    config = learner.optimizer.config
+    if not isinstance(config, Adam):
+        return f"the optimizer is {config.kind}, not adam or adamw"
+    if len(learner.flat.parts) != 1 or learner.flat.frozen:
+        return "the parameters are in groups"
+    if learner.ema is not None:
+        return "the weights have an EMA"
+    if learner.precision != "float32":
+        return f"the precision is {learner.precision}, not float32"
+    if learner.gradient_step.is_steep:
+        return f"the learning rate is above {STEEP:g}"
+    return None
+
+
+def _why_not_numbers(numbers: PpoNumbers) -> str | None:
+    rows = numbers.num_rows
+    if rows & (rows - 1) or rows % numbers.minibatches:
+        return (
+            f"a rollout has {rows} steps, which is not a power of two that {numbers.minibatches}"
+            " minibatches divide"
+        )
+    if numbers.rollout_steps > MAX_STEPS:
+        return f"a rollout has {numbers.rollout_steps} steps a game, and at most {MAX_STEPS} fit"
+    return None

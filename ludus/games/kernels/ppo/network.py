@@ -1,0 +1,49 @@
+"""Two-layer tanh networks in a kernel: their weights as matrices, and tanh.
+
+A network is six tensors one after the other in a flat vector: weight (out, in) and bias of each layer.
+
+Shapes: M rows, F features, X first width, Y second width, Z outputs; FP and so on are padded to powers of two
+of 16 or more.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tanh(x, FAST: tl.constexpr):
+    """Return tanh, by the instruction of the GPU where FAST."""
+    if FAST:
+        y = tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        y = 2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0
+    return y
+
+
+@triton.jit
+def matrix(start, inputs, outputs, FP: tl.constexpr, ZP: tl.constexpr):
+    """Return the weight of a layer as (in, out), 0 where it is padded, in float16."""
+    row = tl.arange(0, FP)[:, None]
+    column = tl.arange(0, ZP)[None, :]
+    inside = (row < inputs) & (column < outputs)
+    return tl.load(start + column * inputs + row, mask=inside, other=0.0).to(tl.float16)
+
+
+@triton.jit
+def matrix_back(start, inputs, outputs, FP: tl.constexpr, ZP: tl.constexpr):
+    """Return the weight of a layer as (out, in), 0 where it is padded, in float16."""
+    row = tl.arange(0, ZP)[:, None]
+    column = tl.arange(0, FP)[None, :]
+    inside = (row < outputs) & (column < inputs)
+    return tl.load(start + row * inputs + column, mask=inside, other=0.0).to(tl.float16)
+
+
+@triton.jit
+def vector(start, size, P: tl.constexpr):
+    """Return a bias as one row, 0 where it is padded."""
+    column = tl.arange(0, P)
+    return tl.load(start + column, mask=column < size, other=0.0)[None, :]
