@@ -55,8 +55,11 @@ class Tuning(NamedTuple):
 
 
 def tuning_for(numbers: PpoNumbers) -> Tuning:
-    """Return what was fastest on an H200 for rollouts of about this size."""
-    return Tuning(16, 1, 64, 4, 1, 132, 64)
+    """Return what was fastest on an H200 for minibatches of about this size."""
+    size = numbers.num_rows // numbers.minibatches
+    if size < 2048:
+        return Tuning(16, 1, 16, 4, 1, 132, 64)
+    return Tuning(16, 1, 64 if size > 8192 else 128, 4 if size > 8192 else 8, 1, 132, 64)
 
 
 class PpoKernels:
