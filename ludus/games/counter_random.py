@@ -17,6 +17,8 @@ WORD = 0xFFFFFFFF
 # Shifts and odd factors of a bijection of 32 bits in which each bit of the input flips half of the output.
 SHIFTS = (17, 11, 15, 14)
 FACTORS = (0xED5AD4BB, 0xAC4C1B51, 0x31848BAB)
+# How far apart the numbers that are drawn from one word begin.
+STRIDE = 0x9E3779B9
 
 
 class Key(NamedTuple):
@@ -39,9 +41,11 @@ def words(stream: Key, iteration: Tensor, index: Tensor) -> Tensor:
     return mixed((mixed(index ^ first) + second) & WORD)
 
 
-def uniform(stream: Key, iteration: Tensor, index: Tensor) -> Tensor:
-    """Return a random float32 in [0, 1) for each index: a multiple of 2^-24."""
-    return (words(stream, iteration, index) >> 8).to(torch.float32) * 2.0**-24
+def uniform(word: Tensor, nth: int) -> Tensor:
+    """Return a random float32 in [0, 1) for each word, a multiple of 2^-24; each nth is another."""
+    if nth:
+        word = mixed((word + nth * STRIDE) & WORD)
+    return (word >> 8).to(torch.float32) * 2.0**-24
 
 
 def mixed(word: Tensor) -> Tensor:

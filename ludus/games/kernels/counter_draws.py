@@ -32,6 +32,8 @@ def words(first, second, index):
 
 
 @triton.jit
-def uniform(first, second, index):
-    """Return a random float32 in [0, 1) for each index."""
-    return (words(first, second, index) >> 8).to(tl.float32) * 5.9604644775390625e-08
+def uniform(word, nth: tl.constexpr):
+    """Return a random float32 in [0, 1) for each word; each nth is another."""
+    if nth > 0:
+        word = mixed(word + ((nth * 0x9E3779B9) & 0xFFFFFFFF))
+    return (word >> 8).to(tl.float32) * 5.9604644775390625e-08

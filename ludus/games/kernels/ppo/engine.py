@@ -24,10 +24,11 @@ from ludus.games.kernels.inline import inlined
 from ludus.games.kernels.ppo.estimate_kernels import (
     advantages_kernel,
     statistics_kernel,
+    sums_kernel,
     values_kernel,
 )
 from ludus.games.kernels.ppo.gradient_kernel import METRICS, gradient_kernel
-from ludus.games.kernels.ppo.layout import layout_of
+from ludus.games.kernels.ppo.layout import layout_of, power_of_two
 from ludus.games.kernels.ppo.reference import Keys, Live, PpoNumbers
 from ludus.games.kernels.ppo.rollout_kernel import rollout_kernel
 from ludus.games.kernels.ppo.shuffle import ROUNDS, half
@@ -36,30 +37,39 @@ from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 
 MAX_TURNS = 4096
+"""The most iterations whose learning rates are on the device at a time."""
+PROGRAMS = 132
+"""How many programs run side by side."""
+SUM_ROWS = 256
+"""Rows that a program of the sums takes at a time."""
 
 
 class Tuning(NamedTuple):
     """How the work is divided among programs; it changes the speed, and the order of sums."""
 
-    games: int
-    """Games of a program of the rollout."""
-    rollout_warps: int
     rows: int
     """Rows of a block of the gradient kernel."""
-    gradient_warps: int
-    gradient_stages: int
-    programs: int
+    warps: int
+    """Warps of a program of the gradient kernel."""
+    programs: int = 128
     """The most programs of the gradient kernel for each network."""
-    pieces: int
+    pieces: int = 32
     """Parameters of a program of the reduce and Adam kernels."""
+    games: int = 16
+    """Games of a program of the rollout."""
+    rollout_warps: int = 1
+    rollout_outputs: int = 16
+    """To what the outputs are padded there: with 32 the warps divide the widths of the network."""
+    overlaps: bool = True
+    """Whether a kernel is brought to the GPU while the one before it runs."""
 
 
 def tuning_for(numbers: PpoNumbers) -> Tuning:
     """Return what was fastest on an H200 for minibatches of about this size."""
     size = numbers.num_rows // numbers.minibatches
     if size < 2048:
-        return Tuning(16, 1, 16, 4, 1, 132, 64)
-    return Tuning(16, 1, 64 if size > 8192 else 128, 4 if size > 8192 else 8, 1, 132, 64)
+        return Tuning(rows=16, warps=4)
+    return Tuning(rows=128, warps=8) if size <= 8192 else Tuning(rows=64, warps=4)
 
 
 class PpoKernels:
@@ -94,27 +104,23 @@ class PpoKernels:
         self._size = rows // numbers.minibatches
         self._num_blocks = triton.cdiv(self._size, tuning.rows)
         self._programs = min(self._num_blocks, tuning.programs)
+        self._programs_padded = power_of_two(self._programs)
         self._num_pieces = triton.cdiv(layout.width, tuning.pieces)
-        self._steps_padded = triton.next_power_of_2(numbers.rollout_steps)
-        self._scan_games = max(1, min(triton.next_power_of_2(games), 2048 // self._steps_padded))
+        self._steps_padded = power_of_two(numbers.rollout_steps)
+        self._scan_games = max(1, min(power_of_two(games), 512 // self._steps_padded))
         self._rollout_programs = triton.cdiv(games, tuning.games)
-        self._scan_programs = triton.cdiv(games, self._scan_games)
-        self._num_constants = triton.next_power_of_2(2 * ROUNDS * numbers.passes)
+        self._sum_programs = min(triton.cdiv(rows, SUM_ROWS), PROGRAMS)
+        self._num_constants = power_of_two(2 * ROUNDS * numbers.passes)
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=self._device)
 
         self._records = zeros(rows + games, layout.record)
-        self._rewards, self._values, self._final_values = (
-            zeros(rows),
-            zeros(rows + games),
-            zeros(rows),
-        )
-        self._flags = zeros(rows, dtype=torch.int32)
+        self._values, self._final_values = zeros(rows + games), zeros(rows)
         self._finals = zeros(rows, layout.inputs)
         self._episodes = zeros(self._rollout_programs, 3)
         self._table = zeros(2 * self._num_constants, dtype=torch.int32)
-        self._sums = zeros(self._scan_programs, 2 * numbers.num_updates)
+        self._sums = zeros(self._sum_programs, 2 * numbers.num_updates)
         self._statistics = zeros(numbers.num_updates, 2)
         self._partials = zeros(self._programs, layout.width)
         self._gradient = zeros(layout.width)
@@ -177,88 +183,98 @@ class PpoKernels:
         for epoch in range(self.numbers.passes):
             for minibatch in range(self.numbers.minibatches):
                 self._update(epoch, minibatch)
-        numbers = self.numbers
         finish_kernel[(1,)](
             self.live.iteration, self._turn, self._progress, self.learner.optimizer.num_steps,
             self._metrics, self._episodes, self.totals, self._rollout_programs,
-            NU=numbers.num_updates, UP=triton.next_power_of_2(numbers.num_updates), GP=128,
-            num_warps=1,
+            NU=self.numbers.num_updates, UP=self._updates_padded, GP=128, **self._launch(4),
         )  # fmt: skip
 
     @property
     def _weights(self) -> Tensor:
         return self.learner.flat.vectors[0]
 
+    @property
+    def _updates_padded(self) -> int:
+        return power_of_two(self.numbers.num_updates)
+
+    def _launch(self, num_warps: int) -> dict[str, Any]:
+        """Return what every kernel is told."""
+        if self._device.type != "cuda":
+            return {"GPU": False}
+        return {"GPU": True, "num_warps": num_warps, "launch_pdl": self._tuning.overlaps}
+
+    def _widths(self) -> dict[str, int]:
+        layout = self._layout
+        return {
+            "F": layout.inputs, "X": layout.first, "Y": layout.second, "R": layout.record,
+            "FP": layout.padded(layout.inputs + 4), "XP": layout.padded(layout.first),
+            "YP": layout.padded(layout.second), "ZP": layout.padded(layout.outputs),
+        }  # fmt: skip
+
     def _play(self) -> None:
         numbers, layout, live, tuning = self.numbers, self._layout, self.live, self._tuning
         begin, features, advance = self._functions
         rollout_kernel[(self._rollout_programs,)](
             live.state["numbers"], live.state["steps"], live.returns,
-            self._weights[layout.policy_at :], self._records, self._rewards, self._flags,
-            self._finals, self._episodes, self._keys, live.iteration, self._table,
-            numbers.num_games, numbers.rollout_steps, self._game.max_steps,
-            begin=begin, features=features, advance=advance,
-            S=self._game.num_numbers, U=self._game.num_uniforms, Z=layout.outputs, R=layout.record,
-            E=tuning.games, CP=self._num_constants, **self._widths(), num_warps=tuning.rollout_warps,
+            self._weights[layout.policy_at :], self._records, self._finals, self._episodes,
+            self._keys, live.iteration, self._table, numbers.num_games, numbers.rollout_steps,
+            self._game.max_steps, begin=begin, features=features, advance=advance,
+            S=self._game.num_numbers, U=self._game.num_uniforms, Z=layout.outputs, E=tuning.games,
+            CP=self._num_constants,
+            **self._widths() | {"ZP": max(tuning.rollout_outputs, layout.padded(layout.outputs))},
+            **self._launch(tuning.rollout_warps),
         )  # fmt: skip
-
-    def _widths(self) -> dict[str, Any]:
-        layout = self._layout
-        return {
-            "F": layout.inputs, "X": layout.first, "Y": layout.second,
-            "FP": layout.padded(layout.inputs + 1), "XP": layout.padded(layout.first),
-            "YP": layout.padded(layout.second), "ZP": layout.padded(layout.outputs),
-            "FAST": self._device.type == "cuda",
-        }  # fmt: skip
 
     def _estimate(self) -> None:
         numbers, layout = self.numbers, self._layout
-        rows, num_all = numbers.num_rows, numbers.num_rows + numbers.num_games
-        values_kernel[(triton.cdiv(num_all, 64),)](
-            self._weights[layout.value_at :], self._records, self._flags, self._finals,
-            self._values, self._final_values, rows, num_all, R=layout.record, M=64,
-            **self._widths(), num_warps=4,
+        rows, games, size = numbers.num_rows, numbers.num_games, self._size
+        values_kernel[(min(triton.cdiv(rows + games, 64), 4 * PROGRAMS),)](
+            self._weights[layout.value_at :], self._records, self._finals, self._values,
+            self._final_values, rows, rows + games, M=64, **self._widths(), **self._launch(4),
         )  # fmt: skip
-        is_normalised = numbers.normalise_advantage and self._size > 1
-        advantages_kernel[(self._scan_programs,)](
-            self._records, self._rewards, self._flags, self._values, self._final_values,
-            self._table, self._sums, numbers.gamma, numbers.gae_lambda, numbers.num_games,
-            numbers.rollout_steps, rows - 1, half(rows), self._size.bit_length() - 1,
-            R=layout.record, F=layout.inputs, TP=self._steps_padded,
-            E=self._scan_games, PASSES=numbers.passes, MINIBATCHES=numbers.minibatches,
-            CP=self._num_constants, NORMALISED=is_normalised, num_warps=4,
+        advantages_kernel[(triton.cdiv(games, self._scan_games),)](
+            self._records, self._values, self._final_values, numbers.gamma, numbers.gae_lambda,
+            games, numbers.rollout_steps, R=layout.record, F=layout.inputs, TP=self._steps_padded,
+            E=self._scan_games, **self._launch(4),
         )  # fmt: skip
+        is_normalised = numbers.normalise_advantage and size > 1
+        if is_normalised:
+            sums_kernel[(self._sum_programs,)](
+                self._records, self._table, self._sums, rows, numbers.minibatches,
+                numbers.num_updates, half(rows), size.bit_length() - 1, R=layout.record,
+                F=layout.inputs, UP=self._updates_padded, M=SUM_ROWS, CP=self._num_constants,
+                **self._launch(4),
+            )  # fmt: skip
         statistics_kernel[(1,)](
-            self._sums, self._statistics, self._scan_programs, self._size, NU=numbers.num_updates,
-            UP=triton.next_power_of_2(numbers.num_updates), G=32, NORMALISED=is_normalised,
-            num_warps=4,
+            self._sums, self._statistics, self._sum_programs, numbers.num_updates, float(size),
+            UP=self._updates_padded, G=64, NORMALISED=is_normalised, **self._launch(4),
         )  # fmt: skip
 
     def _update(self, epoch: int, minibatch: int) -> None:
         numbers, layout, tuning = self.numbers, self._layout, self._tuning
-        optimizer, max_norm = self.learner.optimizer, self.learner.gradient_step.max_grad_norm
         config, value_clip = self._config, numbers.value_clip
+        max_norm = self.learner.gradient_step.max_grad_norm
         gradient_kernel[(2 * self._programs,)](
             self._weights, self._records, self._statistics, self._table, self._schedule,
             self._turn, self._partials, epoch, minibatch, numbers.minibatches, self._num_blocks,
             self._programs, numbers.num_rows - 1, half(numbers.num_rows), self._size,
             value_clip or 0.0, numbers.value_coef, numbers.entropy_coef,
             POLICY_AT=layout.policy_at, VALUE_AT=layout.value_at, WIDTH=layout.width,
-            Z=layout.outputs, R=layout.record, M=tuning.rows, VALUE_CLIP=value_clip is not None,
-            **self._widths(), num_warps=tuning.gradient_warps, num_stages=tuning.gradient_stages,
+            Z=layout.outputs, M=tuning.rows, VALUE_CLIP=value_clip is not None, **self._widths(),
+            **self._launch(tuning.warps),
         )  # fmt: skip
         reduce_kernel[(self._num_pieces,)](
             self._partials, self._gradient, self._squares, layout.num_parameters, 1.0 / self._size,
-            self._programs, WIDTH=layout.width, GP=32,
-            P=tuning.pieces, num_warps=4,
+            self._programs, WIDTH=layout.width, GP=min(128, self._programs_padded),
+            P=tuning.pieces, **self._launch(4),
         )  # fmt: skip
-        first, second = (moment[0] for moment in optimizer.moments)
+        first, second = (moment[0] for moment in self.learner.optimizer.moments)
         adam_kernel[(self._num_pieces,)](
             self._weights, first, second, self._gradient, self._squares, self._progress,
             self._schedule, self._turn, self._metrics, self._log_betas,
             epoch * numbers.minibatches + minibatch, layout.num_parameters, max_norm or 0.0,
             1.0 - config.beta1, config.beta2, 1.0 - config.beta2, config.eps, config.weight_decay,
-            WIDTH=layout.width, NS=self._num_pieces, SP=triton.next_power_of_2(self._num_pieces),
+            WIDTH=layout.width, NS=self._num_pieces, SP=power_of_two(self._num_pieces),
             P=tuning.pieces, CLIPPED=max_norm is not None, DECOUPLED=config.kind == "adamw",
-            num_warps=2,
+            **self._launch(1),
         )  # fmt: skip

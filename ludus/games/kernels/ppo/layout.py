@@ -20,7 +20,7 @@ from ludus.nn.optimizer import Adam
 from ludus.nn.step import STEEP
 
 MAX_WIDTH = 128
-MAX_INPUTS = 31
+MAX_INPUTS = 28
 MAX_OUTPUTS = 16
 MAX_STEPS = 4096
 METRICS = 8

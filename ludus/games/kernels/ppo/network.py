@@ -13,9 +13,9 @@ import triton.language as tl
 
 
 @triton.jit
-def tanh(x, FAST: tl.constexpr):
-    """Return tanh, by the instruction of the GPU where FAST."""
-    if FAST:
+def tanh(x, GPU: tl.constexpr):
+    """Return tanh, by the instruction of the GPU where there is one."""
+    if GPU:
         y = tl.inline_asm_elementwise(
             "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
         )
@@ -47,3 +47,36 @@ def vector(start, size, P: tl.constexpr):
     """Return a bias as one row, 0 where it is padded."""
     column = tl.arange(0, P)
     return tl.load(start + column, mask=column < size, other=0.0)[None, :]
+
+
+@triton.jit
+def layers(
+    start, outputs, F: tl.constexpr, X: tl.constexpr, Y: tl.constexpr,
+    FP: tl.constexpr, XP: tl.constexpr, YP: tl.constexpr, ZP: tl.constexpr,
+):  # fmt: skip
+    """Return weight and bias of each layer of the network that begins there."""
+    w1 = matrix(start, F, X, FP, XP)
+    b1 = vector(start + F * X, X, XP)
+    second = start + F * X + X
+    w2 = matrix(second, X, Y, XP, YP)
+    b2 = vector(second + X * Y, Y, YP)
+    third = second + X * Y + Y
+    w3 = matrix(third, Y, outputs, YP, ZP)
+    b3 = vector(third + Y * outputs, outputs, ZP)
+    return w1, b1, w2, b2, w3, b3
+
+
+@triton.jit
+def outputs_of(obs, w1, b1, w2, b2, w3, b3, GPU: tl.constexpr):
+    """Return (M, Z) what a network says of observations."""
+    h1 = tanh(tl.dot(obs.to(tl.float16), w1) + b1, GPU)
+    h2 = tanh(tl.dot(h1.to(tl.float16), w2) + b2, GPU)
+    return tl.dot(h2.to(tl.float16), w3) + b3
+
+
+@triton.jit
+def await_last(GPU: tl.constexpr):
+    """Wait for the kernel before this one; the next may already be brought to the GPU."""
+    if GPU:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()

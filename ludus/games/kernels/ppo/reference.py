@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ludus.games.actor_critic import ActionDistribution, Outputs
-from ludus.games.counter_random import Key, key, uniform
+from ludus.games.counter_random import Key, key, uniform, words
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import State, where
 from ludus.games.kernels.ppo.shuffle import rows_in_order
@@ -71,8 +71,9 @@ class Keys(NamedTuple):
     """The streams of random numbers of a run."""
 
     first: Key
-    start: Key
-    action: Key
+    """The starts of the first games."""
+    step: Key
+    """A word a step: the draw of its action, and the start of the game after it, if it ends one."""
     shuffle: Key
 
 
@@ -121,9 +122,13 @@ class Rows(NamedTuple):
 def begin(game: ElementwiseGame, keys: Keys, *, num_games: int, device: torch.device) -> Live:
     """Return games that have just begun."""
     iteration = torch.zeros((), dtype=torch.int64, device=device)
-    index_BU = torch.arange(num_games * game.num_uniforms, device=device)
-    first_UB = uniform(keys.first, iteration, index_BU).view(num_games, game.num_uniforms).T
-    return Live(game.start(first_UB), torch.zeros(num_games, device=device), iteration)
+    word_B = words(keys.first, iteration, torch.arange(num_games, device=device))
+    return Live(_started(game, word_B), torch.zeros(num_games, device=device), iteration)
+
+
+def _started(game: ElementwiseGame, word_B: Tensor) -> State:
+    """Return new games from a random word each."""
+    return game.start(torch.stack([uniform(word_B, 1 + nth) for nth in range(game.num_uniforms)]))
 
 
 @torch.no_grad()
@@ -138,15 +143,15 @@ def rollout(
 ) -> tuple[Rollout, Live]:
     """Play some steps of all games; return what came of them, and where the games stand then."""
     state, returns_B, iteration = live
-    num_games, draws, starts = len(returns_B), distribution.num_draws, game.num_uniforms
-    index = torch.arange(steps * num_games * max(draws, starts), device=returns_B.device)
-    shape = steps, num_games, -1
-    drawn_TBK = uniform(keys.action, iteration, index[: steps * num_games * draws]).view(shape)
-    start_TBU = uniform(keys.start, iteration, index[: steps * num_games * starts]).view(shape)
+    num_games, others = len(returns_B), range(1, distribution.num_draws)
+    index_N = torch.arange(steps * num_games, device=returns_B.device)
+    word_TB = words(keys.step, iteration, index_N).view(steps, num_games)
+    nths = [0, *[game.num_uniforms + other for other in others]]
+    drawn_TBK = torch.stack([uniform(word_TB, nth) for nth in nths], 2)
     episodes = returns_B.new_zeros(3)
     made: list[list[Tensor]] = []
     obs_BO = game.observe(state, "player")
-    for drawn_BK, start_BU in zip(drawn_TBK, start_TBU, strict=True):
+    for drawn_BK, word_B in zip(drawn_TBK, word_TB, strict=True):
         outputs_BA, _, log_std = net(obs_BO)
         actions = distribution.draw(outputs_BA, log_std, drawn_BK)
         log_probs_B = distribution.log_probs(outputs_BA, log_std, actions)
@@ -159,7 +164,7 @@ def rollout(
         totals = torch.ones_like(returns_B), returns_B, state["steps"].float()
         episodes = episodes + torch.stack([total.where(over_B, 0.0).sum() for total in totals])
         returns_B = returns_B.where(~over_B, 0.0)
-        fresh = game.start(start_BU.T)
+        fresh = _started(game, word_B)
         state = {name: where(over_B, fresh[name], value) for name, value in state.items()}
         obs_BO = game.observe(state, "player")
     stacked = [torch.stack(column) for column in zip(*made, strict=True)]

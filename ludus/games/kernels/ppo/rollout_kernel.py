@@ -1,5 +1,8 @@
 """One kernel that plays all steps of a rollout: the game's own step and the policy's network inlined.
 
+A record is a row of floats: F features, the action, its log-probability, and two numbers: here the reward and
+a flag (1 ended, 2 truncated), later the advantage and the value.
+
 Shapes: E games of a program, T steps, B games; names of padded widths as in `network.py`.
 """
 
@@ -9,7 +12,7 @@ import triton
 import triton.language as tl
 
 from ludus.games.kernels.counter_draws import stream_of, uniform, words
-from ludus.games.kernels.ppo.network import matrix, tanh, vector
+from ludus.games.kernels.ppo.network import await_last, layers, outputs_of
 
 ROUNDS = tl.constexpr(4)
 
@@ -17,7 +20,7 @@ ROUNDS = tl.constexpr(4)
 @triton.jit
 def shuffle_constants(keys, iteration, table, CP: tl.constexpr):
     """Write the factors, terms and inverse factors of the shuffles of an iteration."""
-    first, second = stream_of(keys, 3, iteration)
+    first, second = stream_of(keys, 2, iteration)
     index = tl.arange(0, CP)
     word = words(first, second, index.to(tl.uint32))
     is_factor = index % (2 * ROUNDS) < ROUNDS
@@ -29,16 +32,78 @@ def shuffle_constants(keys, iteration, table, CP: tl.constexpr):
     tl.store(table + CP + index, inverse.to(tl.int32, bitcast=True))
 
 
+@triton.jit
+def _draws(word, U: tl.constexpr):
+    """Return the uniform numbers of a start."""
+    draws = ()
+    for i in tl.static_range(U):
+        draws = draws + (uniform(word, i + 1),)  # type: ignore[assignment]  # noqa: RUF005
+    return draws
+
+
+@triton.jit
+def _tile(columns, column, COUNT: tl.constexpr, E: tl.constexpr, FP: tl.constexpr):
+    """Return (E, FP) vectors side by side, 0 where there is none."""
+    tile = tl.zeros([E, FP], tl.float32)
+    for i in tl.static_range(COUNT):
+        tile = tl.where(column == i, columns[i][:, None], tile)
+    return tile
+
+
+@triton.jit
+def _choose(logits, drawn, choice, Z: tl.constexpr):
+    """Return the action that a uniform number draws, and its log-probability."""
+    each = ()
+    top = tl.max(tl.where(choice < Z, logits, -1e30), 1)
+    for z in tl.static_range(Z):
+        logit = tl.sum(tl.where(choice == z, logits, 0.0), 1)
+        each = each + (logit - top,)  # type: ignore[assignment]  # noqa: RUF005
+    total = tl.exp(each[0])  # type: ignore[misc]
+    for z in tl.static_range(1, Z):
+        total += tl.exp(each[z])
+    bound = drawn * total
+    below = tl.zeros_like(drawn)
+    action = tl.zeros_like(drawn).to(tl.int32)
+    for z in tl.static_range(Z - 1):
+        below += tl.exp(each[z])
+        action += (below <= bound).to(tl.int32)
+    taken = each[0]  # type: ignore[misc]
+    for z in tl.static_range(1, Z):
+        taken = tl.where(action == z, each[z], taken)
+    return action, taken - tl.log(total)
+
+
+@triton.jit
+def _select(is_so, then, otherwise, S: tl.constexpr):
+    """Return the numbers of one state where a condition holds, and of the other elsewhere."""
+    chosen = ()
+    for i in tl.static_range(S):
+        one = tl.where(is_so, then[i], otherwise[i])
+        chosen = chosen + (one,)  # type: ignore[assignment]  # noqa: RUF005
+    return chosen
+
+
+@triton.jit
+def _read(numbers, game, inside, S: tl.constexpr):
+    """Return the numbers of a state, one vector each."""
+    state = ()
+    for i in tl.static_range(S):
+        number = tl.load(numbers + game * S + i, mask=inside, other=0.0)
+        state = state + (number,)  # type: ignore[assignment]  # noqa: RUF005
+    return state
+
+
 @triton.jit(do_not_specialize=["num_games", "num_steps", "max_steps"])
 def rollout_kernel(
-    numbers, steps, returns, weights, records, rewards, flags, finals, episodes,
+    numbers, steps, returns, weights, records, finals, episodes,
     keys, iteration_at, table, num_games, num_steps, max_steps,
     begin: tl.constexpr, features: tl.constexpr, advance: tl.constexpr,
     S: tl.constexpr, U: tl.constexpr, F: tl.constexpr, X: tl.constexpr, Y: tl.constexpr,
     Z: tl.constexpr, FP: tl.constexpr, XP: tl.constexpr, YP: tl.constexpr, ZP: tl.constexpr,
-    R: tl.constexpr, E: tl.constexpr, CP: tl.constexpr, FAST: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, CP: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
-    """Play; write a record a step, rewards, flags (1 ended, 2 truncated), what truncated games saw last."""
+    """Play; write a record a step, and what truncated games saw last."""
+    await_last(GPU)
     iteration = tl.load(iteration_at)
     if tl.program_id(0) == 0:
         shuffle_constants(keys, iteration, table, CP)
@@ -46,17 +111,9 @@ def rollout_kernel(
     inside = game < num_games
     column = tl.arange(0, FP)[None, :]
     choice = tl.arange(0, ZP)[None, :]
-    w1 = matrix(weights, F, X, FP, XP)
-    w2 = matrix(weights + F * X + X, X, Y, XP, YP)
-    w3 = matrix(weights + F * X + X + X * Y + Y, Y, Z, YP, ZP)
-    b1 = vector(weights + F * X, X, XP)
-    b2 = vector(weights + F * X + X + X * Y, Y, YP)
-    b3 = vector(weights + F * X + X + X * Y + Y + Y * Z, Z, ZP)
-    a_first, a_second = stream_of(keys, 2, iteration)
-    s_first, s_second = stream_of(keys, 1, iteration)
-    state = ()
-    for i in tl.static_range(S):
-        state = state + (tl.load(numbers + game * S + i, mask=inside, other=0.0),)  # type: ignore[assignment]  # noqa: RUF005
+    w1, b1, w2, b2, w3, b3 = layers(weights, Z, F, X, Y, FP, XP, YP, ZP)
+    first, second = stream_of(keys, 1, iteration)
+    state = _read(numbers, game, inside, S)
     step = tl.load(steps + game, mask=inside, other=0)
     gained = tl.load(returns + game, mask=inside, other=0.0)
     num_over = tl.zeros([E], tl.float32)
@@ -64,56 +121,45 @@ def rollout_kernel(
     sum_steps = tl.zeros([E], tl.float32)
     for t in range(num_steps):
         row = t * num_games + game
-        seen = features(*state)
-        obs = tl.zeros([E, FP], tl.float32)
-        for i in tl.static_range(F):
-            obs = tl.where(column == i, seen[i][:, None], obs)
-            tl.store(records + row * R + i, seen[i], mask=inside)
-        h1 = tanh(tl.dot(obs.to(tl.float16), w1) + b1, FAST)
-        h2 = tanh(tl.dot(h1.to(tl.float16), w2) + b2, FAST)
-        logits = tl.where(choice < Z, tl.dot(h2.to(tl.float16), w3) + b3, -1e30)
-        top = tl.max(logits, 1)
-        weight = tl.exp(logits - top[:, None])
-        total = tl.sum(weight, 1)
-        drawn = uniform(a_first, a_second, row.to(tl.uint32)) * total
-        below = tl.zeros([E], tl.float32)
-        action = tl.zeros([E], tl.int32)
-        for z in tl.static_range(Z - 1):
-            below += tl.sum(tl.where(choice == z, weight, 0.0), 1)
-            action += (below <= drawn).to(tl.int32)
-        taken = tl.sum(tl.where(choice == action[:, None], logits, 0.0), 1)
-        tl.store(records + row * R + F, action.to(tl.float32), mask=inside)
-        tl.store(records + row * R + F + 1, taken - top - tl.log(total), mask=inside)
+        word = words(first, second, row.to(tl.uint32))
+        fresh = begin(*_draws(word, U))
+        obs = _tile(features(*state), column, F, E, FP)
+        logits = outputs_of(obs, w1, b1, w2, b2, w3, b3, GPU)
+        action, log_prob = _choose(logits, uniform(word, 0), choice, Z)
         outcome = advance(*state, action)
-        state = outcome[:S]
         reward = tl.zeros([E], tl.float32) + outcome[S]
-        ended = outcome[S + 1]
         step += 1
-        truncated = (step >= max_steps) & (ended == 0)
-        over = (ended != 0) | truncated
-        tl.store(rewards + row, reward, mask=inside)
-        tl.store(flags + row, tl.where(truncated, 2, (ended != 0).to(tl.int32)), mask=inside)
-        last = features(*state)
-        for i in tl.static_range(F):
-            tl.store(finals + row * F + i, last[i], mask=inside & truncated)
+        truncated = (step >= max_steps) & (outcome[S + 1] == 0)
+        over = (outcome[S + 1] != 0) | truncated
+        flag = tl.where(truncated, 2.0, tl.where(over, 1.0, 0.0))
+        record = _tile((action.to(tl.float32), log_prob, reward, flag), column - F, 4, E, FP) + obs
+        at = records + row[:, None] * R + column
+        tl.store(at, record, mask=inside[:, None] & (column < F + 4))
+        if tl.max(step, 0) >= max_steps:
+            last = _tile(features(*outcome[:S]), column, F, E, FP)
+            at = finals + row[:, None] * F + column
+            tl.store(at, last, mask=(inside & truncated)[:, None] & (column < F))
         gained += reward
         num_over += tl.where(over, 1.0, 0.0)
         sum_gained += tl.where(over, gained, 0.0)
         sum_steps += tl.where(over, step.to(tl.float32), 0.0)
         gained = tl.where(over, 0.0, gained)
         step = tl.where(over, 0, step)
-        draws = ()
-        for i in tl.static_range(U):
-            drawn = uniform(s_first, s_second, (row * U + i).to(tl.uint32))
-            draws = draws + (drawn,)  # type: ignore[assignment]  # noqa: RUF005
-        fresh = begin(*draws)
-        mixture = ()
-        for i in tl.static_range(S):
-            mixture = mixture + (tl.where(over, fresh[i], state[i]),)  # type: ignore[assignment]  # noqa: RUF005
-        state = mixture
-    seen = features(*state)
+        state = _select(over, fresh, outcome, S)
+    _leave(
+        numbers, steps, returns, records + num_steps * num_games * R, episodes, game, inside,
+        state, features(*state), step, gained, num_over, sum_gained, sum_steps, S, F, R,
+    )  # fmt: skip
+
+
+@triton.jit
+def _leave(
+    numbers, steps, returns, records, episodes, game, inside, state, seen, step, gained,
+    num_over, sum_gained, sum_steps, S: tl.constexpr, F: tl.constexpr, R: tl.constexpr,
+):  # fmt: skip
+    """Write where the games stand, what they see, and the sums of the episodes that are over."""
     for i in tl.static_range(F):
-        tl.store(records + (num_steps * num_games + game) * R + i, seen[i], mask=inside)
+        tl.store(records + game * R + i, seen[i], mask=inside)
     for i in tl.static_range(S):
         tl.store(numbers + game * S + i, state[i], mask=inside)
     tl.store(steps + game, step, mask=inside)

@@ -9,14 +9,16 @@ import triton
 import triton.language as tl
 
 from ludus.games.kernels.ppo.gradient_kernel import METRICS
+from ludus.games.kernels.ppo.network import await_last
 
 
 @triton.jit(do_not_specialize=["num_programs"])
 def reduce_kernel(
     partials, gradient, squares, num_parameters, share, num_programs,
-    WIDTH: tl.constexpr, GP: tl.constexpr, P: tl.constexpr,
+    WIDTH: tl.constexpr, GP: tl.constexpr, P: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
     """Write the mean gradient, the metrics behind it, and the sum of squares of each program's piece."""
+    await_last(GPU)
     place = tl.program_id(0) * P + tl.arange(0, P)
     inside = place < WIDTH
     total = tl.zeros([P], tl.float32)
@@ -35,13 +37,14 @@ def adam_kernel(
     weights, first, second, gradient, squares, progress, schedule, turn, metrics, log_betas, update,
     num_parameters, max_norm, one_less_beta1, beta2, one_less_beta2, eps, decay,
     WIDTH: tl.constexpr, NS: tl.constexpr, SP: tl.constexpr, P: tl.constexpr,
-    CLIPPED: tl.constexpr, DECOUPLED: tl.constexpr,
+    CLIPPED: tl.constexpr, DECOUPLED: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
     """Take one step along the clipped gradient, unless it is not finite.
 
     `progress` holds the number of steps taken before each update of the iteration; it is read and written
     in different places, so programs need not wait for each other.
     """
+    await_last(GPU)
     index = tl.arange(0, SP)
     norm = tl.sqrt(tl.sum(tl.load(squares + index, mask=index < NS, other=0.0), 0))
     num_steps = tl.load(progress + update) + 1.0
@@ -80,9 +83,10 @@ def adam_kernel(
 @triton.jit
 def finish_kernel(
     iteration, turn, progress, num_steps, metrics, episodes, totals, num_programs,
-    NU: tl.constexpr, UP: tl.constexpr, GP: tl.constexpr,
+    NU: tl.constexpr, UP: tl.constexpr, GP: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
     """Count the iteration, keep the number of steps, and add metrics and episodes to the totals."""
+    await_last(GPU)
     tl.store(iteration, tl.load(iteration) + 1)
     tl.store(turn, tl.load(turn) + 1)
     steps = tl.load(progress + NU)
