@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from ludus.games.actor_critic import ActionDistribution
-from ludus.games.counter_random import uniform
+from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import FusedGame, State
+from ludus.games.kernels.ppo.reference import action_draws
 from ludus.games.ppo.live import LiveGames
 
 Policy = Callable[[Tensor, int], tuple[Tensor, Tensor | None]]
@@ -108,12 +109,13 @@ def collect(
 
     by_others_RB says in which games each role is not played by the present network; None: in none.
     """
-    game, num_games = live.game, live.num_games
+    game = live.game
     num_roles = len(game.roles)
-    shape = turns, num_roles, num_games, distribution.num_draws
-    number = torch.tensor(iteration, device=live.device)
-    index = torch.arange(torch.Size(shape).numel(), device=live.device)
-    drawn_TRBK = uniform(live.keys.action, number, index).view(shape)
+    drawn_TRBK = action_draws(
+        live.words(iteration, turns=turns),
+        num_draws=distribution.num_draws,
+        num_uniforms=game.num_uniforms if isinstance(game, ElementwiseGame) else 0,
+    )
     sides = [_Side() for _ in game.roles]
     for drawn_RBK, fresh in zip(drawn_TRBK, live.starts(iteration, turns), strict=True):
         state, over_B = live.state, None

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
-from ludus.games.counter_random import uniform
+from ludus.games.counter_random import words
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import FusedGame, State, where
-from ludus.games.kernels.ppo.reference import Keys, keys_of
+from ludus.games.kernels.ppo.reference import Keys, keys_of, started
 from ludus.seeds import derive
 
 
@@ -43,16 +43,16 @@ class LiveGames:
     def _first(self) -> State:
         zero = torch.zeros((), dtype=torch.int64, device=self.device)
         if isinstance(self.game, ElementwiseGame):
-            return self.game.start(self._uniforms("first", zero, turns=1)[0])
+            index_B = torch.arange(self.num_games, device=self.device)
+            return started(self.game, words(self.keys.first, zero, index_B))
         return self.game.reset(self.num_games, self._generator("first", 0))
 
-    def _uniforms(self, name: str, iteration: Tensor, *, turns: int) -> Tensor:
-        """Return (T, U, B) numbers in [0, 1) for the starts of an elementwise game."""
-        assert isinstance(self.game, ElementwiseGame)
-        count = self.game.num_uniforms
-        index = torch.arange(turns * self.num_games * count, device=self.device)
-        drawn = uniform(getattr(self.keys, name), iteration, index)
-        return drawn.view(turns, self.num_games, count).transpose(1, 2)
+    def words(self, iteration: int, *, turns: int) -> Tensor:
+        """Return (T, R, B) a random word for each move of a round."""
+        shape = turns, len(self.game.roles), self.num_games
+        number = torch.tensor(iteration, device=self.device)
+        index = torch.arange(torch.Size(shape).numel(), device=self.device)
+        return words(self.keys.step, number, index).view(shape)
 
     def _generator(self, name: str, iteration: int) -> torch.Generator:
         seed = derive(self._seed, f"ppo/{name}", iteration)
@@ -61,9 +61,8 @@ class LiveGames:
     def starts(self, iteration: int, turns: int) -> list[State]:
         """Return a batch of new games for the end of each turn of a round."""
         if isinstance(self.game, ElementwiseGame):
-            number = torch.tensor(iteration, device=self.device)
-            drawn_TUB = self._uniforms("start", number, turns=turns)
-            return [self.game.start(drawn_UB) for drawn_UB in drawn_TUB]
+            words_TRB = self.words(iteration, turns=turns)
+            return [started(self.game, words_RB[0]) for words_RB in words_TRB]
         source = self._generator("start", iteration)
         return [self.game.reset(self.num_games, source) for _ in range(turns)]
 

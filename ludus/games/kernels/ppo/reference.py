@@ -123,10 +123,19 @@ def begin(game: ElementwiseGame, keys: Keys, *, num_games: int, device: torch.de
     """Return games that have just begun."""
     iteration = torch.zeros((), dtype=torch.int64, device=device)
     word_B = words(keys.first, iteration, torch.arange(num_games, device=device))
-    return Live(_started(game, word_B), torch.zeros(num_games, device=device), iteration)
+    return Live(started(game, word_B), torch.zeros(num_games, device=device), iteration)
 
 
-def _started(game: ElementwiseGame, word_B: Tensor) -> State:
+def action_draws(words: Tensor, *, num_draws: int, num_uniforms: int) -> Tensor:
+    """Return the uniform numbers of an action from each word, side by side in a new last dimension.
+
+    The first is the word itself; those after it come behind the ones that a start takes.
+    """
+    nths = [0, *[num_uniforms + other for other in range(1, num_draws)]]
+    return torch.stack([uniform(words, nth) for nth in nths], -1)
+
+
+def started(game: ElementwiseGame, word_B: Tensor) -> State:
     """Return new games from a random word each."""
     return game.start(torch.stack([uniform(word_B, 1 + nth) for nth in range(game.num_uniforms)]))
 
@@ -143,11 +152,12 @@ def rollout(
 ) -> tuple[Rollout, Live]:
     """Play some steps of all games; return what came of them, and where the games stand then."""
     state, returns_B, iteration = live
-    num_games, others = len(returns_B), range(1, distribution.num_draws)
+    num_games = len(returns_B)
     index_N = torch.arange(steps * num_games, device=returns_B.device)
     word_TB = words(keys.step, iteration, index_N).view(steps, num_games)
-    nths = [0, *[game.num_uniforms + other for other in others]]
-    drawn_TBK = torch.stack([uniform(word_TB, nth) for nth in nths], 2)
+    drawn_TBK = action_draws(
+        word_TB, num_draws=distribution.num_draws, num_uniforms=game.num_uniforms
+    )
     episodes = returns_B.new_zeros(3)
     made: list[list[Tensor]] = []
     obs_BO = game.observe(state, "player")
@@ -164,7 +174,7 @@ def rollout(
         totals = torch.ones_like(returns_B), returns_B, state["steps"].float()
         episodes = episodes + torch.stack([total.where(over_B, 0.0).sum() for total in totals])
         returns_B = returns_B.where(~over_B, 0.0)
-        fresh = _started(game, word_B)
+        fresh = started(game, word_B)
         state = {name: where(over_B, fresh[name], value) for name, value in state.items()}
         obs_BO = game.observe(state, "player")
     stacked = [torch.stack(column) for column in zip(*made, strict=True)]
