@@ -16,10 +16,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from ludus.config import rooms
+from ludus.config.rooms import Finding
 from ludus.show.terminal import clean
-
-Finding = tuple[str, str, str]
-"""A mark (ok, note or bad), what was looked at, and what was found."""
 
 
 def examine() -> bool:
@@ -48,6 +46,9 @@ def findings() -> Iterator[Finding]:
     yield "ok" if is_linux else "note", "system", system if is_linux else f"{system}: best effort"
     yield from _torch()
     yield from _extras()
+    for room in rooms.rooms():
+        if room.findings is not None:
+            yield from room.findings()
     yield _disk(Path.cwd())
     is_terminal = sys.stdout.isatty()
     yield (

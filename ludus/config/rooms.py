@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ was to have; returns a sentence that begins with a space, or nothing."""
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 """Takes the data of a config file, which it may change in place, and returns it as a newer version has it."""
+
+Finding = tuple[str, str, str]
+"""A mark (ok, note or bad), what was looked at, and what was found."""
 
 _HERE = Path(__file__).parents[1]
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
@@ -54,6 +57,8 @@ class Room:
     """From each older version of config files: what brings this room's keys to the next."""
     renamed: Migration | None
     """Gives keys that were renamed within a version the name they have now."""
+    findings: Callable[[], Iterator[Finding]] | None
+    """Yields what `ludus doctor` says of this machine for the room."""
 
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each file in a folder of this room, by the file's name."""
@@ -81,6 +86,7 @@ def declare(
     needs: Mapping[str, str] | None = None,
     migrations: Mapping[int, Migration] | None = None,
     renamed: Migration | None = None,
+    findings: Callable[[], Iterator[Finding]] | None = None,
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
@@ -92,7 +98,8 @@ def declare(
     kind; each in `commands` a command of `ludus`. `needs` maps a module that may be missing to what
     `pip install` is to be given, for `ludus doctor`. `migrations` maps an older version of config files to
     what brings this package's keys to the next one, and `renamed` gives keys their names of now; both are
-    given the files of every kind, so they look at the keys first.
+    given the files of every kind, so they look at the keys first. `findings` yields what `ludus doctor`
+    says of this machine: a mark (ok, note or bad), what was looked at, and what was found.
     """
     module = sys.modules.get(room)
     if module is None:
@@ -110,6 +117,7 @@ def declare(
         needs=dict(needs or {}),
         migrations=dict(migrations or {}),
         renamed=renamed,
+        findings=findings,
     )
     if not room.startswith("ludus."):
         rooms()

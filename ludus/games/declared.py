@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from ludus.config.rooms import declare
+from collections.abc import Iterator
+
+from ludus.config.rooms import Finding, declare
+
+
+def _findings() -> Iterator[Finding]:
+    """Yield how games would be stepped here, and why not in a quicker way."""
+    import torch
+
+    from ludus.games.kernels.triton_path import why_no_kernels
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    reason = why_no_kernels(device)
+    if reason is None:
+        yield "ok", "games", f"stepped by Triton kernels on {device.type}"
+    else:
+        yield "note", "games", f"stepped by plain PyTorch: {reason}"
+
 
 declare(
     "ludus.games",
@@ -10,4 +27,5 @@ declare(
     counters=("round", "game_steps"),
     lengths={"max_rounds": "round"},
     directions={"rho": "max", "agent_rho": "min"},
+    findings=_findings,
 )

@@ -249,6 +249,12 @@ def test_doctor_says_what_this_machine_can_do(call: Ludus) -> None:
         assert f"\nok   {what}" in f"\n{told.out}"
     assert torch.cuda.is_available() or "\nnote engine graph   none: it needs a CUDA" in told.out
     assert "engine compiled works on cpu" in told.out
+    by = (
+        "Triton kernels on cuda"
+        if torch.cuda.is_available()
+        else "plain PyTorch: Triton kernels need"
+    )
+    assert f"games          stepped by {by}" in told.out
 
 
 def test_doctor_says_what_an_engine_lacks(call: Ludus, monkeypatch: pytest.MonkeyPatch) -> None:

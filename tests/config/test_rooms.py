@@ -264,6 +264,12 @@ def test_doctor_says_what_a_family_needs(make: Make, call: Ludus) -> None:
     assert "extra rl       gymnasium is installed" in told
 
 
+def test_doctor_says_what_a_family_finds_on_this_machine(make: Make, call: Ludus) -> None:
+    found = [("note", "boards", "none here: buy one")]
+    ludus.declare(make("mine"), findings=lambda: iter(found))
+    assert "\nnote boards         none here: buy one\n" in call("doctor").out
+
+
 def test_a_command_of_ludus_without_a_place_comes_last_in_the_help() -> None:
     assert app._place("new") == 0
     assert app._place("brand-new") > app._place("doctor")

@@ -11,10 +11,10 @@ import torch
 
 def why_no_kernels(device: torch.device) -> str | None:
     """Return why Triton kernels cannot be used on this device, in a few words; None where they can."""
-    if not _has_triton():
-        return "triton is not installed (pip install triton)"
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return f"Triton kernels need a CUDA device, and this one is {device.type}"
+    if not _has_triton():
+        return "triton is not installed (pip install triton)"
     return None
 
 
