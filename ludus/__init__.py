@@ -36,7 +36,7 @@ _WHERE = {
     "Judge": "ludus.judge.judge",
     "Logger": "ludus.session.logger",
     "Model": "ludus.nn.model",
-    "NumpyPolicy": "ludus.rl.export.numpy_policy",
+    "NumpyPolicy": "ludus.nn.export.numpy_policy",
     "RLTrainer": "ludus.rl.rl_trainer",
     "Record": "ludus.session.record",
     "Recorder": "ludus.rl.custom.protocols",

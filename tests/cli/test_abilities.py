@@ -33,6 +33,7 @@ def test_a_player_of_games_can_be_evaluated_and_its_games_are_told() -> None:
     player = find("trainer", "fused_ppo")
     assert issubclass(player, Evaluates)
     assert issubclass(player, Narrates)
+    assert issubclass(player, Exports)
     assert not issubclass(player, Plays)
 
 

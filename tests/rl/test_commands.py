@@ -11,7 +11,7 @@ import pytest
 import ludus
 from ludus.cli.tasks import export_run, play_run, render_plan
 from ludus.core.errors import ConfigError
-from ludus.rl.export.numpy_policy import NumpyPolicy
+from ludus.nn.export.numpy_policy import NumpyPolicy
 from tests.command_line import in_process
 from tests.rl.small import small
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from ludus.core.errors import CheckpointError, LudusError
 from ludus.envs.spaces import BoxActions, DiscreteActions, MultiDiscreteActions
-from ludus.rl.acting.numpy_net import numpy_steps
-from ludus.rl.export.numpy_policy import Normalisation, NumpyPolicy, save_policy
+from ludus.nn.export.numpy_net import numpy_steps
+from ludus.nn.export.numpy_policy import Normalisation, NumpyPolicy, save_policy
 
 LOW, HIGH = np.array([-2.0, 0.0], np.float32), np.array([1.0, 5.0], np.float32)
 
@@ -145,7 +145,7 @@ def test_a_policy_runs_where_neither_torch_nor_gymnasium_is_there(
 import json, sys
 sys.modules["torch"] = sys.modules["gymnasium"] = None
 import numpy as np
-from ludus.rl.export.numpy_policy import NumpyPolicy
+from ludus.nn.export.numpy_policy import NumpyPolicy
 policy = NumpyPolicy.load({str(tmp_path / "policy")!r})
 obs = np.load({str(tmp_path / "obs.npy")!r})
 print(json.dumps([policy(obs).tolist(), policy.outputs(obs).tolist()]))

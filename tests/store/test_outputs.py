@@ -16,7 +16,7 @@ import ludus
 from ludus.cli.tasks import write_gif
 from ludus.config.migrations import VERSION
 from ludus.core.errors import StorageError
-from ludus.rl.export.numpy_policy import NumpyPolicy
+from ludus.nn.export.numpy_policy import NumpyPolicy
 from ludus.show.report.page import write_report
 from ludus.store import outputs
 from tests.command_line import Ludus, in_process, small_file

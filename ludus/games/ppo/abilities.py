@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from ludus.games.actor_critic import ActionDistribution
-from ludus.games.game import FusedGame
+from ludus.core.errors import LudusError
+from ludus.games.actor_critic import ActionDistribution, ActorCritic
+from ludus.games.export import export_policy
+from ludus.games.game import FusedGame, Moves
 from ludus.games.matches import told
 from ludus.games.ppo.evaluate import Evaluation
 from ludus.games.ppo.learn import PpoUpdate
@@ -21,6 +24,7 @@ class Abilities:
 
     ppo: PpoUpdate
     learner: Learner
+    network: nn.Module
     judge: Judge
     evaluation: Evaluation
     fused_game: FusedGame
@@ -75,3 +79,17 @@ class Abilities:
         source = evaluation.generator(f"play/{index}")
         turns = evaluation.config.max_turns
         return told(self.fused_game, players, names, source, max_turns=turns)
+
+    def export(self, weights: Mapping[str, Any], path: Path) -> None:
+        """Write kept weights so that NumPy alone can act by them; legal moves are given as masks."""
+        self.learner.load_weights(weights)
+        if not isinstance(self.network, ActorCritic):
+            raise LudusError(
+                f"the network {type(self.network).__name__} of the script cannot be exported; its weights"
+                " are in models/"
+            )
+        game, role = self.fused_game, self.fused_game.roles[0]
+        if isinstance(game.actions(role), Moves):
+            export_policy(path, game, role, "categorical", "logits", self.network.policy)
+        else:
+            export_policy(path, game, role, "gaussian", "mean", self.network.policy)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ludus.rl.acting.numpy_net import NumpyMlp, numpy_steps
+from ludus.nn.export.numpy_net import NumpyMlp, numpy_steps
 from ludus.rl.networks.mlp import MlpBody
 from ludus.rl.normalise import Normaliser
 

@@ -27,11 +27,11 @@ from ludus.losses.sac import (
     squashed_sample,
     temperature_loss,
 )
+from ludus.nn.export.numpy_net import Linear
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.rl.acting.action_spaces import box_actions
 from ludus.rl.acting.net import Masks, acting_net
-from ludus.rl.acting.numpy_net import Linear
 from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.export.policy import ExportedPolicy

@@ -1,1 +1,1 @@
-"""Policies written so that NumPy alone can run them; nothing here that they need imports torch."""
+"""Write what an agent has learned as a policy that NumPy alone can run."""

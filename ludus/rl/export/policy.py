@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ludus.rl.acting.numpy_net import Linear
-from ludus.rl.export.numpy_policy import Kind
+from ludus.nn.export.numpy_net import Linear
+from ludus.nn.export.numpy_policy import Kind
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 
-from torch import nn
-
-from ludus.core.errors import LudusError
-from ludus.rl.acting.numpy_net import Linear, Step, numpy_steps
+from ludus.nn.export.numpy_policy import Normalisation, save_policy
+from ludus.nn.export.steps import exported_steps
 from ludus.rl.agent import Agent
-from ludus.rl.export.numpy_policy import Normalisation, save_policy
 from ludus.rl.networks.mlp import MlpBody
 
 
@@ -33,20 +29,8 @@ def export_policy(agent: Agent, path: str | Path) -> None:
         kind=policy.kind,
         obs_shape=agent.spec.obs_shape,
         action=agent.spec.action,
-        body=_steps(body),
-        heads={name: _steps(head) for name, head in policy.heads.items()},
+        body=exported_steps(body),
+        heads={name: exported_steps(head) for name, head in policy.heads.items()},
         normalisation=normalisation,
         has_masks=agent.spec.has_masks,
     )
-
-
-def _steps(module: nn.Module | Linear) -> list[Step]:
-    if isinstance(module, Linear):
-        return [module]
-    steps = numpy_steps(copy.deepcopy(module).cpu())
-    if steps is None:
-        raise LudusError(
-            "the network has layers that NumPy cannot compute"
-            f" ({type(module).__name__}); export one of fully connected layers (network.kind: mlp)"
-        )
-    return steps

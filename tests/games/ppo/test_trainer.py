@@ -244,6 +244,21 @@ def test_a_run_can_be_evaluated_played_reported_and_gone_on_with(
     assert counters["round"] == 8
 
 
+def test_an_exported_policy_plays_the_likeliest_legal_moves_by_numpy(tmp_path: Path) -> None:
+    for config in (small_ppo(), small_self_play()):
+        trainer = trained(config)
+        path = tmp_path / config.game.kind
+        trainer.export(trainer.weights(), path)
+        policy = ludus.NumpyPolicy.load(path)
+        obs_BO = trainer.collect_rollout(9).obs.flatten(0, 1)
+        legal_BA = trainer.fused_game.legal(obs_BO, trainer.fused_game.roles[0])
+        if legal_BA is not None:
+            obs_BO, legal_BA = obs_BO[legal_BA.any(1)], legal_BA[legal_BA.any(1)]
+        actions = policy(obs_BO.numpy(), None if legal_BA is None else legal_BA.numpy())
+        assert actions.tolist() == trainer.outputs(obs_BO)[0].argmax(1).tolist()
+    assert policy.has_masks
+
+
 def test_the_plan_and_the_explanation_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,18 +11,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.core.errors import CheckpointError, LudusError
-from ludus.rl.acting import numpy_net
-from ludus.rl.acting.numpy_net import Array, NumpyMlp, Step
-from ludus.rl.export.files import read_policy, write_policy
-
-if TYPE_CHECKING:
-    from ludus.envs.spaces import Actions
+from ludus.nn.export import numpy_net
+from ludus.nn.export.files import read_policy, write_policy
+from ludus.nn.export.numpy_net import Array, NumpyMlp, Step
 
 Kind = Literal["greedy", "categorical", "squashed", "gaussian"]
 
@@ -55,7 +52,7 @@ def save_policy(
     *,
     kind: Kind,
     obs_shape: Sequence[int],
-    action: Actions,
+    action: object,
     body: Sequence[Step],
     heads: Mapping[str, Sequence[Step]],
     normalisation: Normalisation | None = None,
@@ -63,8 +60,9 @@ def save_policy(
 ) -> None:
     """Write a policy to a directory of its own; only a policy that ludus wrote is ever replaced.
 
-    `heads` has one entry: `q` (greedy), `logits` (categorical) or `mean` (squashed, gaussian). A
-    dueling network is greedy with two: `value` and `advantage`.
+    `action` says what its actions are: `n` moves from `start` on, choices of `nvec` from `starts` on, or
+    numbers from `low` to `high`. `heads` has one entry: `q` (greedy), `logits` (categorical) or `mean`
+    (squashed, gaussian). A dueling network is greedy with two: `value` and `advantage`.
     """
     if set(heads) not in _HEADS[kind]:
         raise LudusError(f"a {kind} policy has the heads {_HEADS[kind]}, not {sorted(heads)}")

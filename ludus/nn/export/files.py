@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from ludus.core.errors import CheckpointError, LudusError
-from ludus.rl.acting.numpy_net import Array
+from ludus.nn.export.numpy_net import Array
 from ludus.store.local import LocalStorage
 from ludus.store.outputs import is_temporary, write_directory
 
