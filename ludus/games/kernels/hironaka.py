@@ -14,9 +14,8 @@ from ludus.games.kernels.triton_path import power_of_two, why_no_kernels
 
 MAX_NUM_POINTS = 64
 MAX_DIMENSION = 8
-_GAMES = 4
-"""How many games a program of the step holds, in one warp."""
-_WARPS = 1
+_FEW = 2**16
+"""Of fewer games a program of the step holds one, so that all multiprocessors have some; else four."""
 _SMALL = 256
 """How many games a program holds of a kernel that has little to do for each."""
 
@@ -41,7 +40,7 @@ def settle(points_BND: Tensor, *, scale: bool) -> Tensor:
 
 def restart(points_BND: Tensor, over_B: Tensor, fresh_BND: Tensor, *, scale: bool) -> Tensor:
     """Return the points with games that are over begun anew from fresh ones, which are settled."""
-    return _stepped(fresh_BND, kept=(points_BND, (~over_B).view(torch.uint8)), scale=scale)
+    return _stepped(fresh_BND, kept=(points_BND, over_B.view(torch.uint8)), scale=scale)
 
 
 def move(
@@ -112,7 +111,8 @@ def _stepped(
     out_BND = torch.empty_like(points_BND)
     # A pointer that is not read has to point somewhere.
     unused = points_BND, points_BND
-    hironaka_triton.step_kernel[(-(-num_games // _GAMES),)](
+    games = 1 if num_games < _FEW else 4
+    hironaka_triton.step_kernel[(-(-num_games // games),)](
         points_BND,
         *(tensor.contiguous() for tensor in move or unused),
         *(tensor.contiguous() for tensor in kept or unused),
@@ -122,10 +122,10 @@ def _stepped(
         N=num_points,
         D=dimension,
         P=power_of_two(num_points),
-        G=_GAMES,
+        G=games,
         IS_MOVE=move is not None,
         HAS_KEPT=kept is not None,
         IS_SCALED=scale,
-        num_warps=_WARPS,
+        num_warps=1,
     )
     return out_BND

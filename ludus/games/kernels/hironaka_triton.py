@@ -150,7 +150,7 @@ def step_kernel(
     coords_ptr,
     axis_ptr,
     kept_ptr,
-    stays_ptr,
+    is_new_ptr,
     out_ptr,
     coords_out_ptr,
     rewards_ptr,
@@ -165,7 +165,7 @@ def step_kernel(
 ):
     """Shift, drop duplicates and dominated points, sort and rescale, but leave games that are over.
 
-    Without IS_MOVE the points are starts. HAS_KEPT: a game that stays is read from kept_ptr instead.
+    Without IS_MOVE the points are starts. HAS_KEPT: a game that is not new is read from kept_ptr instead.
     """
     game = (tl.program_id(0) * G + tl.arange(0, G)).to(tl.int64)[:, None]
     place = tl.arange(0, P)[None, :]
@@ -173,7 +173,7 @@ def step_kernel(
     is_row = is_game & (place < N)
     stays = game < 0
     if HAS_KEPT:
-        stays = tl.load(stays_ptr + game, mask=is_game, other=1) != 0
+        stays = tl.load(is_new_ptr + game, mask=is_game, other=0) == 0
     own = _load(points_ptr + game * (N * D) + place * D, is_row & ~stays, D)
     if HAS_KEPT:
         own = _joined(
