@@ -26,7 +26,8 @@ class Player(Protocol):
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return an action for each game, drawing from this generator alone.
 
-        legal_BA says which moves are legal; None means that all are.
+        legal_BA says which moves are legal; None means that all are. A player that remembers the games
+        has a method `begin(new_B)` besides, which `begin` below calls when games begin.
         """
 
 
@@ -36,6 +37,13 @@ def make_player(section: StrictConfig, game: FusedGame, role: str) -> Player:
     kind: str = section.kind  # type: ignore[attr-defined]
     player: Player = find("player", kind)(section, game, role)
     return player
+
+
+def begin(player: Player, new_B: Tensor | None = None) -> None:
+    """Tell a player that remembers its games that those of a mask, or all, begin anew."""
+    told = getattr(player, "begin", None)
+    if told is not None:
+        told(new_B)
 
 
 def ask(

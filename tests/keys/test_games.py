@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ludus.games.game import Moves
+from ludus.games.host_actions import decode_host_action
 from ludus.games.rules.hironaka import Hironaka
 from ludus.seeds import generator
 from tests.games.sections import game_of, hironaka, player_of
@@ -77,6 +78,40 @@ def test_a_scripted_host_always_plays_its_one_move(kind: str) -> None:
     name = kind.split()[1]
     player = player_of(hironaka(), "host", kind=name)
     assert player.act(torch.zeros(2, 18), None, generator(0, "moves")).tolist() == [move[name]] * 2
+
+
+START = torch.tensor([[[9.0, 0, 3, 0], [9, 0, 0, 3], [3, 3, 3, 0], [0, 6, 3, 0]]])
+
+
+def host_names(**section: object) -> list[int]:
+    """Return the coordinates that a host names in one game of four dimensions."""
+    game = hironaka(dimension=4, max_num_points=4)
+    assert isinstance(game, Hironaka)
+    host = player_of(game, "host", **section)
+    action = host.act(game.start(START)["points"].flatten(1), None, generator(0, "moves"))
+    return decode_host_action(int(action), 4)
+
+
+@changes("player zeillinger", "kind", "lexicographic")
+def test_the_first_coordinates_or_the_first_pair_are_taken(kind: str) -> None:
+    assert host_names(kind="zeillinger", lexicographic=False) == [2, 3]
+    assert host_names(kind="zeillinger", lexicographic=True) == [0, 1]
+
+
+@changes("player spivakovsky", "kind", "variant")
+def test_the_rule_is_followed_in_full_or_in_part(kind: str) -> None:
+    assert host_names(kind="spivakovsky", variant="full") == [0, 1, 2]
+    assert host_names(kind="spivakovsky", variant="weak") == [0, 1]
+    found = [host_names(kind="spivakovsky", variant=variant) for variant in ("weak", "random")]
+    assert len(found[0]) == len(found[1]) == 2
+
+
+@changes("player morin", "kind", "weights")
+def test_the_lightest_coordinate_is_picked(kind: str) -> None:
+    legal = torch.tensor([[True, True, True]])
+    for weights, pick in (([3.0, 1.0, 2.0], 1), ([1.0, 2.0, 3.0], 0)):
+        agent = player_of(hironaka(), "agent", kind="morin", weights=weights)
+        assert int(agent.act(torch.zeros(1, 21), legal, generator(0, "moves"))) == pick
 
 
 @changes("player random", "kind")

@@ -1,10 +1,19 @@
-"""What the scripted players of Hironaka's game share."""
+"""What the scripted players of Hironaka's game share.
+
+Shapes: B games, N points, D dimension, O features of an observation.
+"""
 
 from __future__ import annotations
+
+from torch import Tensor
 
 from ludus.core.errors import ConfigError
 from ludus.games.game import FusedGame
 from ludus.games.rules.hironaka import Hironaka
+
+ROUNDING = 1e-5
+"""Numbers of a game that differ by less, as a share of the greatest, are taken for equal: points that were
+rescaled are not exact."""
 
 
 def seated(game: FusedGame, role: str, *, kind: str, plays: str) -> Hironaka:
@@ -15,3 +24,10 @@ def seated(game: FusedGame, role: str, *, kind: str, plays: str) -> Hironaka:
             f" {type(game).__name__}; 'random' plays every role of every game"
         )
     return game
+
+
+def points_of(game: Hironaka, obs_BO: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the points (B, N, D) that the host sees, and which of them (B, N) are there."""
+    size = game.max_num_points * game.dimension
+    points_BND = obs_BO[:, :size].reshape(-1, game.max_num_points, game.dimension)
+    return points_BND, points_BND[..., 0] >= 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -23,13 +25,24 @@ def test_the_first_and_the_last_legal_move_are_taken() -> None:
         assert player.act(obs, LEGAL, generator(0, "moves")).tolist() == moves
 
 
-@pytest.mark.parametrize("kind", ["all_coordinates"])
-def test_a_player_of_hironakas_game_is_refused_in_another_seat(kind: str) -> None:
-    told = f"the player '{kind}' plays the host of Hironaka's game, not the"
-    with pytest.raises(ConfigError, match=f"{told} agent of Hironaka"):
-        player_of(hironaka(), "agent", kind=kind)
+@pytest.mark.parametrize(
+    ("section", "seat", "other"),
+    [
+        ({"kind": "all_coordinates"}, "host", "agent"),
+        ({"kind": "zeillinger", "lexicographic": False}, "host", "agent"),
+        ({"kind": "spivakovsky", "variant": "full"}, "host", "agent"),
+        ({"kind": "morin", "weights": [1.0, 2.0, 3.0]}, "agent", "host"),
+    ],
+)
+def test_a_player_of_hironakas_game_is_refused_in_another_seat(
+    section: dict[str, Any], seat: str, other: str
+) -> None:
+    player_of(hironaka(), seat, **section)
+    told = f"the player '{section['kind']}' plays the {seat} of Hironaka's game, not the"
+    with pytest.raises(ConfigError, match=f"{told} {other} of Hironaka"):
+        player_of(hironaka(), other, **section)
     with pytest.raises(ConfigError, match=f"{told} first of ConnectFour"):
-        player_of(ConnectFour(), "first", kind=kind)
+        player_of(ConnectFour(), "first", **section)
 
 
 def test_a_player_of_moves_is_refused_where_actions_are_numbers() -> None:
