@@ -12,6 +12,8 @@ _WHERE = {
     "Bounds": "ludus.games.game",
     "DQNTrainer": "ludus.games.trainers.fused_dqn",
     "FusedGame": "ludus.games.game",
+    "HironakaAgentEnv": "ludus.games.gym_env",
+    "HironakaHostEnv": "ludus.games.gym_env",
     "Moves": "ludus.games.game",
     "PPOTrainer": "ludus.games.trainers.fused_ppo",
     "Player": "ludus.games.player",

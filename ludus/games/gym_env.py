@@ -1,0 +1,191 @@
+"""Hironaka's game as gymnasium's envs, one game at a time, so that any other RL library can play it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ludus.config.sections import StrictConfig, validate
+from ludus.core.errors import LudusError
+from ludus.games.game import State
+from ludus.games.player import Player, PlayerSection, ask, begin, make_player
+from ludus.games.rules.hironaka import Hironaka, Polytope
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+except ModuleNotFoundError as error:
+    raise LudusError(
+        "the envs of Hironaka's game need gymnasium; install it with: pip install 'ludus[rl]'"
+    ) from error
+
+Opponent = Player | Mapping[str, object]
+"""A player, or the section of a scripted one, such as {"kind": "choose_first"}."""
+RANDOM: Mapping[str, object] = {"kind": "random"}
+_STARTS = 1000
+
+
+class _Seat(StrictConfig):
+    """The other side of the board."""
+
+    opponent: PlayerSection
+    """Who plays against the learner."""
+
+
+class _HironakaEnv(gymnasium.Env[Any, np.int64]):
+    """One game against an opponent; whoever is not the `role` is played by it."""
+
+    metadata = {"render_modes": ["ansi"]}
+    role: str
+
+    def __init__(
+        self,
+        opponent: Opponent = RANDOM,
+        *,
+        dimension: int = 3,
+        max_num_points: int = 20,
+        max_value: int = 20,
+        scale_observation: bool = True,
+        polytope: Polytope = "domination",
+        max_steps: int = 200,
+        render_mode: str | None = None,
+    ) -> None:
+        """Play games of this size; one that takes `max_steps` moves of the learner is truncated."""
+        self.game = Hironaka(
+            dimension=dimension,
+            max_num_points=max_num_points,
+            max_value=max_value,
+            scale_observation=scale_observation,
+            polytope=polytope,
+        )
+        if max_steps < 1:
+            raise LudusError(f"'max_steps' is {max_steps}; a game needs 1 or more")
+        if render_mode not in (None, "ansi"):
+            raise LudusError(f"the render mode '{render_mode}' is not known; use ansi, or none")
+        self.other = next(role for role in self.game.roles if role != self.role)
+        self.opponent = _seated(opponent, self.game, self.other)
+        self.max_steps, self.render_mode = max_steps, render_mode
+        self.action_space = spaces.Discrete(self.game.actions(self.role).count)
+        self.observation_space = self._space(1.0 if scale_observation else np.inf)
+        self._state: State = {}
+        self._generator = torch.Generator()
+        self._num_steps = 0
+
+    def _space(self, highest: float) -> spaces.Space[Any]:
+        """Return the space of what the learner sees; the points are padded with -1."""
+        shape = self.game.max_num_points, self.game.dimension
+        return spaces.Box(-1.0, highest, shape, np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return what the learner sees of a new game that has not ended."""
+        super().reset(seed=seed)
+        self._generator.manual_seed(int(self.np_random.integers(2**62)))
+        starts = self.game.reset(_STARTS, self._generator)
+        going_B = ~self.game.over(starts)
+        if not going_B.any():
+            raise LudusError(
+                f"all of {_STARTS} random starts have ended: one point is below all others; give more"
+                " points or a greater max_value"
+            )
+        first = int(going_B.int().argmax())
+        self._state = {name: value[first : first + 1] for name, value in starts.items()}
+        self._num_steps = 0
+        begin(self.opponent)
+        self._let_the_host_begin()
+        return self._seen(), self._info()
+
+    def _let_the_host_begin(self) -> None:
+        """Let the opponent move first, where it does."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Return what came of the learner's move and of the opponent's reply."""
+        if not self._state:
+            raise LudusError("step was called before reset; reset the env first")
+        chosen_B = torch.tensor([int(action)])
+        self._num_steps += 1
+        if not self._is_legal(int(action)):
+            # To lose at once is the only answer that no learner can turn into a way to gain time.
+            return self._seen(), -1.0, True, False, {**self._info(), "is_illegal": True}
+        reward = self._moved(self.role, chosen_B)
+        if not self.game.over(self._state):
+            reward += self._moved(self.other, self._asked())
+        is_done = bool(self.game.done(self._state))
+        is_cut = self._num_steps >= self.max_steps and not is_done
+        return self._seen(), reward, is_done, is_cut, self._info()
+
+    def _asked(self) -> Tensor:
+        return ask(self.opponent, self.game, self._state, self.other, self._generator)
+
+    def _moved(self, role: str, actions_B: Tensor) -> float:
+        self._state, rewards_BR = self.game.step(self._state, role, actions_B)
+        return float(rewards_BR[0, self.game.roles.index(self.role)])
+
+    def _is_legal(self, action: int) -> bool:
+        mask = self._mask()
+        return 0 <= action < len(mask) and bool(mask[action])
+
+    def _mask(self) -> NDArray[np.int8]:
+        obs_BO = self.game.observe(self._state, self.role)
+        legal_BA = self.game.legal(obs_BO, self.role)
+        if legal_BA is None or bool(self.game.over(self._state)):
+            return np.ones(self.game.actions(self.role).count, np.int8)
+        return legal_BA[0].numpy().astype(np.int8)
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self._mask()}
+
+    def _seen(self) -> Any:
+        return self._state["points"][0].numpy().copy()
+
+    def render(self) -> str | None:
+        """Return the points as text, where the render mode is ansi."""
+        return self.game.text(self._state, 0) if self.render_mode == "ansi" else None
+
+
+class HironakaHostEnv(_HironakaEnv):
+    """The learner is the host: it sees the points (N, D) and names coordinates by their number.
+
+    `decode_host_action(action, dimension)` says which. The end of the game is worth 1.
+    """
+
+    role = "host"
+
+
+class HironakaAgentEnv(_HironakaEnv):
+    """The learner is the agent: it sees the points and the coordinates named, and picks one of these.
+
+    The end of the game is worth -1, and so is a coordinate that was not named, which ends it; which are
+    legal stands in info["action_mask"].
+    """
+
+    role = "agent"
+
+    def _space(self, highest: float) -> spaces.Space[Any]:
+        coords = spaces.Box(0.0, 1.0, (self.game.dimension,), np.float32)
+        return spaces.Dict({"points": super()._space(highest), "coords": coords})
+
+    def _seen(self) -> Any:
+        return {"points": super()._seen(), "coords": self._state["coords"][0].numpy().copy()}
+
+    def _let_the_host_begin(self) -> None:
+        self._moved(self.other, self._asked())
+
+
+def _seated(opponent: Opponent, game: Hironaka, role: str) -> Player:
+    """Return the opponent as a player."""
+    if isinstance(opponent, Mapping):
+        section = validate(_Seat, {"opponent": dict(opponent)}, source="the env").opponent
+        return make_player(section, game, role)
+    if not hasattr(opponent, "act"):
+        raise LudusError(
+            f"the opponent is a {type(opponent).__name__}; give a player, which has a method act, or the"
+            ' section of a scripted one, such as {"kind": "random"}'
+        )
+    return opponent
