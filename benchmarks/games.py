@@ -1,4 +1,4 @@
-"""Games on tensors: steps a second of Hironaka's game, by itself and with both networks; on CUDA, memory too.
+"""Games on tensors: steps a second of Hironaka's game, with networks too, and of PPO; on CUDA, memory besides.
 
 On the CPU with one thread, on a CUDA device (`--device cuda`) as CUDA graphs; the rows one after the other in
 this process, each made ready once and timed some rounds.
@@ -9,12 +9,12 @@ import importlib
 
 import torch
 
-from benchmarks import _games_hironaka
+from benchmarks import _games_hironaka, _games_ppo
 from benchmarks._games_timing import Timed, rate_of
 from benchmarks._harness import BenchmarkError, Case, Row, say, summarise
 
 ROUNDS = 5
-SOURCES = ("_games_hironaka",)
+SOURCES = ("_games_hironaka", "_games_ppo")
 """The modules of this folder whose `timed(device)` yields rows."""
 
 
@@ -37,6 +37,7 @@ def run(rounds: int, device: str = "cpu") -> list[Row]:
         work = f"hironaka, {_games_hironaka.MEMORY_GAMES:,} games"
         case = Case(work, "peak memory", "GB", "ludus", __name__, "run")
         values[case] = [_games_hironaka.peak_memory(where)]
+        values |= _games_ppo.solved(where)
     return summarise(values)
 
 

@@ -19,6 +19,7 @@ from ludus.games.actor_critic import ActorCritic, distribution_of
 from ludus.games.kernels.ppo.shuffle import rows_in_order
 from ludus.games.kinds import make_game
 from ludus.games.ppo.abilities import Abilities
+from ludus.games.ppo.by_kernels import choose_kernels
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.evaluate import Evaluation
@@ -67,6 +68,7 @@ class PPOTrainer(Abilities, Trainer):
         "_order",
         "_order_of",
         "_plain_state",
+        "_by_kernels",
     )
 
     config: FusedPpoConfig
@@ -133,7 +135,9 @@ class PPOTrainer(Abilities, Trainer):
         )
         ppo.update = chosen.by(ppo._update)
         self.config = config.replace(engine=chosen.engine)
-        self._engine_notes = chosen.notes
+        own = type(self).train_step is not PPOTrainer.train_step
+        self._by_kernels, notes = choose_kernels(self.config, self.live, ppo, has_own_step=own)
+        self._engine_notes = [*chosen.notes, *notes]
 
     def plan(self) -> Repeat:
         """Return rounds of collecting and updating."""
@@ -225,7 +229,14 @@ class PPOTrainer(Abilities, Trainer):
 
     def _iterate(self, run: Run) -> None:
         """Make whole rounds, as many as a stage has or as are left."""
-        config, first = self.config, run.counters["round"]
+        config, first, opts = self.config, run.counters["round"], run.counters["opt_steps"]
+        if self._by_kernels is not None:
+            count = min(config.rounds_a_stage, config.max_rounds - first)
+            self._by_kernels.make(first, count, lambda number: self.rate(opts + number))
+            run.counters["game_steps"] += self._moves_a_round * count
+            run.counters["opt_steps"] += config.opts_a_round * count
+            run.counters["round"] += count
+            return
         for iteration in range(first, min(first + config.rounds_a_stage, config.max_rounds)):
             rows = self.ppo.estimate(self.collect_rollout(iteration))
             run.counters["game_steps"] += self._moves_a_round

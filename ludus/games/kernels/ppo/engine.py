@@ -11,7 +11,7 @@ and export see what they made. All of it is deterministic to the bit: no atomic 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -28,48 +28,34 @@ from ludus.games.kernels.ppo.estimate_kernels import (
     values_kernel,
 )
 from ludus.games.kernels.ppo.gradient_kernel import METRICS, gradient_kernel
-from ludus.games.kernels.ppo.layout import layout_of, power_of_two
+from ludus.games.kernels.ppo.layout import layout_of
 from ludus.games.kernels.ppo.reference import Keys, Live, PpoNumbers
 from ludus.games.kernels.ppo.rollout_kernel import rollout_kernel
 from ludus.games.kernels.ppo.shuffle import ROUNDS, half
 from ludus.games.kernels.ppo.step_kernels import adam_kernel, finish_kernel, reduce_kernel
+from ludus.games.kernels.ppo.tuning import Tuning, tuning_for
+from ludus.games.kernels.triton_path import power_of_two
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 
-MAX_TURNS = 4096
-"""The most iterations whose learning rates are on the device at a time."""
+Rates = Callable[[int], float]
+
+MAX_RATES = 512
+"""For about how many updates the learning rates are sent to the device at a time."""
 PROGRAMS = 132
 """How many programs run side by side."""
 SUM_ROWS = 256
 """Rows that a program of the sums takes at a time."""
 
 
-class Tuning(NamedTuple):
-    """How the work is divided among programs; it changes the speed, and the order of sums."""
+class Totals(NamedTuple):
+    """What iterations came to."""
 
-    rows: int
-    """Rows of a block of the gradient kernel."""
-    warps: int
-    """Warps of a program of the gradient kernel."""
-    programs: int = 128
-    """The most programs of the gradient kernel for each network."""
-    pieces: int = 32
-    """Parameters of a program of the reduce and Adam kernels."""
-    games: int = 16
-    """Games of a program of the rollout."""
-    rollout_warps: int = 1
-    rollout_outputs: int = 16
-    """To what the outputs are padded there: with 32 the warps divide the widths of the network."""
-    overlaps: bool = False
-    """Whether a kernel is brought to the GPU while the one before it runs: a gain for short ones alone."""
-
-
-def tuning_for(numbers: PpoNumbers) -> Tuning:
-    """Return what was fastest on an H200 for minibatches of about this size."""
-    size = numbers.num_rows // numbers.minibatches
-    if size < 2048:
-        return Tuning(rows=16, warps=4, overlaps=True)
-    return Tuning(rows=128, warps=8) if size <= 8192 else Tuning(rows=64, warps=4)
+    metrics: Tensor
+    """(7,) the sum over all updates of each of `reference.METRICS`."""
+    num_episodes: Tensor
+    sum_returns: Tensor
+    sum_lengths: Tensor
 
 
 class PpoKernels:
@@ -127,7 +113,8 @@ class PpoKernels:
         self._squares = zeros(self._num_pieces)
         self._progress = zeros(numbers.num_updates + 1)
         self._metrics = zeros(numbers.num_updates, METRICS.value)
-        self._schedule = zeros(MAX_TURNS, 2)
+        self._turns = max(1, MAX_RATES // numbers.num_updates)
+        self._schedule = zeros(self._turns * numbers.num_updates, 2)
         self._turn = zeros(1, dtype=torch.int64)
         self.totals = zeros(METRICS.value + 3)
         config = self.learner.optimizer.config
@@ -136,19 +123,32 @@ class PpoKernels:
         betas = [math.log(beta) if beta else -math.inf for beta in (config.beta1, config.beta2)]
         self._log_betas = torch.tensor(betas, dtype=torch.float64, device=self._device)
 
-    def iterate(self, schedule: Sequence[tuple[float, float]]) -> None:
-        """Make as many iterations as there are pairs of learning rate and clip; nothing waits for them."""
-        for start in range(0, len(schedule), MAX_TURNS):
-            piece = torch.tensor(schedule[start : start + MAX_TURNS])
-            self._schedule[: len(piece)].copy_(piece, non_blocking=True)
+    def iterate(self, count: int, *, learning_rate: Rates, clip: Rates) -> None:
+        """Make iterations; nothing waits for them.
+
+        Learning rate and clip are functions of the number of the update, from 0 for the first of this call.
+        """
+        updates = self.numbers.num_updates
+        once = self._captured().replay if self._device.type == "cuda" else self._iterate_once
+        for start in range(0, count, self._turns):
+            turns = range(start, min(start + self._turns, count))
+            numbers = range(turns.start * updates, turns.stop * updates)
+            rates = torch.tensor([(learning_rate(number), clip(number)) for number in numbers])
+            self._schedule[: len(rates)].copy_(rates, non_blocking=True)
             self._turn.zero_()
             # Whoever loaded a state in between has set the number of steps.
             self._progress[0].copy_(self.learner.optimizer.num_steps)
-            for _ in range(len(piece)):
-                if self._device.type == "cuda":
-                    self._captured().replay()
-                else:
-                    self._iterate_once()
+            for _ in turns:
+                once()
+
+    def take_totals(self) -> Totals:
+        """Return the sums since the last call, on the device, and begin anew."""
+        gain, entropy, kl, clipped, square, *_, norm = self.totals[: METRICS.value].unbind()
+        numbers, episodes = self.numbers, self.totals[METRICS.value :].clone()
+        loss = numbers.value_coef * square - gain - numbers.entropy_coef * entropy
+        metrics = torch.stack([loss, norm, -gain, square, -entropy, kl, clipped])
+        self.totals.zero_()
+        return Totals(metrics * numbers.num_updates, *episodes.unbind())
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         if self._graph is None:
@@ -233,9 +233,9 @@ class PpoKernels:
             self._final_values, rows, rows + games, M=64, **self._widths(), **self._launch(4),
         )  # fmt: skip
         advantages_kernel[(triton.cdiv(games, self._scan_games),)](
-            self._records, self._values, self._final_values, numbers.gamma, numbers.gae_lambda,
-            games, numbers.rollout_steps, R=layout.record, F=layout.inputs, TP=self._steps_padded,
-            E=self._scan_games, **self._launch(4),
+            self._records, self._values, self._final_values, numbers.reward_scale, numbers.gamma,
+            numbers.gae_lambda, games, numbers.rollout_steps, R=layout.record, F=layout.inputs,
+            TP=self._steps_padded, E=self._scan_games, **self._launch(4),
         )  # fmt: skip
         is_normalised = numbers.normalise_advantage and size > 1
         if is_normalised:
@@ -256,8 +256,8 @@ class PpoKernels:
         max_norm = self.learner.gradient_step.max_grad_norm
         gradient_kernel[(2 * self._programs,)](
             self._weights, self._records, self._statistics, self._table, self._schedule,
-            self._turn, self._partials, epoch, minibatch, numbers.minibatches, self._num_blocks,
-            self._programs, numbers.num_rows - 1, half(numbers.num_rows), self._size,
+            self._turn, self._partials, epoch, minibatch, numbers.minibatches, numbers.num_updates,
+            self._num_blocks, self._programs, numbers.num_rows - 1, half(numbers.num_rows), self._size,
             value_clip or 0.0, numbers.value_coef, numbers.entropy_coef,
             POLICY_AT=layout.policy_at, VALUE_AT=layout.value_at, WIDTH=layout.width,
             Z=layout.outputs, M=tuning.rows, VALUE_CLIP=value_clip is not None, **self._widths(),
@@ -272,9 +272,9 @@ class PpoKernels:
         adam_kernel[(self._num_pieces,)](
             self._weights, first, second, self._gradient, self._squares, self._progress,
             self._schedule, self._turn, self._metrics, self._log_betas,
-            epoch * numbers.minibatches + minibatch, layout.num_parameters, max_norm or 0.0,
-            1.0 - config.beta1, config.beta2, 1.0 - config.beta2, config.eps, config.weight_decay,
-            WIDTH=layout.width, NS=self._num_pieces, SP=power_of_two(self._num_pieces),
+            epoch * numbers.minibatches + minibatch, numbers.num_updates, layout.num_parameters,
+            max_norm or 0.0, 1.0 - config.beta1, config.beta2, 1.0 - config.beta2, config.eps,
+            config.weight_decay, WIDTH=layout.width, NS=self._num_pieces, SP=power_of_two(self._num_pieces),
             P=tuning.pieces, CLIPPED=max_norm is not None, DECOUPLED=config.kind == "adamw",
             **self._launch(1),
         )  # fmt: skip

@@ -45,7 +45,7 @@ def _chain(keep_later, sum_later, keep, own):
 
 @triton.jit(do_not_specialize=["num_games", "num_steps"])
 def advantages_kernel(
-    records, values, final_values, gamma, gae_lambda, num_games, num_steps,
+    records, values, final_values, reward_scale, gamma, gae_lambda, num_games, num_steps,
     R: tl.constexpr, F: tl.constexpr, TP: tl.constexpr, E: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
     """Put advantages and values into the records, where rewards and flags were."""
@@ -59,7 +59,7 @@ def advantages_kernel(
     value = tl.load(values + row, mask=inside, other=0.0)
     following = tl.load(values + row + num_games, mask=inside & (flag == 0.0), other=0.0)
     following += tl.load(final_values + row, mask=inside & (flag == 2.0), other=0.0)
-    own = reward + gamma * following - value
+    own = reward * reward_scale + gamma * following - value
     keep = tl.where(flag == 0.0, gamma * gae_lambda, 0.0)
     _, advantage = tl.associative_scan((keep, own), 0, _chain, reverse=True)
     tl.store(records + row * R + F + 2, advantage, mask=inside)

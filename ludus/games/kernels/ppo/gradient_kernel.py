@@ -105,13 +105,13 @@ def _slopes(
 
 @triton.jit(
     do_not_specialize=[
-        "epoch", "minibatch", "num_minibatches", "num_blocks", "num_programs", "last", "shift",
-        "size",
+        "epoch", "minibatch", "num_minibatches", "num_updates", "num_blocks", "num_programs",
+        "last", "shift", "size",
     ]
 )  # fmt: skip
 def gradient_kernel(
     weights, records, statistics, table, schedule, turn, partials,
-    epoch, minibatch, num_minibatches, num_blocks, num_programs, last, shift, size,
+    epoch, minibatch, num_minibatches, num_updates, num_blocks, num_programs, last, shift, size,
     value_clip, value_coef, entropy_coef,
     POLICY_AT: tl.constexpr, VALUE_AT: tl.constexpr, WIDTH: tl.constexpr,
     F: tl.constexpr, X: tl.constexpr, Y: tl.constexpr, Z: tl.constexpr,
@@ -130,7 +130,7 @@ def gradient_kernel(
     update = epoch * num_minibatches + minibatch
     mean = tl.load(statistics + 2 * update)
     scale = tl.load(statistics + 2 * update + 1)
-    clip = tl.load(schedule + 2 * tl.load(turn) + 1)
+    clip = tl.load(schedule + 2 * (tl.load(turn) * num_updates + update) + 1)
     column = tl.arange(0, FP)[None, :]
     choice = tl.arange(0, ZP)[None, :]
     d1 = tl.zeros([FP, XP], tl.float32)

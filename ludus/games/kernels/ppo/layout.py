@@ -5,7 +5,6 @@ This file imports no Triton, so any command can ask.
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +13,9 @@ from torch import nn
 from ludus.games.actor_critic import ActorCritic
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import FusedGame, Moves
+from ludus.games.kernels import triton_path
 from ludus.games.kernels.ppo.reference import PpoNumbers
+from ludus.games.kernels.triton_path import power_of_two
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 from ludus.nn.step import STEEP
@@ -54,11 +55,6 @@ class Layout:
         return max(16, power_of_two(size))
 
 
-def power_of_two(size: int) -> int:
-    """Return the least power of two that is not below a size."""
-    return 1 << (size - 1).bit_length()
-
-
 def layout_of(learner: Learner, network: ActorCritic) -> Layout:
     """Return where the two networks are in the learner's one vector."""
     part = learner.flat.parts[0]
@@ -82,12 +78,10 @@ def _starts(sizes: list[int]) -> list[int]:
     return starts
 
 
-def why_no_kernels(
-    game: FusedGame, learner: Learner, numbers: PpoNumbers, device: torch.device
-) -> str | None:
+def why_no_kernels(game: FusedGame, learner: Learner, numbers: PpoNumbers) -> str | None:
     """Return why these cannot be trained by the kernels, as the end of a sentence; None where they can."""
     for reason in (
-        _why_not_here(device),
+        triton_path.why_no_kernels(learner.flat.device),
         _why_not_game(game),
         _why_not_network(learner.module),
         _why_not_learner(learner),
@@ -95,14 +89,6 @@ def why_no_kernels(
     ):
         if reason is not None:
             return reason
-    return None
-
-
-def _why_not_here(device: torch.device) -> str | None:
-    if device.type != "cuda":
-        return f"the device is {device.type}, and the kernels need CUDA"
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
     return None
 
 
@@ -119,8 +105,10 @@ def _why_not_game(game: FusedGame) -> str | None:
 
 
 def _why_not_network(network: nn.Module) -> str | None:
-    if not isinstance(network, ActorCritic):
+    # A subclass may compute something else.
+    if type(network) is not ActorCritic:
         return f"the network is {type(network).__name__}, not ActorCritic"
+    assert isinstance(network, ActorCritic)
     linear = [layer for layer in network.policy if isinstance(layer, nn.Linear)]
     if len(linear) != 3 or max(layer.out_features for layer in linear) > MAX_WIDTH:
         return f"the network does not have two hidden layers of width {MAX_WIDTH} or less"

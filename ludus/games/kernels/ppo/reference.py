@@ -49,6 +49,8 @@ class PpoNumbers:
     """How many times the updates go through each rollout."""
     minibatches: int
     """Into how many pieces each pass divides it; each is an update."""
+    reward_scale: float
+    """What rewards are multiplied by for learning."""
     gamma: float
     gae_lambda: float
     value_clip: float | None
@@ -183,13 +185,15 @@ def rollout(
 
 
 @torch.no_grad()
-def estimate(net: Net, found: Rollout, *, gamma: float, gae_lambda: float) -> Rows:
+def estimate(
+    net: Net, found: Rollout, *, gamma: float, gae_lambda: float, reward_scale: float = 1.0
+) -> Rows:
     """Return one row a step, with its advantage and its value."""
     steps = len(found.obs)
     values_TB = net(found.obs.flatten(0, 1))[1].view(steps, -1)
     next_values_TB = net(found.after.flatten(0, 1))[1].view(steps, -1)
     advantages_TB = generalised_advantage(
-        found.rewards, values_TB, next_values_TB, found.ended,
+        found.rewards * reward_scale, values_TB, next_values_TB, found.ended,
         found.ended | found.truncated, gamma=gamma, lam=gae_lambda,
     )  # fmt: skip
     columns = found.obs, found.actions, found.log_probs, advantages_TB, values_TB

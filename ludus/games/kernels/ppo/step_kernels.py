@@ -32,10 +32,10 @@ def reduce_kernel(
     tl.store(squares + tl.program_id(0), tl.sum(counted * counted, 0))
 
 
-@triton.jit(do_not_specialize=["update"])
+@triton.jit(do_not_specialize=["update", "num_updates"])
 def adam_kernel(
     weights, first, second, gradient, squares, progress, schedule, turn, metrics, log_betas, update,
-    num_parameters, max_norm, one_less_beta1, beta2, one_less_beta2, eps, decay,
+    num_updates, num_parameters, max_norm, one_less_beta1, beta2, one_less_beta2, eps, decay,
     WIDTH: tl.constexpr, NS: tl.constexpr, SP: tl.constexpr, P: tl.constexpr,
     CLIPPED: tl.constexpr, DECOUPLED: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
@@ -51,7 +51,7 @@ def adam_kernel(
     # 1 - beta^n in float64: in float32 it loses half its digits at the first steps.
     short1 = (1.0 - tl.exp(num_steps.to(tl.float64) * tl.load(log_betas))).to(tl.float32)
     short2 = (1.0 - tl.exp(num_steps.to(tl.float64) * tl.load(log_betas + 1))).to(tl.float32)
-    rate = tl.load(schedule + 2 * tl.load(turn))
+    rate = tl.load(schedule + 2 * (tl.load(turn) * num_updates + update))
     place = tl.program_id(0) * P + tl.arange(0, P)
     inside = place < num_parameters
     moves = tl.where(inside, norm, float("inf")) < float("inf")

@@ -1,0 +1,70 @@
+"""Whole rounds of PPO by Triton kernels, on the games and the learner of a trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ludus.games.elementwise import ElementwiseGame
+from ludus.games.kernels.ppo.layout import why_no_kernels
+from ludus.games.kernels.ppo.reference import Live, PpoNumbers
+from ludus.games.ppo.config import FusedPpoConfig
+from ludus.games.ppo.learn import PpoUpdate
+from ludus.games.ppo.live import LiveGames
+
+
+def numbers_of(config: FusedPpoConfig) -> PpoNumbers:
+    """Return the numbers of a config that decide an iteration."""
+    return PpoNumbers(**{name: getattr(config, name) for name in PpoNumbers.__annotations__})
+
+
+class KernelRounds:
+    """Makes rounds by kernels, which keep the games in memory of their own while they do."""
+
+    def __init__(self, config: FusedPpoConfig, live: LiveGames, ppo: PpoUpdate) -> None:
+        # Triton is loaded only where it is used.
+        from ludus.games.kernels.ppo.engine import PpoKernels
+
+        assert isinstance(live.game, ElementwiseGame)
+        self._live, self._ppo, self._clip = live, ppo, config.clip
+        own = {name: value.clone() for name, value in live.state.items()}
+        iteration = torch.zeros((), dtype=torch.int64, device=live.device)
+        self._own = Live(own, live.returns_BR[:, 0].clone(), iteration)
+        self._numbers = numbers_of(config)
+        self._kernels = PpoKernels(live.game, ppo.learner, self._own, live.keys, self._numbers)
+
+    def make(self, first: int, count: int, learning_rate: Callable[[int], float]) -> None:
+        """Make rounds from number `first` on; the rate is a function of the update, the first being 0."""
+        live, ppo, own = self._live, self._ppo, self._own
+        for name, value in own.state.items():
+            value.copy_(live.state[name])
+        own.returns.copy_(live.returns_BR[:, 0])
+        own.iteration.fill_(first)
+        self._kernels.iterate(count, learning_rate=learning_rate, clip=lambda _: self._clip)
+        live.state = {name: value.clone() for name, value in own.state.items()}
+        live.returns_BR = own.returns.unsqueeze(1).clone()
+        live.lengths_B = own.state["steps"].float()
+        totals = self._kernels.take_totals()
+        episodes = torch.stack([totals.num_episodes, totals.sum_lengths, totals.sum_returns])
+        live.totals = live.totals + episodes
+        ppo.totals.add_(totals.metrics)
+        ppo.num_counted += count * self._numbers.num_updates
+
+
+def choose_kernels(
+    config: FusedPpoConfig, live: LiveGames, ppo: PpoUpdate, *, has_own_step: bool
+) -> tuple[KernelRounds | None, list[str]]:
+    """Return what makes rounds by kernels, or None, and what to tell of it on a GPU.
+
+    `has_own_step` says that a script overrides `train_step`.
+    """
+    if not config.fused:
+        return None, []
+    reason = why_no_kernels(live.game, ppo.learner, numbers_of(config))
+    if has_own_step:
+        reason = "train_step is overridden"
+    if reason is None:
+        return KernelRounds(config, live, ppo), ["whole rounds are made by Triton kernels"]
+    told = f"rounds are not made by kernels: {reason}"
+    return None, [told] if live.device.type == "cuda" else []

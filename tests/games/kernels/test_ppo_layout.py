@@ -1,0 +1,103 @@
+"""Why a game, a network, a learner or a size cannot use the kernels of PPO: a sentence each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ludus.games.actor_critic import ActorCritic
+from ludus.games.game import FusedGame, Moves
+from ludus.games.kernels import triton_path
+from ludus.games.kernels.ppo.layout import layout_of, why_no_kernels
+from ludus.games.kernels.ppo.reference import PpoNumbers
+from ludus.games.rules.cartpole import CartPole
+from ludus.games.rules.pendulum import Pendulum
+from ludus.games.rules.tic_tac_toe import TicTacToe
+from ludus.nn.groups import Group
+from ludus.nn.learner import Learner
+from ludus.nn.optimizer import Adam, Sgd
+from tests.games.kernels.test_ppo_reference import NUMBERS
+
+ADAM = Adam(kind="adam", learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-5, weight_decay=0.0)
+SGD = Sgd(kind="sgd", learning_rate=1e-3, momentum=0.0, nesterov=False, weight_decay=0.0)
+STEEP = Adam(kind="adam", learning_rate=2.0, beta1=0.9, beta2=0.999, eps=1e-5, weight_decay=0.0)
+
+
+class Wider(ActorCritic):
+    """A network that might compute something else."""
+
+
+def net(*widths: int) -> nn.Module:
+    return ActorCritic(4, Moves(2), widths)
+
+
+def learner(network: nn.Module | None = None, config: Any = ADAM, **options: Any) -> Learner:
+    return Learner(
+        net(64, 64) if network is None else network, config, max_grad_norm=0.5, **options
+    )
+
+
+def why(
+    game: FusedGame | None = None, learned: Learner | None = None, **numbers: Any
+) -> str | None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton_path, "why_no_kernels", lambda device: None)
+        return why_no_kernels(
+            CartPole(max_steps=500) if game is None else game,
+            learner() if learned is None else learned,
+            PpoNumbers(**NUMBERS | numbers),
+        )
+
+
+def test_a_usual_run_on_a_gpu_is_made_by_kernels() -> None:
+    assert why() is None
+    assert why(learned=learner(net(128, 24))) is None
+    assert why(num_games=8192) is None
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_that_is_the_reason() -> None:
+    given = CartPole(max_steps=500), learner(), PpoNumbers(**NUMBERS)
+    found = why_no_kernels(*given)
+    assert found == triton_path.why_no_kernels(torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"game": TicTacToe()}, "TicTacToe is not a game of numbers"),
+        ({"game": Pendulum(max_steps=200)}, "the actions of Pendulum are not moves, but numbers"),
+        ({"game": CartPole(max_steps=5, dtype=torch.float64)}, "torch.float64, not torch.float32"),
+        ({"learned": learner(net(64))}, "does not have two hidden layers of width 128 or less"),
+        ({"learned": learner(net(64, 64, 64))}, "does not have two hidden layers"),
+        ({"learned": learner(net(64, 256))}, "does not have two hidden layers"),
+        ({"learned": learner(Wider(4, Moves(2), [8, 8]))}, "the network is Wider, not ActorCritic"),
+        ({"learned": learner(config=SGD)}, "the optimizer is sgd, not adam or adamw"),
+        ({"learned": learner(config=STEEP)}, "the learning rate is above 1"),
+        ({"learned": learner(ema_decay=0.9)}, "the weights have an EMA"),
+        ({"learned": learner(precision="bfloat16")}, "the precision is bfloat16, not float32"),
+        ({"learned": learner(groups=[Group("p", ("policy",))])}, "the parameters are in groups"),
+        ({"num_games": 12}, "a rollout has 384 steps, which is not a power of two"),
+        ({"minibatches": 3}, "not a power of two that 3 minibatches divide"),
+        ({"rollout_steps": 8192}, "8192 steps a game, and at most 4096 fit"),
+    ],
+)
+def test_each_reason_is_a_sentence(given: dict[str, Any], reason: str) -> None:
+    found = why(**given)
+    assert found is not None
+    assert reason in found
+
+
+def test_the_two_networks_are_found_in_the_flat_vector() -> None:
+    network = ActorCritic(4, Moves(3), [8, 16])
+    layout = layout_of(learner(network), network)
+    assert (layout.inputs, layout.first, layout.second, layout.outputs) == (4, 8, 16, 3)
+    assert layout.policy_at == 0
+    assert layout.value_at == 4 * 8 + 8 + 8 * 16 + 16 + 16 * 3 + 3
+    assert layout.num_parameters == sum(weight.numel() for weight in network.parameters())
+    assert layout.record == 8
+    assert layout.width % 32 == 0
+    assert layout.width >= layout.num_parameters + 8
