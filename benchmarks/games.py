@@ -1,4 +1,4 @@
-"""Games on tensors: steps a second of Hironaka's game, with networks too, and of PPO; on CUDA, memory besides.
+"""Games on tensors: steps a second of Hironaka's game, with networks too, and of PPO; on CUDA, memory too.
 
 On the CPU with one thread, on a CUDA device (`--device cuda`) as CUDA graphs; the rows one after the other in
 this process, each made ready once and timed some rounds.
