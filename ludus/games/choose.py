@@ -38,8 +38,7 @@ def by_tensors(
     last_B = num_before_BA[:, -1] - 1
     wanted_B = (draws_B2[:, 1] * num_before_BA[:, -1]).long().minimum(last_B)
     drawn_B = (num_before_BA > wanted_B.unsqueeze(1)).int().argmax(1)
-    is_legal_B = last_B >= 0
-    return torch.where(draws_B2[:, 0] < rate, drawn_B, best_B) * is_legal_B
+    return torch.where(draws_B2[:, 0] < rate, drawn_B, best_B)
 
 
 def _by_kernel(

@@ -46,3 +46,13 @@ def test_new_games_take_the_place_of_those_that_are_over_alone() -> None:
     assert torch.equal(anew["coords"][over], fresh["coords"][over])
     assert torch.equal(anew["points"][~over], state["points"][~over])
     assert torch.equal(anew["coords"][~over], state["coords"][~over])
+
+
+def test_what_was_named_in_a_finished_game_stays() -> None:
+    own = game(max_value=2)
+    state = own.reset(60, torch.Generator().manual_seed(1))
+    state["coords"].fill_(1.0)
+    named = own.step(state, "host", torch.zeros(60, dtype=torch.int64)).state["coords"]
+    over = own.done(state)
+    assert torch.equal(named[over], state["coords"][over])
+    assert torch.equal(named[~over], torch.tensor([[1.0, 1.0, 0.0]]).expand(int((~over).sum()), 3))

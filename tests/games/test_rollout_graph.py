@@ -128,6 +128,19 @@ def test_rollouts_of_one_seed_are_the_same_and_go_on_from_the_state_of_the_gener
     assert torch.equal(one.state["points"], other.state["points"])
 
 
+def test_each_role_explores_by_draws_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+
+    def recorded(values: Tensor, legal: Tensor | None, *, rate: Tensor, draws_B2: Tensor) -> Tensor:
+        seen.append(draws_B2)
+        return choose(values, legal, rate=rate, draws_B2=draws_B2)
+
+    monkeypatch.setattr(rollout_graph, "choose", recorded)
+    rollout(nets()).advance()
+    assert len(seen) == 2
+    assert not (seen[0] == seen[1]).any()
+
+
 DRAWS = torch.tensor([[0.0, 0.0], [0.0, 0.4], [0.0, 0.99999994], [0.7, 0.0]])
 VALUES = torch.tensor([[1.0, 5.0, 3.0, 4.0]]).expand(4, 4)
 LEGAL = torch.tensor([[True, False, True, True]]).expand(4, 4)
@@ -158,6 +171,8 @@ def test_a_network_gives_its_own_values_in_any_precision(
     net = nets(*arch)["agent"]
     seen = torch.rand(9, 27, generator=torch.Generator().manual_seed(0))
     own = Inference(net, inputs=27, precision=precision)
+    for held in (*net.parameters(), *net.buffers()):
+        held.data = held.data * 0.9 if held.is_floating_point() else held.data
     own.refresh()
     padded = torch.nn.functional.pad(seen, (0, own.width - 27)).to(own.dtype)
     values: Tensor = own(padded).float()
