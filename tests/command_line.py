@@ -77,7 +77,7 @@ def in_subprocess(*words: str, cwd: Path, stdin: str = "", seconds: float = 120)
         text=True,
         timeout=seconds,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(cwd)},
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 
