@@ -43,6 +43,8 @@ class Room:
     """By config key that says how long a run is: the counter it limits."""
     other_names: Mapping[str, Sequence[str]]
     """By name that a key has in other libraries: what it may be here."""
+    earlier_names: Mapping[str, str]
+    """By name that a key had at the top of earlier files: what it is called now."""
     hint: Hint | None
     directions: Mapping[str, str]
     """By the name of a metric, or a word in it: whether less (min) or more (max) of it is better."""
@@ -75,6 +77,7 @@ def declare(
     counters: Sequence[str] = (),
     lengths: Mapping[str, str] | None = None,
     other_names: Mapping[str, Sequence[str]] | None = None,
+    earlier_names: Mapping[str, str] | None = None,
     hint: Hint | None = None,
     directions: Mapping[str, str] | None = None,
     trainers: str = "trainers",
@@ -92,7 +95,8 @@ def declare(
     kind; each in `commands` a command of `ludus`. `needs` maps a module that may be missing to what
     `pip install` is to be given, for `ludus doctor`. `migrations` maps an older version of config files to
     what brings this package's keys to the next one, and `renamed` gives keys their names of now; both are
-    given the files of every kind, so they look at the keys first.
+    given the files of every kind, so they look at the keys first. `earlier_names` are those names, for who
+    writes one on the command line.
     """
     module = sys.modules.get(room)
     if module is None:
@@ -104,6 +108,7 @@ def declare(
         categories=dict(categories or {}),
         lengths=dict(lengths or {}),
         other_names=dict(other_names or {}),
+        earlier_names=dict(earlier_names or {}),
         hint=hint,
         directions=dict(directions or {}),
         trainers=trainers,
@@ -242,6 +247,13 @@ def other_names(key: str) -> Iterable[tuple[str, Hint | None]]:
     for room in rooms():
         for name in room.other_names.get(key, ()):
             yield name, room.hint
+
+
+def earlier_names(key: str) -> Iterable[tuple[str, Hint | None]]:
+    """Yield what a key of earlier files may be called now, each with the hint of the room that knows."""
+    for room in rooms():
+        if key in room.earlier_names:
+            yield room.earlier_names[key], room.hint
 
 
 def migrations(version: int) -> list[Migration]:
