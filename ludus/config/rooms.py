@@ -121,6 +121,8 @@ def declare(
     for what, names in (("category", found.categories), ("counter", counters)):
         for name in names:
             _refuse(what, name, room)
+            if [*names].count(name) > 1:
+                raise LudusError(f"{room} declares the {what} '{name}' twice; name it once")
     for key, counter in found.lengths.items():
         core_counters.check(counter, [*core_counters.SHARED, *counters])
         _check_word("config key", key, room)
