@@ -156,13 +156,16 @@ class SupervisedConfig(TrainerConfig):
         for problem in too_long(schedule, name, count, "optimisation steps"):
             raise ConfigError(problem)
 
+    def metrics_of(self, role: str) -> list[str]:
+        """Return what is measured over an epoch of the data of this role."""
+        names = ["loss", "accuracy"] if self.loss in _WITH_ACCURACY else ["loss"]
+        return [f"{role}/epoch_{name}" for name in names]
+
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
-        known = {"train/epoch_loss"}
+        known = {*self.metrics_of("train")}
         if self.with_validation:
-            known.add("validation/epoch_loss")
-        if self.loss in _WITH_ACCURACY:
-            known |= {name.replace("loss", "accuracy") for name in known}
+            known |= {*self.metrics_of("validation")}
         for section in ("early_stopping", "best_model"):
             watched = getattr(self, section)
             if watched is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,8 @@ import pytest
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
+from ludus.judge.beside import AsyncEvaluator
+from ludus.process.child import ChildDied
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 from tests.rl.small import small
@@ -178,6 +182,37 @@ def test_a_validation_beside_training_decides_by_the_weights_and_counters_of_its
         read_model(LocalStorage(str(one.run_dir)), "models/best")[0] for one in (result, plain)
     )
     assert all(tensor.equal(wanted[name]) for name, tensor in mine.items())
+
+
+@pytest.mark.parametrize("metric", ["validation/epoch_loss", "validation/epoch_accuracy"])
+def test_a_validation_that_is_lost_uses_patience(
+    metric: str, tmp_path: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever metric is judged: the first one counts, all later ones are lost."""
+    collected, real = [], AsyncEvaluator._result
+
+    def crash_later(self: AsyncEvaluator, launch: Any) -> Any:
+        collected.append(launch)
+        if len(collected) > 1:
+            raise ChildDied("the evaluation worker crashed", -signal.SIGSEGV)
+        return real(self, launch)
+
+    monkeypatch.setattr(AsyncEvaluator, "_result", crash_later)
+    config = tiny(
+        max_epochs=9,
+        best_model={"metric": metric, "mode": None},
+        early_stopping={"metric": metric, "patience": 2, "mode": None, "min_delta": 0.0},
+    )
+    trainer: Any = ludus.build_trainer(config)
+    trainer.set_evaluator(ludus.AsyncEvaluator(config, max_restarts=0))
+    result = trainer.fit(root=str(tmp_path), name="beside")
+    assert f"{metric} has not improved for 2 evaluations" in str(result.reason)
+    # Validated after epochs 1, 2 and 3; the third is heard when the fourth has ended.
+    assert (result.counters["epoch"], len(collected)) == (4, 3)
+    assert not result.exact
+    assert result.best is not None
+    assert result.best["counters"]["opt_steps"] == collected[0].counters["opt_steps"]
+    assert [math.isnan(float(x)) for x in history(result.run_dir, metric)] == [False, True, True]
 
 
 def test_an_agent_is_judged_beside_training_by_an_evaluator_that_was_set(tmp_path: Path) -> None:
