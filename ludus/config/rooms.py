@@ -119,10 +119,7 @@ def declare(
     if not room.startswith("ludus."):
         rooms()
     for what, names in (("category", found.categories), ("counter", counters)):
-        for name in names:
-            _refuse(what, name, room)
-            if [*names].count(name) > 1:
-                raise LudusError(f"{room} declares the {what} '{name}' twice; name it once")
+        _check_names(what, [*names], room)
     for key, counter in found.lengths.items():
         core_counters.check(counter, [*core_counters.SHARED, *counters])
         _check_word("config key", key, room)
@@ -133,14 +130,17 @@ def declare(
     _ROOMS[room] = found
 
 
-def _refuse(what: str, name: str, room: str) -> None:
-    """Raise LudusError if another room has declared this name, or if it is none."""
-    _check_word(what, name, room)
-    owner = core_counters.owner(name) if what == "counter" else _category_owner(name)
-    if owner not in (None, room):
-        raise LudusError(
-            f"the {what} '{name}' is declared by {owner} and by {room}; rename the one that is yours"
-        )
+def _check_names(what: str, names: Sequence[str], room: str) -> None:
+    """Raise LudusError for a name that another room has declared, that stands twice, or that is none."""
+    for name in names:
+        _check_word(what, name, room)
+        owner = core_counters.owner(name) if what == "counter" else _category_owner(name)
+        if owner not in (None, room):
+            raise LudusError(
+                f"the {what} '{name}' is declared by {owner} and by {room}; rename the one that is yours"
+            )
+        if names.count(name) > 1:
+            raise LudusError(f"{room} declares the {what} '{name}' twice; name it once")
 
 
 def _check_word(what: str, name: str, room: str) -> None:
