@@ -21,7 +21,7 @@ def test_a_run_killed_at_any_boundary_ends_as_if_never_killed(case, tmp_path: Pa
 
 @every_trainer
 def test_a_run_killed_again_and_again_ends_as_if_never_killed(case, tmp_path: Path) -> None:
-    trainers.check_kill_chain(case.make, tmp_path, step=4)
+    trainers.check_kill_chain(case.make, tmp_path)
 
 
 @every_trainer
