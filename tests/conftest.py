@@ -6,8 +6,15 @@ import importlib.util
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.faults.warm import WarmProcess
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -42,3 +49,13 @@ def modules_in(folder: str) -> dict[str, ModuleType]:
         spec.loader.exec_module(module)
         found[path.stem] = module
     return found
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
+    """One process that has torch imported; it serves all tests that need many short-lived ones."""
+    from tests.faults.warm import WarmProcess
+
+    process = WarmProcess(tmp_path_factory.mktemp("warm"))
+    yield process
+    process.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import resource
@@ -22,6 +23,7 @@ from ludus.session.build import rebuild_trainer
 from ludus.show.report.page import write_report
 from ludus.store import checkpoint
 from ludus.store.lock import RunLock
+from ludus.testing import victim
 from tests.faults.small_run import train
 
 # Imported here so that no child has to.
@@ -126,6 +128,23 @@ def command(
     ludus.Trainer.after_step = after_step
     sys.argv = ["ludus", *words]
     ludus.cli.commands.main()
+
+
+def plain_command(words: list[str], cwd: str, stdin: str, variables: dict[str, str]) -> None:
+    """Do what `ludus WORDS...` does in a directory, with the variables of the tests."""
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(cwd)
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    sys.argv = ["ludus", *words]
+    ludus.cli.commands.main()
+
+
+def be_victim(words: list[str], variables: dict[str, str]) -> None:
+    """Do what `python -m ludus.testing.victim WORDS...` does, with the variables of the tests."""
+    os.environ.update(variables)
+    sys.argv = ["victim", *words]
+    victim.main()
 
 
 def hold(path: str, child_too: bool = False) -> None:

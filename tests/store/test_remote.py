@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from ludus.store.spool import make_folder
 from ludus.testing.trainers import Ending, check_kill_anywhere, ending_of
 from ludus.testing.victim import RUN
 from tests.faults.small_run import small_config, train
+from tests.faults.warm import WarmProcess
 from tests.object_store import BUCKET, Server, server
 
 OPEN = ("info", "find", "cat_file", "get_file", "pipe_file", "put_file", "cp_file", "rm_file")
@@ -64,11 +65,17 @@ def bucket(tmp_path: Path) -> str:
     return f"s3://{BUCKET}/{tmp_path.name}/runs"
 
 
-def victim(config: Path, root: str, *words: str) -> int:
-    command = [sys.executable, "-m", "ludus.testing.victim", str(config), root, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode
+@pytest.fixture
+def victim(warm: WarmProcess) -> Callable[..., int]:
+    def victim(config: Path, root: str, *words: str) -> int:
+        variables = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        code, printed = warm.run(
+            "be_victim", words=[str(config), root, *words], variables=variables
+        )
+        assert code in (0, -signal.SIGKILL), printed
+        return code
+
+    return victim
 
 
 @pytest.mark.parametrize(
@@ -81,7 +88,7 @@ def victim(config: Path, root: str, *words: str) -> int:
     ids=["boundary", "before the first manifest", "models and collection"],
 )
 def test_a_run_in_a_bucket_killed_by_sigkill_ends_as_one_on_the_disk(
-    where: tuple[str, ...], bucket: str, tmp_path: Path
+    where: tuple[str, ...], bucket: str, victim: Callable[..., int], tmp_path: Path
 ) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(small_config().to_yaml())
