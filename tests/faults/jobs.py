@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import json
@@ -26,9 +27,10 @@ from ludus.store.lock import RunLock
 from ludus.testing import victim
 from tests.faults.small_run import train
 
-# Imported here so that no child has to.
-for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config"):
-    importlib.import_module(_name)
+# Imported here so that no child has to; the last is not installed everywhere.
+for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config", "s3fs"):
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module(_name)
 
 RUN = "run"
 

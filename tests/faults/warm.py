@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,11 @@ class WarmProcess:
         code = self.wait(pid)
         return code, self.output(pid)
 
-    def command(self, *words: str, cwd: Path, stdin: str = "") -> Outcome:
+    def command(
+        self, *words: str, cwd: Path, stdin: str = "", environment: Mapping[str, str] | None = None
+    ) -> Outcome:
         """Do what `ludus WORDS...` does in that directory, and return what a user sees of it."""
-        variables = {**os.environ, "TMPDIR": str(cwd)}
+        variables = {**os.environ, "TMPDIR": str(cwd), **(environment or {})}
         given = {"words": words, "cwd": str(cwd), "stdin": stdin, "variables": variables}
         pid = self.start("plain_command", is_apart=True, **given)
         code, output = self.wait(pid), self._outputs[pid]
