@@ -199,10 +199,6 @@ def test_how_long_a_step_may_take_is_in_the_config_and_may_change_on_resume(
     tmp_path: Path,
 ) -> None:
     changes = {"settings.workers": 2, "steps.max_opts": 12}
-    first: Any = ludus.build_trainer(small("dqn", step_timeout_seconds=30.0, **changes))
-    first.prepare(max_steps=None)
-    assert first.env._timeout == 30.0
-    first.env.close()
 
     class Interrupt:
         def after_train_step(self, run: Any) -> None:
@@ -211,7 +207,9 @@ def test_how_long_a_step_may_take_is_in_the_config_and_may_change_on_resume(
     def fit(seconds: float, *, resume: bool) -> Any:
         trainer: Any = ludus.build_trainer(small("dqn", step_timeout_seconds=seconds, **changes))
         trainer.add(Interrupt())
-        return trainer.fit(root=str(tmp_path), name="run", resume=resume)
+        result = trainer.fit(root=str(tmp_path), name="run", resume=resume)
+        assert trainer.env._timeout == seconds
+        return result
 
     assert fit(30.0, resume=False).status == "interrupted"
     result = fit(45.0, resume=True)
