@@ -8,6 +8,7 @@ import io
 import json
 import os
 import resource
+import runpy
 import signal
 import sys
 import time
@@ -140,6 +141,13 @@ def plain_command(words: list[str], cwd: str, stdin: str, variables: dict[str, s
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
     sys.argv = ["ludus", *words]
     ludus.cli.commands.main()
+
+
+def script(path: str) -> None:
+    """Do what `python PATH` does in the script's directory."""
+    os.chdir(Path(path).parent)
+    sys.path.insert(0, str(Path(path).parent))
+    runpy.run_path(path, run_name="__main__")
 
 
 def be_victim(words: list[str], variables: dict[str, str]) -> None:

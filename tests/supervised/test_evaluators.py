@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from ludus.judge.beside import AsyncEvaluator
 from ludus.process.child import ChildDied
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
+from tests.faults.warm import WarmProcess
 from tests.rl.small import small
 from tests.supervised.conftest import Tiny, history, lines
 
@@ -299,25 +297,17 @@ from ludus.config.sections import StrictConfig
     ids=["kind of the script", "id of the script", "imported module", "plugin"],
 )
 def test_an_env_that_the_evaluation_process_cannot_know_is_refused_before_training(
-    module: str, body: str, env: str, is_refused: bool, tmp_path: Path
+    module: str, body: str, env: str, is_refused: bool, tmp_path: Path, warm: WarmProcess
 ) -> None:
     (tmp_path / "my_env.py").write_text(HEAD + module)
     (tmp_path / "script.py").write_text(SCRIPT.format(body=body, env=env))
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(ludus.__file__).parent.parent)},
-    )
-    assert done.returncode == 0, done.stderr
+    code, printed = warm.run("script", path=str(tmp_path / "script.py"))
+    assert code == 0, printed
     if not is_refused:
-        assert json.loads(done.stdout)["env_steps"] == 512
+        assert json.loads(printed.splitlines()[-1])["env_steps"] == 512
         return
-    assert done.stdout.startswith("refused: a process beside this one cannot rebuild")
-    assert "ludus.load_plugin('that_module')" in done.stdout
+    assert "refused: a process beside this one cannot rebuild" in printed
+    assert "ludus.load_plugin('that_module')" in printed
     assert not (tmp_path / "runs").exists()
 
 
