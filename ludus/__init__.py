@@ -49,7 +49,7 @@ _WHERE = {
     "StepRLTrainer": "ludus.rl.step_trainer",
     "Storage": "ludus.store.storage",
     "StrictConfig": "ludus.config.base",
-    "SyncSampler": "ludus.rl.sampler",
+    "SyncSampler": "ludus.rl.sampling.sampler",
     "Trainer": "ludus.supervised.trainers.supervised",
     "TrainerConfig": "ludus.config.base",
     "TrainerType": "ludus.config.registry",

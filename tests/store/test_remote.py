@@ -21,11 +21,12 @@ from ludus.cli.listing import summary
 from ludus.cli.tasks import export_run, play_run
 from ludus.core.errors import ConfigError, RunError, RunTaken, StorageError
 from ludus.show.report.page import write_report
-from ludus.store import checkpoint, lease
+from ludus.store import checkpoint
+from ludus.store.cloud import lease
+from ludus.store.cloud.remote import RemoteStorage
+from ludus.store.cloud.spool import make_folder
 from ludus.store.journal import Journal
 from ludus.store.places import below, open_storage, parted, runs_in
-from ludus.store.remote import RemoteStorage
-from ludus.store.spool import make_folder
 from ludus.testing.trainers import Ending, check_kill_anywhere, ending_of
 from ludus.testing.victim import RUN
 from tests.faults.small_run import small_config, train
