@@ -109,7 +109,7 @@ def _train() -> _Watch:
         early_stopping=None,
         best_model=None,
         optimizer=_ADAM,
-        schedule={"kind": "constant", "warmup_steps": 0},
+        learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
         **{
             "settings.threads": 1,
             "settings.display": "none",

@@ -249,7 +249,7 @@ def _ludus(engine: str) -> float:
         best_model=None,
         log_every_opt_steps=LOG_EVERY,
         optimizer=_ADAM,
-        schedule={"kind": "constant", "warmup_steps": 0},
+        learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
         **{
             "settings.threads": 1,
             "settings.display": "plain",

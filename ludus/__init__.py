@@ -9,7 +9,6 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ludus.core import LudusError, Repeat, Result, Run, Stage
 from ludus.version import VERSION as __version__  # noqa: N811
 
 if sys.platform == "win32":
@@ -18,6 +17,7 @@ if sys.platform == "win32":
 if TYPE_CHECKING:
     from ludus.config.base import example, read_config
     from ludus.config.registry import register_trainer
+    from ludus.core import LudusError, Repeat, Result, Run, Stage
     from ludus.nn.model import Model
     from ludus.session.logger import Logger
     from ludus.store.places import open_storage
@@ -35,21 +35,26 @@ _WHERE = {
     "IterationContext": "ludus.show.progress",
     "Judge": "ludus.judge.judge",
     "Logger": "ludus.session.logger",
+    "LudusError": "ludus.core.errors",
     "Model": "ludus.nn.model",
     "NumpyPolicy": "ludus.nn.export.numpy_policy",
     "RLTrainer": "ludus.rl.rl_trainer",
     "Record": "ludus.session.record",
     "Recorder": "ludus.rl.custom.protocols",
+    "Repeat": "ludus.core.plan",
     "ReplayBuffer": "ludus.data.replay.ring",
     "ReplayBufferBase": "ludus.rl.custom.protocols",
+    "Result": "ludus.core.surroundings",
+    "Run": "ludus.core.run",
     "Scheduler": "ludus.nn.schedules",
     "Score": "ludus.judge.scores",
+    "Stage": "ludus.core.plan",
     "Step": "ludus.rl.custom.protocols",
     "StepProcessorBase": "ludus.rl.custom.protocols",
     "StepRLTrainer": "ludus.rl.step_trainer",
     "Storage": "ludus.store.storage",
     "StrictConfig": "ludus.config.base",
-    "SyncSampler": "ludus.rl.sampler",
+    "SyncSampler": "ludus.rl.sampling.sampler",
     "Trainer": "ludus.supervised.trainers.supervised",
     "TrainerConfig": "ludus.config.base",
     "TrainerType": "ludus.config.registry",

@@ -77,7 +77,7 @@ def in_subprocess(*words: str, cwd: Path, stdin: str = "", seconds: float = 120)
         text=True,
         timeout=seconds,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(cwd)},
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 
@@ -88,7 +88,7 @@ def small_config(**changes: Any) -> Any:
     config = ludus.example("supervised").replace(
         name="small", data=DATA, model=MODEL, loss="cross_entropy", batch_size=64, max_epochs=2,
         max_steps=None, early_stopping=STOPPING, best_model=BEST, with_validation=True,
-        schedule={"kind": "constant", "warmup_steps": 0}, **settings,
+        learning_rate_schedule={"kind": "constant", "warmup_steps": 0}, **settings,
     )  # fmt: skip
     return config.replace(**changes)
 

@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.faults.warm import WarmProcess
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 HERE = Path(__file__).parent
+IN_MEMORY = Path("/dev/shm")
+ENOUGH_BYTES = 4 << 30
+
+
+def choose_folder() -> None:
+    """Let the runs of the tests be written to memory where there is enough: a disk makes each save wait.
+
+    Whoever sets TMPDIR, or gives --basetemp, decides himself.
+    """
+    has_room = IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= ENOUGH_BYTES
+    if has_room and os.access(IN_MEMORY, os.W_OK) and "TMPDIR" not in os.environ:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+
+
+choose_folder()
 
 
 def modules_in(folder: str) -> dict[str, ModuleType]:
@@ -26,3 +49,13 @@ def modules_in(folder: str) -> dict[str, ModuleType]:
         spec.loader.exec_module(module)
         found[path.stem] = module
     return found
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
+    """One process that has torch imported; it serves all tests that need many short-lived ones."""
+    from tests.faults.warm import WarmProcess
+
+    process = WarmProcess(tmp_path_factory.mktemp("warm"))
+    yield process
+    process.close()

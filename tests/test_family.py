@@ -11,6 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.command_line import Ludus, Outcome, in_subprocess
+from tests.faults.warm import WarmProcess
 
 ARCADE = Path(__file__).parent / "plugins" / "arcade"
 PLUGIN = ("--plugin", "arcade")
@@ -29,9 +30,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def call(place: Path) -> Ludus:
+def call(place: Path, warm: WarmProcess) -> Ludus:
     def call(*words: str) -> Outcome:
-        return in_subprocess(*words, cwd=place)
+        return warm.command(*words, cwd=place)
 
     return call
 

@@ -70,7 +70,12 @@ def supervised() -> Any:
                 "eps": 1e-8,
                 "weight_decay": 0.01,
             },
-            "schedule": {"kind": "cosine", "warmup_steps": 5, "final": 0.0, "total_steps": None},
+            "learning_rate_schedule": {
+                "kind": "cosine",
+                "warmup_steps": 5,
+                "final": 0.0,
+                "total_steps": None,
+            },
             "precision": "float32",
             "engine": "tape",
             "ema_decay": 0.9,

@@ -22,7 +22,12 @@ PAGE = PACKAGE.parent / "docs" / "architecture.md"
 CALL = re.compile(r" +\| (?P<file>\S+\.py) +(?P<function>[\w.]+)")
 Call = tuple[str, str]
 
-TRAIN = ["max_epochs=2", "schedule.warmup_steps=5", "early_stopping=null", "settings.display=plain"]
+TRAIN = [
+    "max_epochs=2",
+    "learning_rate_schedule.warmup_steps=5",
+    "early_stopping=null",
+    "settings.display=plain",
+]
 STEPS = [
     "steps.max_opts=3",
     "steps.eval_interval=0",

@@ -15,7 +15,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="best|best-SCORE|last|PATH",
-        help="Which weights: the best, the best by another score, or the directory of a model.",
+        help="Which weights: the best, the best by a score, the last, or the directory of a model.",
     ),
 ]
 

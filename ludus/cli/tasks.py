@@ -18,6 +18,7 @@ from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError
 from ludus.core.plan import check_plan, render
 from ludus.core.surroundings import Result
 from ludus.core.trainer import Trainer
+from ludus.judge.judge import Judge
 from ludus.seeds import derive, seed_everything
 from ludus.session.build import build_trainer, rebuild_trainer
 from ludus.session.device import Compute
@@ -95,8 +96,8 @@ def _with_weights(
 
     `able` refuses a trainer that cannot do what is asked, before anything is built.
 
-    `model` is best, best-<score>, last, or the directory of a model; a run that kept no best gives its
-    last.
+    `model` is best, best-<score>, which for the first score is the best itself, last, or the directory
+    of a model; a run that kept no best gives its last.
     """
     trainer, storage = rebuild_trainer(path, [])
     able(trainer)
@@ -107,6 +108,7 @@ def _with_weights(
     with Compute(trainer.config.settings):
         ready = prepared(trainer.config)
         try:
+            model = _as_first(ready, model)
             if (copy := f"models/{model}") in kept:
                 source, weights = _best_weights(storage, kept[copy]["model"], copy)
             elif model in ("best", "last"):
@@ -116,6 +118,14 @@ def _with_weights(
             yield able(ready), weights, storage, best, source
         finally:
             ready.close()
+
+
+def _as_first(trainer: Trainer, model: str) -> str:
+    """Return `best` where this is the best by the name of the first score, else what was given."""
+    if not model.startswith("best-"):
+        return model
+    firsts = [part.first for part in trainer.parts().values() if isinstance(part, Judge)]
+    return "best" if model in [f"best-{name}" for name in firsts] else model
 
 
 def _kind_of(trainer: Trainer) -> str:

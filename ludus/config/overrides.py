@@ -46,6 +46,8 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
     The key is a dotted path, or a bare name that stands in just one section.
     """
     path = key.replace("__", ".").split(".")
+    if hint := _known_earlier(path, data, value):
+        raise ConfigError(f"'{key}' is not a key of this config.{hint}")
     if len(path) == 1 and key not in data:
         places = [place for place in key_paths(data) if place.split(".")[-1] == key]
         if len(places) > 1:
@@ -91,6 +93,23 @@ def _known_elsewhere(key: str, data: Mapping[str, Any], value: object) -> str:
             if path == name or path.endswith(f".{name}"):
                 more = hint(given, path, data, value) if hint is not None else ""
                 return f" Did you mean '{path}'?{more}"
+    return ""
+
+
+def _known_earlier(path: Sequence[str], data: Mapping[str, Any], value: object) -> str:
+    """Return the key that is meant by a name that earlier files had; nothing if there is none."""
+    if path[0] in data:
+        return ""
+    # A name may have been that of a value and be that of a section elsewhere, or the other way.
+    is_section = len(path) > 1 or isinstance(value, Mapping)
+    if is_section and any(place.endswith("." + ".".join(path)) for place in key_paths(data)):
+        return ""
+    for name, hint in rooms.earlier_names(path[0]):
+        if name in data and isinstance(data[name], Mapping) is is_section:
+            now = ".".join([name, *path[1:]])
+            meant = now if now in key_paths(data) else name
+            more = hint(path[0], meant, data, value) if hint is not None else ""
+            return f" Did you mean '{meant}'?{more}"
     return ""
 
 

@@ -46,6 +46,8 @@ class Room:
     """By config key that says how long a run is: the counter it limits."""
     other_names: Mapping[str, Sequence[str]]
     """By name that a key has in other libraries: what it may be here."""
+    earlier_names: Mapping[str, str]
+    """By name that a key had at the top of earlier files: what it is called now."""
     hint: Hint | None
     directions: Mapping[str, str]
     """By the name of a metric, or a word in it: whether less (min) or more (max) of it is better."""
@@ -80,6 +82,7 @@ def declare(
     counters: Sequence[str] = (),
     lengths: Mapping[str, str] | None = None,
     other_names: Mapping[str, Sequence[str]] | None = None,
+    earlier_names: Mapping[str, str] | None = None,
     hint: Hint | None = None,
     directions: Mapping[str, str] | None = None,
     trainers: str = "trainers",
@@ -98,8 +101,9 @@ def declare(
     kind; each in `commands` a command of `ludus`. `needs` maps a module that may be missing to what
     `pip install` is to be given, for `ludus doctor`. `migrations` maps an older version of config files to
     what brings this package's keys to the next one, and `renamed` gives keys their names of now; both are
-    given the files of every kind, so they look at the keys first. `findings` yields what `ludus doctor`
-    says of this machine: a mark (ok, note or bad), what was looked at, and what was found.
+    given the files of every kind, so they look at the keys first. `earlier_names` are those names, for who
+    writes one on the command line. `findings` yields what `ludus doctor` says of this machine: a mark (ok,
+    note or bad), what was looked at, and what was found.
     """
     module = sys.modules.get(room)
     if module is None:
@@ -111,6 +115,7 @@ def declare(
         categories=dict(categories or {}),
         lengths=dict(lengths or {}),
         other_names=dict(other_names or {}),
+        earlier_names=dict(earlier_names or {}),
         hint=hint,
         directions=dict(directions or {}),
         trainers=trainers,
@@ -122,8 +127,7 @@ def declare(
     if not room.startswith("ludus."):
         rooms()
     for what, names in (("category", found.categories), ("counter", counters)):
-        for name in names:
-            _refuse(what, name, room)
+        _check_names(what, [*names], room)
     for key, counter in found.lengths.items():
         core_counters.check(counter, [*core_counters.SHARED, *counters])
         _check_word("config key", key, room)
@@ -134,14 +138,17 @@ def declare(
     _ROOMS[room] = found
 
 
-def _refuse(what: str, name: str, room: str) -> None:
-    """Raise LudusError if another room has declared this name, or if it is none."""
-    _check_word(what, name, room)
-    owner = core_counters.owner(name) if what == "counter" else _category_owner(name)
-    if owner not in (None, room):
-        raise LudusError(
-            f"the {what} '{name}' is declared by {owner} and by {room}; rename the one that is yours"
-        )
+def _check_names(what: str, names: Sequence[str], room: str) -> None:
+    """Raise LudusError for a name that another room has declared, that stands twice, or that is none."""
+    for name in names:
+        _check_word(what, name, room)
+        owner = core_counters.owner(name) if what == "counter" else _category_owner(name)
+        if owner not in (None, room):
+            raise LudusError(
+                f"the {what} '{name}' is declared by {owner} and by {room}; rename the one that is yours"
+            )
+        if names.count(name) > 1:
+            raise LudusError(f"{room} declares the {what} '{name}' twice; name it once")
 
 
 def _check_word(what: str, name: str, room: str) -> None:
@@ -250,6 +257,13 @@ def other_names(key: str) -> Iterable[tuple[str, Hint | None]]:
     for room in rooms():
         for name in room.other_names.get(key, ()):
             yield name, room.hint
+
+
+def earlier_names(key: str) -> Iterable[tuple[str, Hint | None]]:
+    """Yield what a key of earlier files may be called now, each with the hint of the room that knows."""
+    for room in rooms():
+        if key in room.earlier_names:
+            yield room.earlier_names[key], room.hint
 
 
 def migrations(version: int) -> list[Migration]:

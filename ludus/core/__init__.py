@@ -1,20 +1,41 @@
-"""The one loop and its words: plan, cursor, run, hooks, trainer. It imports nothing else of ludus."""
+"""The one loop and its words: plan, cursor, run, hooks, trainer. It imports nothing else of ludus.
 
-from ludus.core.errors import (
-    CheckpointError,
-    ConfigError,
-    Diverged,
-    HookError,
-    Interrupted,
-    LudusError,
-    PlanError,
-    RunError,
-    StorageError,
-)
-from ludus.core.plan import Repeat, Stage
-from ludus.core.run import Every, Observer, Run, Stateful
-from ludus.core.surroundings import Result
-from ludus.core.trainer import Trainer
+Names are imported when first used: who wants an error alone need not wait for the loop.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ludus.core.errors import (
+        CheckpointError,
+        ConfigError,
+        Diverged,
+        HookError,
+        Interrupted,
+        LudusError,
+        PlanError,
+        RunError,
+        StorageError,
+    )
+    from ludus.core.plan import Repeat, Stage
+    from ludus.core.run import Every, Observer, Run, Stateful
+    from ludus.core.surroundings import Result
+    from ludus.core.trainer import Trainer
+
+_WHERE = {
+    "Every": "run",
+    "Observer": "run",
+    "Repeat": "plan",
+    "Result": "surroundings",
+    "Run": "run",
+    "Stage": "plan",
+    "Stateful": "run",
+    "Trainer": "trainer",
+}
+"""Where the names are that are no errors."""
 
 __all__ = [
     "CheckpointError",
@@ -35,3 +56,11 @@ __all__ = [
     "StorageError",
     "Trainer",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'ludus.core' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f"ludus.core.{_WHERE.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value

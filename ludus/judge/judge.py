@@ -114,6 +114,11 @@ class Judge:
         return next((self.standings[name].best for name in self._prefixes), None)
 
     @property
+    def first(self) -> str | None:
+        """The name of the first score of which models are kept, whose best is models/best."""
+        return next(iter(self._prefixes), None)
+
+    @property
     def more_bests(self) -> dict[str, Best]:
         """The best by each further score, by the score's name."""
         names = list(self._prefixes)[1:]

@@ -8,4 +8,6 @@ declare(
     categories={"model": "models"},
     migrations={1: migrations.to_2},
     renamed=migrations.renamed,
+    earlier_names={"compile": "engine"},
+    hint=migrations.engine_for,
 )

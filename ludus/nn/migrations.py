@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ludus.config.migrations import has_keys, sections_of
@@ -12,8 +13,19 @@ def renamed(data: dict[str, Any]) -> dict[str, Any]:
     if not has_keys(data, "compile", "optimizer", "precision") or "engine" in data:
         return data
     if isinstance(data["compile"], bool):
-        data["compile"] = "compiled" if data["compile"] else "tape"
+        data["compile"] = _engine(data["compile"])
     return {"engine" if key == "compile" else key: value for key, value in data.items()}
+
+
+def engine_for(name: str, path: str, data: Mapping[str, Any], value: object) -> str:
+    """Return what to write where `compile` was true or false."""
+    if name != "compile" or not isinstance(value, bool):
+        return ""
+    return f" Write {path}={_engine(value)}."
+
+
+def _engine(is_compiled: bool) -> str:
+    return "compiled" if is_compiled else "tape"
 
 
 def to_2(data: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ludus.nn.target import Target
 from ludus.rl.acting.net import Masks
 from ludus.rl.config import RLConfig
 from ludus.rl.export.policy import ExportedPolicy
-from ludus.rl.normalise import Normaliser
+from ludus.rl.sampling.normalise import Normaliser
 from ludus.seeds import derive, read_generator
 
 Action = NDArray[Any]

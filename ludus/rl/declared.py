@@ -37,10 +37,8 @@ declare(
         "max_env_steps": "env_steps",
         "max_iterations": "iteration",
     },
+    earlier_names={"schedule": "counted_in", "learning_rate": "learning_rate_schedule"},
     other_names={
-        # What earlier files called these.
-        "compile": ("engine",),
-        "schedule": ("counted_in",),
         # The keys of the section, steps or epochs, that a file does not follow, and of the one it does.
         "max_env_steps": ("steps.max_opts",),
         "max_opts": ("epochs.max_opts",),

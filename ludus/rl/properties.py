@@ -11,7 +11,7 @@ from ludus.judge.judge import Judge
 from ludus.rl.agent import Agent
 from ludus.rl.custom.agent import AgentAdapter
 from ludus.rl.evaluation.evaluations import Evaluations
-from ludus.rl.sampler import Envs, SyncSampler
+from ludus.rl.sampling.sampler import Envs, SyncSampler
 from ludus.store.places import is_url
 
 

@@ -29,7 +29,7 @@ from ludus.rl.plans import Work, Works, in_epochs
 from ludus.rl.properties import ReadOnlyProperties
 from ludus.rl.rollouts.data import RolloutData
 from ludus.rl.run_length import with_length
-from ludus.rl.sampler import Episodes, SyncSampler
+from ludus.rl.sampling.sampler import Episodes, SyncSampler
 from ludus.session.begun import as_begun
 from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer

@@ -19,8 +19,8 @@ from ludus.rl.custom.parts import KeepCustom, as_logger, build_changes, check_cu
 from ludus.rl.off_policy import OffPolicyConfig
 from ludus.rl.plans import Extras, in_steps
 from ludus.rl.rl_trainer import RLTrainer
-from ludus.rl.sampler import Episodes, SyncSampler
-from ludus.rl.step_processor import NStep, OneStep
+from ludus.rl.sampling.sampler import Episodes, SyncSampler
+from ludus.rl.sampling.step_processor import NStep, OneStep
 from ludus.session.logger import Logger
 from ludus.session.stage_times import StageTimes
 

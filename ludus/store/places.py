@@ -39,7 +39,7 @@ def open_storage(place: str | Path) -> Storage:
     """Return the storage at a place; nothing is made there yet."""
     if is_url(place):
         # Only a run that is kept there pays for importing what it needs.
-        from ludus.store.remote import RemoteStorage
+        from ludus.store.cloud.remote import RemoteStorage
 
         return RemoteStorage(str(place))
     return LocalStorage(place)

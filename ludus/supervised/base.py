@@ -134,7 +134,7 @@ class BaseTrainer(Evaluated, Trainer):
     def _schedule_for(self, num_batches: int | None) -> Schedule:
         config = self.config
         rate, run_steps = config.optimizer.learning_rate, config.count_steps(num_batches)
-        return Schedule(config.schedule, initial=rate, run_steps=run_steps)
+        return Schedule(config.learning_rate_schedule, initial=rate, run_steps=run_steps)
 
     @property
     def schedule(self) -> Schedule:

@@ -88,7 +88,7 @@ class SupervisedConfig(TrainerConfig):
     """The optimizer: how weights move along the gradient."""
     parameter_groups: list[ParameterGroupConfig]
     """Parameters with a learning rate of their own, or frozen; empty trains all alike."""
-    schedule: ScheduleSection
+    learning_rate_schedule: ScheduleSection
     """How the learning rate changes with the optimisation steps."""
     precision: Literal["float32", "bfloat16", "float16"]
     """What the network computes in; weights stay float32."""
@@ -132,10 +132,10 @@ class SupervisedConfig(TrainerConfig):
         limits = [self.max_steps] if self.max_steps is not None else []
         if length is not None:
             limits.append(self._steps_of_epochs(length))
-        if not limits and getattr(self.schedule, "total_steps", 0) is None:
+        if not limits and getattr(self.learning_rate_schedule, "total_steps", 0) is None:
             raise ConfigError(
-                "'schedule.total_steps' is null, which means the whole run, but the data does not say"
-                " how long an epoch is; set 'schedule.total_steps' or 'max_steps'"
+                "'learning_rate_schedule.total_steps' is null, which means the whole run, but the data does"
+                " not say how long an epoch is; set 'learning_rate_schedule.total_steps' or 'max_steps'"
             )
         return min(limits, default=0)
 
@@ -152,16 +152,20 @@ class SupervisedConfig(TrainerConfig):
                 " to null"
             )
         count = self.count_steps(length)
-        for problem in too_long(self.schedule, "schedule", count, "optimisation steps"):
+        schedule, name = self.learning_rate_schedule, "learning_rate_schedule"
+        for problem in too_long(schedule, name, count, "optimisation steps"):
             raise ConfigError(problem)
+
+    def metrics_of(self, role: str) -> list[str]:
+        """Return what is measured over an epoch of the data of this role."""
+        names = ["loss", "accuracy"] if self.loss in _WITH_ACCURACY else ["loss"]
+        return [f"{role}/epoch_{name}" for name in names]
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
-        known = {"train/epoch_loss"}
+        known = {*self.metrics_of("train")}
         if self.with_validation:
-            known.add("validation/epoch_loss")
-        if self.loss in _WITH_ACCURACY:
-            known |= {name.replace("loss", "accuracy") for name in known}
+            known |= {*self.metrics_of("validation")}
         for section in ("early_stopping", "best_model"):
             watched = getattr(self, section)
             if watched is None:

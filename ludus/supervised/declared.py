@@ -5,10 +5,21 @@ from typing import Any
 from ludus.config.migrations import has_keys
 from ludus.config.rooms import declare
 
+_KNOWN_BY = ("with_validation", "optimizer", "early_stopping")
+
+
+def _renamed(data: dict[str, Any]) -> dict[str, Any]:
+    """Give the schedule of the learning rate the name it has now, which agents' files had before."""
+    if not has_keys(data, "schedule", *_KNOWN_BY) or "learning_rate_schedule" in data:
+        return data
+    return {
+        "learning_rate_schedule" if key == "schedule" else key: value for key, value in data.items()
+    }
+
 
 def _to_2(data: dict[str, Any]) -> dict[str, Any]:
     """Give the key that version 2 added the value that version 1 behaved by."""
-    if has_keys(data, "with_validation", "optimizer", "early_stopping"):
+    if has_keys(data, *_KNOWN_BY):
         data.setdefault("parameter_groups", [])
     return data
 
@@ -18,11 +29,13 @@ declare(
     lengths={"max_steps": "opt_steps", "max_epochs": "epoch"},
     needs={"sklearn": "ludus[supervised]"},
     migrations={1: _to_2},
+    renamed=_renamed,
+    earlier_names={"schedule": "learning_rate_schedule"},
     other_names={
         "num_train_steps": ("max_steps",),
         "n_epochs": ("max_epochs",),
         "epochs": ("max_epochs",),
-        "compile": ("engine",),
+        "schedule": ("learning_rate_schedule",),
         "lr": ("optimizer.learning_rate",),
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,8 +43,6 @@ def _validation(datasets: Datasets) -> SupervisedEvaluator:
 class SupervisedJob:
     """A validation, but for the weights; computed on the CPU, whatever the run computes on."""
 
-    metrics: ClassVar[tuple[str, ...]] = ("validation/epoch_loss",)
-
     def __init__(self, config: SupervisedConfig) -> None:
         if config.model is None:
             raise ConfigError(
@@ -52,6 +50,7 @@ class SupervisedJob:
                 " process; name a model kind there, or give ludus.Evaluator(score=...) a function"
             )
         self._config = config
+        self.metrics = config.metrics_of("validation")
 
     def rebuild(self) -> tuple[Any, SupervisedEvaluator]:
         """Return the model, with any weights, and what measures it."""

@@ -45,7 +45,7 @@ def expand(
     # The seed evaluates and saves the weights themselves, and does nothing it was not asked for.
     complete |= {"early_stopping": None, "best_model": None, "milestone_every_epochs": 0}
     complete["ema_decay"] = None
-    complete["schedule"]["warmup_steps"] = 0
+    complete["learning_rate_schedule"]["warmup_steps"] = 0
     complete |= {"name": str(short["experiment"]), "data": None, "model": None}
     given = {key for key in short if key in complete}
     watchers = _watchers(short)

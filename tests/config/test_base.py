@@ -136,7 +136,7 @@ def test_an_unknown_key_of_a_nested_section_is_told_with_its_path(data: dict[str
         "early_stopping.patience",
         "model.widths",
         "data.test_fraction",
-        "schedule.warmup_steps",
+        "learning_rate_schedule.warmup_steps",
     ],
 )
 def test_a_missing_key_says_what_it_means(data: dict[str, Any], path: str) -> None:
@@ -360,14 +360,14 @@ def test_a_name_in_two_categories_is_looked_up_in_the_right_one(
         ),
         (
             {
-                "schedule": {
+                "learning_rate_schedule": {
                     "kind": "linear",
                     "warmup_steps": 5,
                     "final": 0.0,
                     "total_steps": 5,
                 }
             },
-            "'schedule': 'warmup_steps' is 5, which leaves nothing of 'total_steps' 5",
+            "'learning_rate_schedule': 'warmup_steps' is 5, which leaves nothing of 'total_steps' 5",
         ),
         ({"model.outputs": 1}, "'model.outputs' is 1, but cross_entropy needs one output a class"),
     ],
@@ -711,6 +711,43 @@ def test_compile_is_called_engine_now(version: int, before: object, after: str) 
     data, _ = migrations.migrate(old | {"version": version, "compile": before}, source="old.yaml")
     assert data == new | {"engine": after}
     assert [*data] == [*new]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_schedule_of_a_model_is_called_learning_rate_schedule_now(version: int) -> None:
+    new = ludus.example("supervised").model_dump()
+    old = {("schedule" if key == "learning_rate_schedule" else key): v for key, v in new.items()}
+    data, _ = migrations.migrate(old | {"version": version}, source="old.yaml")
+    assert data == new
+    assert [*data] == [*new]
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "meant"),
+    [
+        ("dqn", "schedule=steps", "'counted_in'"),
+        ("sac", "schedule=epochs", "'counted_in'"),
+        ("dqn", "schedule.kind=linear", "'exploration.schedule'"),
+        ("dqn", "learning_rate.kind=linear", "'learning_rate_schedule.kind'"),
+        ("ppo", "learning_rate.points=[]", "'learning_rate_schedule'"),
+        ("supervised", "schedule=cosine", "'learning_rate_schedule'"),
+        ("supervised", "schedule.warmup_steps=3", "'learning_rate_schedule.warmup_steps'"),
+        ("ppo", "compile=true", "'engine'? Write engine=compiled."),
+        ("supervised", "compile=false", "'engine'? Write engine=tape."),
+        ("supervised", "compile=auto", "'engine'?"),
+    ],
+)
+def test_a_name_of_earlier_files_is_answered_with_that_of_now(
+    kind: str, written: str, meant: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config(CONFIGS[0].parent / f"{kind}.yaml", [written])
+    assert f"is not a key of this config. Did you mean {meant}" in str(caught.value)
+
+
+def test_the_learning_rate_by_its_bare_name_is_still_a_number() -> None:
+    config: Any = read_config(CONFIGS[0].parent / "dqn.yaml", ["learning_rate=0.25"])
+    assert config.optimizer.learning_rate == 0.25
 
 
 def test_sections_of_another_kind_that_share_a_name_are_left_as_they_are() -> None:

@@ -18,7 +18,8 @@ from ludus.config.base import StrictConfig, from_data
 from ludus.config.migrations import VERSION
 from ludus.core import counters
 from ludus.core.errors import ConfigError, LudusError
-from tests.command_line import Ludus, in_process, in_subprocess, small_config
+from tests.command_line import Ludus, in_process, small_config
+from tests.faults.warm import WarmProcess
 
 PLUGIN = '''
 """A trainer in one file: it adds up whole numbers."""
@@ -292,23 +293,23 @@ def test_a_broken_installed_plugin_is_named_each_time_it_is_needed(
 
 @pytest.mark.covers("001-M3")
 def test_a_trainer_of_ones_own_in_one_file_does_all_that_a_built_in_one_does(
-    tmp_path: Path,
+    tmp_path: Path, warm: WarmProcess
 ) -> None:
     write_plugin(tmp_path)
     plugin = ("--plugin", "adding_plugin")
-    new = in_subprocess("new", "adding", *plugin, cwd=tmp_path)
+    new = warm.command("new", "adding", *plugin, cwd=tmp_path)
     assert new.out == (tmp_path / "adding.yaml").read_text()
-    plan = in_subprocess("plan", "-", *plugin, cwd=tmp_path, stdin=new.out)
+    plan = warm.command("plan", "-", *plugin, cwd=tmp_path, stdin=new.out)
     assert plan.out == "train\n  epoch x 4\n    add\n  show (the sum)\n"
-    trained = in_subprocess("train", "adding.yaml", *plugin, "start=5", "--json", cwd=tmp_path)
+    trained = warm.command("train", "adding.yaml", *plugin, "start=5", "--json", cwd=tmp_path)
     assert trained.json["status"] == "finished"
     assert trained.json["counters"]["epoch"] == 4
     assert "the sum is 15" in trained.err
-    longer = in_subprocess("resume", "runs/sum", "max_epochs=6", *plugin, "--json", cwd=tmp_path)
+    longer = warm.command("resume", "runs/sum", "max_epochs=6", *plugin, "--json", cwd=tmp_path)
     assert longer.json["counters"]["epoch"] == 6
     assert "the sum is 26" in longer.err
     # A list of runs needs no code of theirs.
-    (row,) = in_subprocess("runs", "--json", cwd=tmp_path).json["runs"]
+    (row,) = warm.command("runs", "--json", cwd=tmp_path).json["runs"]
     assert (row["name"], row["kind"], row["status"]) == ("sum", "adding", "finished")
 
 

@@ -150,6 +150,7 @@ def test_what_two_families_declare_is_refused_and_what_one_declares_again_is_not
     ("words", "told"),
     [
         ({"counters": ["Bout"]}, "declares the counter 'Bout'; use lower-case words"),
+        ({"counters": ["bout", "turn", "bout"]}, "declares the counter 'bout' twice; name it once"),
         ({"categories": {"a game": "x"}}, "declares the category 'a game'; use lower-case words"),
         ({"lengths": {"max_bouts": "bouts"}}, "no counter is named 'bouts'"),
         ({"lengths": {"max bouts": "epoch"}}, "declares the config key 'max bouts'"),

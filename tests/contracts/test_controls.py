@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -79,6 +80,50 @@ def test_a_refusal_counts_only_where_it_is_expected(tmp_path: Path) -> None:
     other = {"run": "something else", "work": "something else"}
     with pytest.raises(AssertionError, match="not the refusal expected"):
         trainers.check_negative_controls(make(Refusing), tmp_path / "c", refusals=other)
+
+
+class Spare:
+    """State that nothing is made of; where it changes, each step writes it anew."""
+
+    def __init__(self, *, changes: bool) -> None:
+        self.count, self.changes = 0, changes
+
+    def after_train_step(self, run: Run) -> None:
+        self.count = run.counters["opt_steps"] if self.changes else 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        self.count = state["count"]
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_part_without_which_the_run_ends_alike_is_found(changes: bool, tmp_path: Path) -> None:
+    def make_spare() -> Any:
+        trainer = make()()
+        trainer.add(Spare(changes=changes), name="spare")
+        return trainer
+
+    with pytest.raises(AssertionError, match=r"leaving out 'callback.spare' changes nothing"):
+        trainers.check_negative_controls(make_spare, tmp_path)
+
+
+def test_parts_are_left_out_of_copies_of_one_killed_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills: list[int | None] = []
+    run = trainers.run_trainer
+
+    def counted(*args: Any, **options: Any) -> Any:
+        kills.append(options.get("kill_at"))
+        return run(*args, **options)
+
+    monkeypatch.setattr(trainers, "run_trainer", counted)
+    trainers.check_negative_controls(make(), tmp_path)
+    killed = [instant for instant in kills if instant is not None]
+    assert killed
+    assert len(killed) == len(set(killed))
 
 
 class Late(Controlled):

@@ -11,14 +11,21 @@ import torch
 from torch import nn
 
 import ludus
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
+from ludus.games.trainers.fused_ppo import PPOTrainer
 from ludus.nn.engines import compiled
-from ludus.nn.engines.choice import ENGINES
+from ludus.nn.engines.choice import ENGINES, EngineKey, Subject
+from ludus.nn.engines.settings import Executed
+from ludus.nn.engines.tape import Taped
+from ludus.nn.groups import Group
+from ludus.nn.learner import Learner
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam
 from ludus.supervised.update import Update
-from ludus.testing.engines import EngineCase, check_engine
+from ludus.testing.engine_cases import EngineCase
+from ludus.testing.engines import by_name, check_engine, check_followed
 from tests.games.dqn.small import prepared, small_dqn
+from tests.games.ppo.small import small_ppo
 from tests.rl.small import small
 
 CPU = torch.device("cpu")
@@ -39,7 +46,9 @@ def agent_of(kind: str, device: str = "cpu") -> EngineCase:
     def state() -> dict[str, Any]:
         return {name: agent.state_dict()[name] for name in ("networks", "totals")}
 
-    return EngineCase(agent._update, agent.example_inputs(), state, agent.device)
+    learners = [part for part in agent.learned().values() if isinstance(part, Learner)]
+    inputs = agent.example_inputs()
+    return EngineCase(agent._update, inputs, state, agent.device, agent, learners)
 
 
 class Pairs:
@@ -59,7 +68,8 @@ def model_of(device: str = "cpu", **changes: Any) -> EngineCase:
     first = nn.Linear(4, 8, bias=False)
     layers = nn.Sequential(first, nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
     options = {"accumulate": 1, "precision": "float32", "ema_decay": 0.9, "max_grad_norm": 0.5}
-    update = Update(Model(layers.to(device), loss="mse"), ADAM, **(options | changes))
+    model = Model(layers.to(device), loss="mse")
+    update = Update(model, ADAM, **(options | changes))
     x, y = torch.randn(2, 16, 8, device=device).chunk(2)
 
     def state() -> dict[str, Any]:
@@ -67,7 +77,8 @@ def model_of(device: str = "cpu", **changes: Any) -> EngineCase:
         return {name: dict(part.state_dict()) for name, part in parts.items()}
 
     inputs = (x[0, :, :4], y[0, :, :2], torch.zeros((), device=device))
-    return EngineCase(Pairs(update).learn, inputs, state, torch.device(device))
+    learn, learners = Pairs(update).learn, [update.learner]
+    return EngineCase(learn, inputs, state, torch.device(device), model, learners, [model])
 
 
 def role_of(role: str, device: str = "cpu") -> EngineCase:
@@ -80,7 +91,21 @@ def role_of(role: str, device: str = "cpu") -> EngineCase:
     def state() -> dict[str, Any]:
         return {name: learner.state_dict()[name] for name in ("learner", "target", "totals")}
 
-    return EngineCase(learner._update, learner.example_inputs(), state, learner.device)
+    inputs = learner.example_inputs()
+    return EngineCase(learner._update, inputs, state, learner.device, learner, [learner.learner])
+
+
+def player_of(device: str = "cpu") -> EngineCase:
+    """Return the update of a player of CartPole that has not learned yet."""
+    trainer = PPOTrainer(small_ppo(engine="eager", **{"settings.device": device}))
+    trainer.prepare(max_steps=None)
+    ppo = trainer.ppo
+    rows, numbers = ppo.example()
+    generator = torch.Generator(device).manual_seed(0)
+    rows.normal_(generator=generator)
+    rows[:, trainer.fused_game.observation_size("player")] = 1.0  # the move: right
+    numbers.fill_(0.01)
+    return EngineCase(ppo._update, (rows, numbers), ppo.state_dict, ppo.device, ppo, [ppo.learner])
 
 
 SUBJECTS: dict[str, Callable[..., EngineCase]] = {
@@ -88,6 +113,7 @@ SUBJECTS: dict[str, Callable[..., EngineCase]] = {
     **{kind: (lambda device="cpu", kind=kind: agent_of(kind, device)) for kind in ("dqn", "iqn")},
     **{kind: (lambda device="cpu", kind=kind: agent_of(kind, device)) for kind in ("sac", "ppo")},
     "fused_dqn": lambda device="cpu": role_of("agent", device),
+    "fused_ppo": player_of,
 }
 
 
@@ -123,6 +149,119 @@ def test_an_engine_that_does_something_else_is_found() -> None:
 
     with pytest.raises(AssertionError, match="what call 2 returned"):
         check_engine(lazy, model_of)
+
+
+def grouped() -> EngineCase:
+    """Return the update of a small model whose first layer can be frozen."""
+    return model_of(groups=[Group("body", ("0",))])
+
+
+ALL = {"mode", "hook", "frozen group", "loaded weights", "shape", "dtype"}
+# Agents set the mode themselves, and have no groups.
+OF_AGENTS = ALL - {"mode", "frozen group"}
+
+
+@pytest.mark.parametrize("engine", ["eager", "tape", "auto"])
+def test_what_changes_between_two_updates_of_a_model_is_followed(engine: EngineKey) -> None:
+    assert check_followed(by_name(engine), grouped) == ALL
+
+
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name != "supervised"])
+def test_what_changes_between_two_updates_of_an_agent_is_followed(name: str) -> None:
+    assert check_followed(by_name("tape"), SUBJECTS[name]) >= OF_AGENTS
+
+
+@pytest.mark.parametrize("name", ["mode", "hook"])
+def test_what_changes_between_two_updates_is_followed_by_the_compiler(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    shown = check_followed(by_name("compiled"), grouped, rtol=1e-3, atol=1e-5, changes=[name])
+    assert shown == {name}
+
+
+class Stale:
+    """An engine that has not seen what changed since its first call."""
+
+    def __init__(self, method: Executed, name: str) -> None:
+        self.method, self.name = method, name
+        self.first: Any = None
+        self.taped = Taped(method)
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self.first is None:
+            self.first = inputs
+        if self.name == "shape":
+            filled = [x[torch.arange(len(old)) % len(x)] if x.ndim else x
+                      for x, old in zip(inputs, self.first, strict=True)]  # fmt: skip
+            return self.method(*filled)
+        if self.name == "dtype":
+            return self.method(
+                *[x.to(old.dtype) for x, old in zip(inputs, self.first, strict=True)]
+            )
+        return self.taped(*inputs)
+
+
+@pytest.mark.parametrize("name", ["mode", "hook", "shape", "dtype"])
+def test_a_tape_that_ignores_a_change_is_found(name: str) -> None:
+    with pytest.raises(AssertionError, match=rf"after a change \({name}"):
+        check_followed(lambda subject: lambda method: Stale(method, name), grouped, changes=[name])
+
+
+def put_back(case: EngineCase, name: str) -> Executed:
+    """Return an update that undoes what a script did between two calls, as one on copies would."""
+    learner, kept = case.learners[0], {}
+
+    def call(*inputs: Any) -> Any:
+        if kept and name == "loaded weights":
+            learner.load_weights(kept)
+        if name == "frozen group":
+            learner.set_frozen("body", False)
+        result = case.method(*inputs)
+        kept.update({n: t.clone() for n, t in learner.weights().items()})
+        return result
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["frozen group", "loaded weights"])
+def test_an_engine_on_copies_of_weights_and_switches_is_found(name: str) -> None:
+    cases: list[EngineCase] = []
+
+    def make() -> EngineCase:
+        cases.append(grouped())
+        return cases[-1]
+
+    def execute(subject: Subject) -> Any:
+        (own,) = [case for case in cases if case.method == subject.method]
+        return lambda method: put_back(own, name)
+
+    with pytest.raises(AssertionError, match=rf"after a change \({name}"):
+        check_followed(execute, make, changes=[name])
+
+
+def test_a_refusal_of_many_lines_or_after_the_update_is_found() -> None:
+    def refusing(why: str, *, before: bool) -> Any:
+        def execute(subject: Subject) -> Any:
+            network, first = subject.modules[0], subject.modules[0].training
+
+            def call(*inputs: Any) -> Any:
+                if network.training is not first and before:
+                    raise LudusError(why)
+                result = subject.method(*inputs)
+                if network.training is not first:
+                    raise LudusError(why)
+                return result
+
+            return lambda method: call
+
+        return execute
+
+    assert check_followed(refusing("no.", before=True), grouped, changes=["mode"]) == {"mode"}
+    with pytest.raises(AssertionError, match="mode is refused in many lines"):
+        check_followed(refusing("no\nno", before=True), grouped, changes=["mode"])
+    with pytest.raises(AssertionError, match="mode, refused"):
+        check_followed(refusing("no.", before=False), grouped, changes=["mode"])
 
 
 def test_an_update_that_changes_nothing_proves_nothing() -> None:

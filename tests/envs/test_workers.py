@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,26 @@ def test_a_state_can_be_taken_up_by_another_number_of_workers() -> None:
         env.close()
 
 
-def test_an_env_that_cannot_be_restored_is_cut_in_a_worker_too() -> None:
-    env = WorkerVectorEnv(walk(), 3, 1, workers=2)
-    env.reset()
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[WorkerVectorEnv]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "loaded_plugins", ["tests.envs.odd_envs"])
+        env = WorkerVectorEnv(walk(), 3, 1, workers=2)
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def shared(two_workers: WorkerVectorEnv) -> WorkerVectorEnv:
+    """Three envs in two workers, at the beginning, for tests that leave the workers well."""
+    two_workers.cut[:] = False
+    two_workers.load_state_dict(make_vector_env(walk(), 3, 1).state_dict())
+    two_workers.reset()
+    return two_workers
+
+
+def test_an_env_that_cannot_be_restored_is_cut_in_a_worker_too(shared: WorkerVectorEnv) -> None:
+    env = shared
     env.step(np.ones(3, np.int64))
     state = env.state_dict()
     state["obs"][1] += 1
@@ -112,7 +130,6 @@ def test_an_env_that_cannot_be_restored_is_cut_in_a_worker_too() -> None:
     env.step(np.ones(3, np.int64))
     assert env.state_dict()["cut"].tolist() == [False, False, False]
     assert env.state_dict()["episodes"].tolist() == [0, 1, 0]
-    env.close()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +162,7 @@ def test_an_env_that_hangs_is_an_env_error() -> None:
 
 def test_an_env_that_raises_is_the_same_error_as_in_one_process() -> None:
     told = []
-    for make in (make_vector_env, lambda *given: WorkerVectorEnv(*given, workers=2)):
+    for make in (make_vector_env, lambda *given: WorkerVectorEnv(*given, workers=1)):
         env = make(walk("raise", at=2), 2, 0)
         env.reset()
         env.step(np.ones(2, np.int64))
@@ -156,13 +173,11 @@ def test_an_env_that_raises_is_the_same_error_as_in_one_process() -> None:
     assert told[0] == told[1]
 
 
-def test_actions_of_another_shape_or_type_are_refused() -> None:
-    env = WorkerVectorEnv(walk(), 2, 0, workers=1)
-    with pytest.raises(LudusError, match=r"actions are \(3,\) of int64, wanted \(2,\) whole"):
-        env.step(np.ones(3, np.int64))
+def test_actions_of_another_shape_or_type_are_refused(shared: WorkerVectorEnv) -> None:
+    with pytest.raises(LudusError, match=r"actions are \(2,\) of int64, wanted \(3,\) whole"):
+        shared.step(np.ones(2, np.int64))
     with pytest.raises(LudusError, match="of float64, wanted"):
-        env.step(np.ones(2))
-    env.close()
+        shared.step(np.ones(3))
 
 
 def test_an_env_that_cannot_be_made_is_a_config_error() -> None:
@@ -198,11 +213,7 @@ def test_a_spec_survives_the_way_through_spec_json(name: str) -> None:
 def test_how_long_a_step_may_take_is_in_the_config_and_may_change_on_resume(
     tmp_path: Path,
 ) -> None:
-    changes = {"settings.workers": 2, "steps.max_opts": 12}
-    first: Any = ludus.build_trainer(small("dqn", step_timeout_seconds=30.0, **changes))
-    first.prepare(max_steps=None)
-    assert first.env._timeout == 30.0
-    first.env.close()
+    changes = {"settings.workers": 1, "steps.max_opts": 12}
 
     class Interrupt:
         def after_train_step(self, run: Any) -> None:
@@ -211,7 +222,9 @@ def test_how_long_a_step_may_take_is_in_the_config_and_may_change_on_resume(
     def fit(seconds: float, *, resume: bool) -> Any:
         trainer: Any = ludus.build_trainer(small("dqn", step_timeout_seconds=seconds, **changes))
         trainer.add(Interrupt())
-        return trainer.fit(root=str(tmp_path), name="run", resume=resume)
+        result = trainer.fit(root=str(tmp_path), name="run", resume=resume)
+        assert trainer.env._timeout == seconds
+        return result
 
     assert fit(30.0, resume=False).status == "interrupted"
     result = fit(45.0, resume=True)
@@ -219,7 +232,7 @@ def test_how_long_a_step_may_take_is_in_the_config_and_may_change_on_resume(
 
 
 def test_where_envs_stood_can_be_asked_once_their_processes_are_gone() -> None:
-    env = WorkerVectorEnv(walk(), 2, 0, workers=2)
+    env = WorkerVectorEnv(walk(), 2, 0, workers=1)
     env.reset()
     for _ in range(3):
         env.step(actions_of(env, np.random.default_rng(0)))
@@ -231,7 +244,7 @@ def test_where_envs_stood_can_be_asked_once_their_processes_are_gone() -> None:
 
 
 def test_a_trainer_with_workers_hands_out_its_state_after_fit(tmp_path: Path) -> None:
-    config = small("dqn", **{"settings.workers": 2, "steps.max_opts": 12})
+    config = small("dqn", **{"settings.workers": 1, "steps.max_opts": 12})
     trainer: Any = ludus.build_trainer(config)
     trainer.fit(root=str(tmp_path), name="first")
     state = trainer.state_dict()
@@ -240,9 +253,8 @@ def test_a_trainer_with_workers_hands_out_its_state_after_fit(tmp_path: Path) ->
     assert digest_of(other.state_dict()["env"]) == digest_of(state["env"])
 
 
-def test_a_state_that_workers_cannot_take_is_refused_by_key() -> None:
-    env = WorkerVectorEnv(walk(), 2, 0, workers=2)
-    env.reset()
+def test_a_state_that_workers_cannot_take_is_refused_by_key(shared: WorkerVectorEnv) -> None:
+    env = shared
     env.step(actions_of(env, np.random.default_rng(0)))
     state = env.state_dict()
     journal = state["journal"]
@@ -251,4 +263,3 @@ def test_a_state_that_workers_cannot_take_is_refused_by_key() -> None:
         env.load_state_dict(wrong)
     with pytest.raises(CheckpointError, match="'episodes' holds a number out of its range"):
         env.load_state_dict({**state, "episodes": state["episodes"] - 7})
-    env.close()

@@ -1,22 +1,13 @@
-"""One warm process serves all the fault tests of a session."""
+"""What all the fault tests compare with: a small run that nothing happened to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.small_run import ending, train
-from tests.faults.warm import WarmProcess
-
-
-@pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    process = WarmProcess(tmp_path_factory.mktemp("warm"))
-    yield process
-    process.close()
 
 
 @pytest.fixture(scope="session")

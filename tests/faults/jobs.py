@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import json
 import os
 import resource
+import runpy
 import signal
 import sys
 import time
@@ -22,11 +25,13 @@ from ludus.session.build import rebuild_trainer
 from ludus.show.report.page import write_report
 from ludus.store import checkpoint
 from ludus.store.lock import RunLock
+from ludus.testing import victim
 from tests.faults.small_run import train
 
-# Imported here so that no child has to.
-for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config"):
-    importlib.import_module(_name)
+# Imported here so that no child has to; the last is not installed everywhere.
+for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config", "s3fs"):
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module(_name)
 
 RUN = "run"
 
@@ -126,6 +131,30 @@ def command(
     ludus.Trainer.after_step = after_step
     sys.argv = ["ludus", *words]
     ludus.cli.commands.main()
+
+
+def plain_command(words: list[str], cwd: str, stdin: str, variables: dict[str, str]) -> None:
+    """Do what `ludus WORDS...` does in a directory, with the variables of the tests."""
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(cwd)
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    sys.argv = ["ludus", *words]
+    ludus.cli.commands.main()
+
+
+def script(path: str) -> None:
+    """Do what `python PATH` does in the script's directory."""
+    os.chdir(Path(path).parent)
+    sys.path.insert(0, str(Path(path).parent))
+    runpy.run_path(path, run_name="__main__")
+
+
+def be_victim(words: list[str], variables: dict[str, str]) -> None:
+    """Do what `python -m ludus.testing.victim WORDS...` does, with the variables of the tests."""
+    os.environ.update(variables)
+    sys.argv = ["victim", *words]
+    victim.main()
 
 
 def hold(path: str, child_too: bool = False) -> None:

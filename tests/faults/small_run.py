@@ -37,7 +37,7 @@ def small_config(**changes: Any) -> Any:
         },
         best_model={"metric": "validation/epoch_loss", "mode": None},
         **{
-            "schedule.warmup_steps": 1,
+            "learning_rate_schedule.warmup_steps": 1,
             "settings.device": "cpu",
             "settings.threads": 1,
             "settings.display": "none",

@@ -17,7 +17,7 @@ from tests.rl.small import small
 def test_a_run_with_workers_ends_well_where_the_standard_streams_are_closed(
     tmp_path: Path, closed: str
 ) -> None:
-    config = small("dqn", **{"settings.workers": 2, "settings.display": "auto"})
+    config = small("dqn", **{"settings.workers": 1, "settings.display": "auto"})
     (tmp_path / "small.yaml").write_text(config.to_yaml())
     words = [sys.executable, "-m", "ludus.cli", "train", str(tmp_path / "small.yaml")]
     command = shlex.join([*words, "--root", str(tmp_path), "--run", "run"])

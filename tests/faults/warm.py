@@ -12,8 +12,11 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.command_line import Outcome
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,11 +45,15 @@ class WarmProcess:
         answer: dict[str, Any] = json.loads(self._server.stdout.readline())
         return answer
 
-    def start(self, job: str, **arguments: Any) -> int:
-        """Begin a job in a child of its own and return its process id."""
+    def start(self, job: str, *, is_apart: bool = False, **arguments: Any) -> int:
+        """Begin a job in a child of its own and return its process id.
+
+        What it prints to standard error comes into the same file, unless that is to be kept apart.
+        """
         self._count += 1
         output = self._folder / f"output-{self._count}"
-        pid: int = self._ask(**{"start": job, "with": arguments, "output": str(output)})["pid"]
+        request = {"start": job, "with": arguments, "output": str(output), "is_apart": is_apart}
+        pid: int = self._ask(**request)["pid"]
         self._outputs[pid] = output
         return pid
 
@@ -73,6 +80,16 @@ class WarmProcess:
         pid = self.start(job, **arguments)
         code = self.wait(pid)
         return code, self.output(pid)
+
+    def command(
+        self, *words: str, cwd: Path, stdin: str = "", environment: Mapping[str, str] | None = None
+    ) -> Outcome:
+        """Do what `ludus WORDS...` does in that directory, and return what a user sees of it."""
+        variables = {**os.environ, "TMPDIR": str(cwd), **(environment or {})}
+        given = {"words": words, "cwd": str(cwd), "stdin": stdin, "variables": variables}
+        pid = self.start("plain_command", is_apart=True, **given)
+        code, output = self.wait(pid), self._outputs[pid]
+        return Outcome(code, output.read_text(), output.with_suffix(".errors").read_text())
 
     def close(self) -> None:
         """Let the server go; children that still run are the business of whoever started them."""
@@ -101,7 +118,10 @@ def _serve() -> None:
 
 
 def _fork(jobs: Any, request: dict[str, Any]) -> int:
-    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def opened(name: str) -> int:
+        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    output = opened(request["output"])
     pid = os.fork()
     if pid:
         os.close(output)
@@ -109,7 +129,7 @@ def _fork(jobs: Any, request: dict[str, Any]) -> int:
     code = 1
     try:
         os.dup2(output, 1)
-        os.dup2(output, 2)
+        os.dup2(opened(request["output"] + ".errors") if request["is_apart"] else output, 2)
         code = getattr(jobs, request["start"])(**request["with"]) or 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
@@ -118,6 +138,7 @@ def _fork(jobs: Any, request: dict[str, Any]) -> int:
     finally:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
 

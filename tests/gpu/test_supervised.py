@@ -34,7 +34,7 @@ def make(**changes: Any) -> ludus.Trainer:
         **{
             "data": None,
             "max_epochs": 3,
-            "schedule.warmup_steps": 5,
+            "learning_rate_schedule.warmup_steps": 5,
             "batch_size": 64,
             "accumulate": 2,
             "ema_decay": 0.9,

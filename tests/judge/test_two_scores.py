@@ -165,6 +165,7 @@ def test_commands_show_both_and_take_either(run: Path, call: Ludus) -> None:
     highest, lowest = (best["score"] for best in bests(ended(run)).values())
     told = call("eval", str(run), "--json").json
     assert told["metrics"] == {"test/host": pytest.approx(highest)}
+    assert call("eval", str(run), "--model", "best-host", "--json").json == told
     told = call("eval", str(run), "--model", "best-guest", "--json").json
     assert told["metrics"] == {"test/guest": pytest.approx(lowest)}
     assert told["model"].startswith("models/best-guest-0")

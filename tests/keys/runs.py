@@ -49,7 +49,7 @@ def tiny(kind: str, **changed: Any) -> Any:
         own = {
             "data": WINE, "model": MLP, "batch_size": 16, "max_epochs": 2, "engine": "tape",
             "ema_decay": None, "max_grad_norm": None, "early_stopping": None, "best_model": None,
-            "log_every_opt_steps": 0, "schedule": STEADY, **QUIET,
+            "log_every_opt_steps": 0, "learning_rate_schedule": STEADY, **QUIET,
         }  # fmt: skip
         return ludus.example(kind).replace(**{**own, **changed})
     if kind == "fused_dqn":

@@ -10,7 +10,7 @@ import torch
 
 from ludus.core.errors import ConfigError
 from ludus.data.replay.prioritised import PrioritisedReplay
-from ludus.rl.sampler import Episodes
+from ludus.rl.sampling.sampler import Episodes
 from tests.keys.runs import EPOCHS, differ, rows_of, run, tiny
 from tests.keys.table import OFF_POLICY, VALUES, changes
 from tests.keys.test_rl import prepared

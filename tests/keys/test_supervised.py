@@ -136,10 +136,10 @@ def test_groups_have_a_rate_of_their_own_or_are_frozen(kind: str) -> None:
     assert torch.allclose(same, head, rtol=1e-3, atol=1e-7)
 
 
-@changes(SUPERVISED, "schedule")
+@changes(SUPERVISED, "learning_rate_schedule")
 def test_the_learning_rate_follows_its_schedule(kind: str) -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 8}
-    outcome = run(kind, schedule=falling, log_every_opt_steps=1)
+    outcome = run(kind, learning_rate_schedule=falling, log_every_opt_steps=1)
     rates = outcome.curve("train/learning_rate")
     assert rates[:9] == pytest.approx([0.002 * (1 - n / 8) for n in range(9)])
     assert torch.equal(outcome.moments[8]["model"], outcome.moments[-1]["model"])

@@ -22,7 +22,7 @@ from ludus.rl.agents.dqn import Dqn
 from tests.rl.odd_networks import Branch, Counter, engine_of, fitted, odd, prepared
 from tests.supervised.conftest import QUIET, WINE
 
-STEADY: dict[str, Any] = {"schedule": {"kind": "constant", "warmup_steps": 0}}
+STEADY: dict[str, Any] = {"learning_rate_schedule": {"kind": "constant", "warmup_steps": 0}}
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 
 

@@ -19,7 +19,8 @@ from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam, Sgd
 from ludus.nn.target import Target
-from ludus.testing.engines import EngineCase, check_engine
+from ludus.testing.engine_cases import EngineCase
+from ludus.testing.engines import check_engine
 
 CPU = torch.device("cpu")
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)

@@ -220,7 +220,7 @@ def test_a_model_of_ones_own_loss_overrides_its_steps(tmp_path: Path) -> None:
         },
         model=None,
         max_epochs=1,
-        schedule={"kind": "constant", "warmup_steps": 0},
+        learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
         **{"settings.display": "none", "settings.loggers": [], "settings.threads": 1},
     )
     trainer = ludus.Trainer(config)

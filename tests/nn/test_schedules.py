@@ -122,7 +122,7 @@ def test_a_run_shorter_than_its_warm_up_still_has_a_schedule() -> None:
 def test_a_schedule_that_is_all_warm_up_is_refused() -> None:
     section = {"kind": "linear", "warmup_steps": 10, "final": 0.0, "total_steps": 10}
     with pytest.raises(ConfigError, match=r"schedule.*warmup_steps.*leaves nothing of"):
-        ludus.example("supervised").replace(schedule=section)
+        ludus.example("supervised").replace(learning_rate_schedule=section)
 
 
 def test_piecewise_joins_its_points_in_lines_and_stays_at_the_last() -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ludus.store.directory import read_lines
 from ludus.store.local import LocalStorage
 from ludus.testing.trainers import Ending, ending_of
+from tests.faults.warm import WarmProcess
 
+ROOT = Path(__file__).parents[2]
 PRIORITISED = (
     "{alpha: 0.6, beta: 0.4, eps: 1.0e-6, normalise: all,"
     " beta_schedule: {kind: linear, warmup_steps: 0, final: 1.0, total_steps: null}}"
@@ -67,26 +73,105 @@ CHANGES = {
 }
 
 
-def start(root: Path, kind: str) -> subprocess.Popen[bytes]:
-    """Train, or go on if there is a run: what a user would type."""
-    if (root / "run" / "run.json").exists():
-        words = ["resume", str(root / "run")]
-    else:
-        changes = [*CHANGES[kind], "settings.display=none", "settings.threads=1"]
-        words = ["train", f"configs/{kind}.yaml", *changes, "--root", str(root), "--run", "run"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "ludus.cli", *words, "--json"],
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+# The same, short enough for every day.
+SHORTER = {
+    "supervised": ["max_epochs=10", "milestone_every_epochs=3"],
+    "dqn": ["steps.max_opts=900", "steps.eval_interval=300", "steps.save_interval=400"],
+}
 
 
-def finish(root: Path, kind: str) -> Ending:
-    child = start(root, kind)
-    _, errors = child.communicate()
-    assert child.returncode == 0, errors.decode()
-    return ending_of(root / "run")
+class Forked:
+    """A command in a child of the warm process, as `subprocess.Popen` would show it."""
+
+    def __init__(self, warm: WarmProcess, words: list[str]) -> None:
+        self._warm = warm
+        variables = dict(os.environ)
+        self._pid = warm.start(
+            "plain_command", words=words, cwd=str(ROOT), stdin="", variables=variables
+        )
+        self._seen = psutil.Process(self._pid)
+        self.returncode = 0
+
+    def poll(self) -> int | None:
+        return 0 if self._seen.status() == psutil.STATUS_ZOMBIE else None
+
+    def communicate(self, timeout: float = math.inf) -> tuple[bytes, bytes]:
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired("ludus", timeout)
+            time.sleep(0.002)
+        self.returncode = self._warm.wait(self._pid)
+        return b"", self._warm.output(self._pid).encode()
+
+    def kill(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+
+
+class Campaign:
+    """One kind of run in one place, begun in new processes, or in children of the warm one and shorter."""
+
+    def __init__(self, kind: str, warm: WarmProcess | None = None) -> None:
+        self.kind, self.warm = kind, warm
+
+    def start(self, root: Path) -> subprocess.Popen[bytes] | Forked:
+        """Train, or go on if there is a run: what a user would type."""
+        if (root / "run" / "run.json").exists():
+            words = ["resume", str(root / "run")]
+        else:
+            changes = [*CHANGES[self.kind], "settings.display=none", "settings.threads=1"]
+            changes += SHORTER[self.kind] if self.warm else []
+            config = f"configs/{self.kind}.yaml"
+            words = ["train", config, *changes, "--root", str(root), "--run", "run"]
+        words.append("--json")
+        if self.warm:
+            return Forked(self.warm, words)
+        return subprocess.Popen(
+            [sys.executable, "-m", "ludus.cli", *words],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def finish(self, root: Path) -> Ending:
+        child = self.start(root)
+        _, errors = child.communicate()
+        assert child.returncode == 0, errors.decode()
+        return ending_of(root / "run")
+
+    def kill_at_random(self, root: Path, chance: random.Random, *, seconds: float) -> bool:
+        """Kill a random while after the run began or went on; return whether there was one to kill.
+
+        A process spends most of its life importing, where a kill finds nothing to harm: only one kill in
+        eight falls there, the others wait until the journal says that the run is under way.
+        """
+        before = journal_size(root)
+        child = self.start(root)
+        is_early = chance.random() < 1 / 8
+        while not is_early and child.poll() is None and journal_size(root) == before:
+            time.sleep(0.005)
+        try:
+            child.communicate(timeout=chance.uniform(0, seconds))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            return True
+        return False
+
+    def run(self, root: Path, *, num_kills: int, longest_chain: int, seed: int) -> tuple[int, int]:
+        """Kill until enough kills were made; return how many runs and kills it took."""
+        expected = self.finish(root / "unbroken")
+        events = read_lines(LocalStorage(root / "unbroken" / "run"), "events.jsonl")
+        seconds = events[-1]["time"] - events[0]["time"]
+        chance = random.Random(seed)
+        runs = kills = 0
+        while kills < num_kills:
+            runs += 1
+            here = root / f"run-{runs}"
+            for _ in range(chance.randint(1, longest_chain)):
+                kills += self.kill_at_random(here, chance, seconds=seconds)
+            assert self.finish(here) == expected, f"run {runs}, killed, ended with other bytes"
+        return runs, kills
 
 
 def journal_size(root: Path) -> int:
@@ -94,53 +179,17 @@ def journal_size(root: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def kill_at_random(root: Path, kind: str, chance: random.Random, *, seconds: float) -> bool:
-    """Kill a random while after the run began or went on; return whether there was one to kill.
-
-    A process spends most of its life importing, where a kill finds nothing to harm: only one kill in
-    eight falls there, the others wait until the journal says that the run is under way.
-    """
-    before = journal_size(root)
-    child = start(root, kind)
-    is_early = chance.random() < 1 / 8
-    while not is_early and child.poll() is None and journal_size(root) == before:
-        time.sleep(0.005)
-    try:
-        child.communicate(timeout=chance.uniform(0, seconds))
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        return True
-    return False
-
-
-def campaign(
-    root: Path, kind: str, *, num_kills: int, longest_chain: int, seed: int
-) -> tuple[int, int]:
-    """Kill until enough kills were made; return how many runs and kills it took."""
-    expected = finish(root / "unbroken", kind)
-    events = read_lines(LocalStorage(root / "unbroken" / "run"), "events.jsonl")
-    seconds = events[-1]["time"] - events[0]["time"]
-    chance = random.Random(seed)
-    runs = kills = 0
-    while kills < num_kills:
-        runs += 1
-        here = root / f"run-{runs}"
-        for _ in range(chance.randint(1, longest_chain)):
-            kills += kill_at_random(here, kind, chance, seconds=seconds)
-        assert finish(here, kind) == expected, f"run {runs}, killed, ended with other bytes"
-    return runs, kills
-
-
-def test_a_run_killed_a_few_times_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    _, kills = campaign(tmp_path, "supervised", num_kills=2, longest_chain=2, seed=1)
+def test_a_run_killed_a_few_times_ends_with_the_same_bytes(
+    tmp_path: Path, warm: WarmProcess
+) -> None:
+    _, kills = Campaign("supervised", warm).run(tmp_path, num_kills=2, longest_chain=2, seed=1)
     assert kills >= 2
 
 
 def test_an_agent_killed_in_the_middle_of_its_episodes_ends_with_the_same_bytes(
-    tmp_path: Path,
+    tmp_path: Path, warm: WarmProcess
 ) -> None:
-    _, kills = campaign(tmp_path, "dqn", num_kills=1, longest_chain=1, seed=3)
+    _, kills = Campaign("dqn", warm).run(tmp_path, num_kills=1, longest_chain=1, seed=3)
     assert kills >= 1
 
 
@@ -148,6 +197,6 @@ def test_an_agent_killed_in_the_middle_of_its_episodes_ends_with_the_same_bytes(
 @pytest.mark.parametrize("kind", CHANGES)
 def test_kills_at_random_instants_in_chains_leave_no_trace(kind: str, tmp_path: Path) -> None:
     num_kills = 50 if kind == "supervised" else 25
-    runs, kills = campaign(tmp_path, kind, num_kills=num_kills, longest_chain=5, seed=2)
+    runs, kills = Campaign(kind).run(tmp_path, num_kills=num_kills, longest_chain=5, seed=2)
     print(f"\n{kind}: {kills} kills in {runs} runs, every one exact")
     assert kills >= num_kills

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import ludus
+
+# Read once; `replace` makes another.
+example = functools.cache(ludus.example)
 
 QUIET: dict[str, Any] = {
     "settings.display": "none",
@@ -32,7 +36,7 @@ SHORT: dict[str, Any] = {
 
 def small(kind: str, **changes: Any) -> Any:
     """Return the config of a run that takes well under a second; sections are changed by path."""
-    config = ludus.example(kind)
+    config = example(kind)
     if kind == "ppo":
         own = {
             "env.max_episode_steps": 30,

@@ -18,7 +18,7 @@ from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
 from ludus.envs.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscreteActions
 from ludus.rl.custom.agent import AgentAdapter
-from ludus.rl.step_processor import OneStep
+from ludus.rl.sampling.step_processor import OneStep
 from tests.rl.small import small
 from tests.rl.spying import in_steps
 from tests.supervised.conftest import lines

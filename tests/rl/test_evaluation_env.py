@@ -22,7 +22,7 @@ from ludus.envs.errors import EnvError
 from ludus.envs.vector import VectorEnv, make_vector_env
 from ludus.envs.wrappers.clip_reward import ClipReward
 from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask, standard_error
-from ludus.rl.sampler import Episodes
+from ludus.rl.sampling.sampler import Episodes
 from tests.envs.odd_envs import Walk, linear_policy, walk
 from tests.rl.random_walks import Cheat, walk_config
 from tests.rl.small import small

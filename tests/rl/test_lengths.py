@@ -268,11 +268,6 @@ def test_a_key_that_only_shares_an_older_name_is_left_as_it_is() -> None:
     assert migrations.migrate(dict(own), source="own.yaml") == (own, [])
 
 
-def test_an_older_name_on_the_command_line_is_answered_with_that_of_now() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'counted_in'"):
-        ludus.example("sac", schedule="epochs")
-
-
 def test_an_older_file_loses_what_one_key_kept_another_from_doing() -> None:
     data = ludus.example("sac").model_dump() | {"version": migrations.VERSION - 1}
     data["temperature"] |= {"learned": False, "target_entropy": -2.0}

@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ludus
-from ludus.rl.normalise import Normaliser, RunningMoments
+from ludus.rl.sampling.normalise import Normaliser, RunningMoments
 from tests.rl.known_problems import problem
 from tests.rl.small import NORMALISE, small
 

@@ -11,7 +11,7 @@ import pytest
 from ludus.core.errors import CheckpointError, ConfigError
 from ludus.data.replay.ring import ReplayBuffer
 from ludus.data.replay.row_layout import RowLayout
-from ludus.rl.step_processor import NStep, OneStep
+from ludus.rl.sampling.step_processor import NStep, OneStep
 from ludus.store.checkpoint import digest_of
 
 GAMMA = 0.9

@@ -16,8 +16,8 @@ from ludus.core import Run
 from ludus.core.errors import ConfigError, StorageError
 from ludus.core.surroundings import Bare
 from ludus.envs.vector import make_vector_env
-from ludus.rl.sampler import Episodes
-from ludus.rl.step_processor import OneStep
+from ludus.rl.sampling.sampler import Episodes
+from ludus.rl.sampling.step_processor import OneStep
 from ludus.rl.step_trainer import StepRLTrainer
 from ludus.session import saver
 from ludus.store.checkpoint import digest_of

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,19 @@ from ludus.cli.listing import summary
 from ludus.cli.tasks import export_run, play_run
 from ludus.core.errors import ConfigError, RunError, RunTaken, StorageError
 from ludus.show.report.page import write_report
-from ludus.store import checkpoint, lease
+from ludus.store import checkpoint
+from ludus.store.cloud import lease
+from ludus.store.cloud.remote import RemoteStorage
+from ludus.store.cloud.spool import make_folder
 from ludus.store.journal import Journal
 from ludus.store.places import below, open_storage, parted, runs_in
-from ludus.store.remote import RemoteStorage
-from ludus.store.spool import make_folder
 from ludus.testing.trainers import Ending, check_kill_anywhere, ending_of
 from ludus.testing.victim import RUN
 from tests.faults.small_run import small_config, train
+from tests.faults.warm import WarmProcess
 from tests.object_store import BUCKET, Server, server
 
+Told = Callable[[dict[str, str], str], str]
 OPEN = ("info", "find", "cat_file", "get_file", "pipe_file", "put_file", "cp_file", "rm_file")
 
 
@@ -64,30 +67,39 @@ def bucket(tmp_path: Path) -> str:
     return f"s3://{BUCKET}/{tmp_path.name}/runs"
 
 
-def victim(config: Path, root: str, *words: str) -> int:
-    command = [sys.executable, "-m", "ludus.testing.victim", str(config), root, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode
+@pytest.fixture
+def victim(warm: WarmProcess) -> Callable[..., int]:
+    def victim(config: Path, root: str, *words: str) -> int:
+        variables = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        code, printed = warm.run(
+            "be_victim", words=[str(config), root, *words], variables=variables
+        )
+        assert code in (0, -signal.SIGKILL), printed
+        return code
+
+    return victim
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        ("--at-boundary=5", "--at-point=put manifest.json:3"),
-        ("--at-point=put manifest.json", "--at-point=put state.json:2"),
-        ("--at-point=segments", "--at-point=model put model.json", "--at-point=collecting"),
-    ],
-    ids=["boundary", "before the first manifest", "models and collection"],
+KILLS = (
+    # Before there is anything to go back to, and with one checkpoint that is whole.
+    "--at-point=put manifest.json",
+    "--at-point=put state.json:2",
+    "--at-boundary=5",
+    "--at-point=put manifest.json:2",
+    "--at-point=segments",
+    "--at-point=model put model.json",
+    "--at-point=collecting",
 )
+
+
 def test_a_run_in_a_bucket_killed_by_sigkill_ends_as_one_on_the_disk(
-    where: tuple[str, ...], bucket: str, tmp_path: Path
+    bucket: str, victim: Callable[..., int], tmp_path: Path
 ) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(small_config().to_yaml())
     assert victim(config, str(tmp_path)) == 0
-    for word in where:
-        assert victim(config, bucket, word) == -signal.SIGKILL
+    for word in KILLS:
+        assert victim(config, bucket, word) == -signal.SIGKILL, word
         # Another process may come at once: the lease of a dead process of this machine has ended.
     assert victim(config, bucket) == 0
     place = f"{bucket}/{RUN}"
@@ -201,47 +213,45 @@ def test_a_bucket_that_is_not_there_is_told_before_work_starts() -> None:
         train("s3://nobody-made-it/runs", "run")  # type: ignore[arg-type]
 
 
-def in_child(environment: dict[str, str], root: str, tmp_path: Path) -> str:
-    """Return the last line of `ludus train` with these variables."""
-    config = tmp_path / "config.yaml"
-    config.write_text(small_config().to_yaml())
-    done = subprocess.run(
-        [sys.executable, "-m", "ludus.cli", "train", str(config), "--root", root],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    return done.stderr.strip()
+@pytest.fixture
+def told(warm: WarmProcess, tmp_path: Path) -> Told:
+    """Return a function that returns with what `ludus train` refuses, given these variables."""
+
+    def told(environment: dict[str, str], root: str) -> str:
+        (tmp_path / "config.yaml").write_text(small_config().to_yaml())
+        # Nobody has to wait for a second attempt.
+        environment = {**environment, "AWS_MAX_ATTEMPTS": "1"}
+        words = ("train", "config.yaml", "--root", root)
+        return warm.command(*words, cwd=tmp_path, environment=environment).refusal()
+
+    return told
 
 
-def test_no_credentials_are_told_before_work_starts(bucket: str, tmp_path: Path) -> None:
+def test_no_credentials_are_told_before_work_starts(
+    bucket: str, tmp_path: Path, told: Told
+) -> None:
     nobody = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "HOME": str(tmp_path)}
-    told = in_child(nobody, bucket, tmp_path)
-    assert "access was refused" in told
-    assert "check the credentials" in told
+    sentence = told(nobody, bucket)
+    assert "access was refused" in sentence
+    assert "check the credentials" in sentence
 
 
-def test_wrong_credentials_are_told_before_work_starts(tmp_path: Path) -> None:
+def test_wrong_credentials_are_told_before_work_starts(told: Told) -> None:
     pytest.importorskip("moto")
     pytest.importorskip("s3fs")
     # It lets the first call pass, which makes the bucket, and then asks who calls.
     strict = Server(INITIAL_NO_AUTH_ACTION_COUNT="1")
     strict.make_bucket("guarded")
-    told = in_child(strict.environment(), "s3://guarded/runs", tmp_path)
+    sentence = told(strict.environment(), "s3://guarded/runs")
     strict.stop()
-    assert "s3://guarded/runs/" in told
-    assert "access was refused" in told
+    assert "s3://guarded/runs/" in sentence
+    assert "access was refused" in sentence
 
 
-def test_a_server_that_does_not_answer_is_told_before_work_starts(
-    bucket: str, tmp_path: Path
-) -> None:
-    told = in_child({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, bucket, tmp_path)
-    assert "the connection failed" in told
-    assert "AWS_ENDPOINT_URL" in told
+def test_a_server_that_does_not_answer_is_told_before_work_starts(bucket: str, told: Told) -> None:
+    sentence = told({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, bucket)
+    assert "the connection failed" in sentence
+    assert "AWS_ENDPOINT_URL" in sentence
 
 
 @pytest.mark.parametrize(

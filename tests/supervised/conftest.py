@@ -44,7 +44,7 @@ def tiny() -> Tiny:
             early_stopping=None,
             best_model=None,
             log_every_opt_steps=0,
-            schedule={"kind": "constant", "warmup_steps": 0},
+            learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
             **QUIET,
         )
         return config.replace(**changes)

@@ -39,7 +39,12 @@ CONFIG: dict[str, Any] = {
     "early_stopping": None,
     "best_model": None,
     "log_every_opt_steps": 1,
-    "schedule": {"kind": "cosine", "warmup_steps": 4, "final": 0.0, "total_steps": None},
+    "learning_rate_schedule": {
+        "kind": "cosine",
+        "warmup_steps": 4,
+        "final": 0.0,
+        "total_steps": None,
+    },
 }
 
 

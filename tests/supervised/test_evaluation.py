@@ -225,8 +225,10 @@ def test_a_stream_trains_without_a_length_and_says_it_may_not_be_exact(
 def test_a_schedule_over_the_whole_run_needs_to_know_its_length(tiny: Tiny, tmp_path: Path) -> None:
     """Else its first step would be its last, and the run would learn nothing at a rate of 0."""
     schedule = {"kind": "cosine", "warmup_steps": 0, "final": 0.0, "total_steps": None}
-    config = tiny(data=None, schedule=schedule, with_validation=False)
-    with pytest.raises(ConfigError, match=r"set 'schedule.total_steps' or 'max_steps'"):
+    config = tiny(data=None, learning_rate_schedule=schedule, with_validation=False)
+    with pytest.raises(
+        ConfigError, match=r"set 'learning_rate_schedule.total_steps' or 'max_steps'"
+    ):
         Trainer(config, train_loader=Stream()).fit(root=str(tmp_path))
     trainer = Trainer(config, train_loader=Stream())
     assert trainer.fit(max_steps=2, root=str(tmp_path)).counters["opt_steps"] == 2

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import math
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,11 @@ import pytest
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
+from ludus.judge.beside import AsyncEvaluator
+from ludus.process.child import ChildDied
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
+from tests.faults.warm import WarmProcess
 from tests.rl.small import small
 from tests.supervised.conftest import Tiny, history, lines
 
@@ -180,6 +182,37 @@ def test_a_validation_beside_training_decides_by_the_weights_and_counters_of_its
     assert all(tensor.equal(wanted[name]) for name, tensor in mine.items())
 
 
+@pytest.mark.parametrize("metric", ["validation/epoch_loss", "validation/epoch_accuracy"])
+def test_a_validation_that_is_lost_uses_patience(
+    metric: str, tmp_path: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever metric is judged: the first one counts, all later ones are lost."""
+    collected, real = [], AsyncEvaluator._result
+
+    def crash_later(self: AsyncEvaluator, launch: Any) -> Any:
+        collected.append(launch)
+        if len(collected) > 1:
+            raise ChildDied("the evaluation worker crashed", -signal.SIGSEGV)
+        return real(self, launch)
+
+    monkeypatch.setattr(AsyncEvaluator, "_result", crash_later)
+    config = tiny(
+        max_epochs=9,
+        best_model={"metric": metric, "mode": None},
+        early_stopping={"metric": metric, "patience": 2, "mode": None, "min_delta": 0.0},
+    )
+    trainer: Any = ludus.build_trainer(config)
+    trainer.set_evaluator(ludus.AsyncEvaluator(config, max_restarts=0))
+    result = trainer.fit(root=str(tmp_path), name="beside")
+    assert f"{metric} has not improved for 2 evaluations" in str(result.reason)
+    # Validated after epochs 1, 2 and 3; the third is heard when the fourth has ended.
+    assert (result.counters["epoch"], len(collected)) == (4, 3)
+    assert not result.exact
+    assert result.best is not None
+    assert result.best["counters"]["opt_steps"] == collected[0].counters["opt_steps"]
+    assert [math.isnan(float(x)) for x in history(result.run_dir, metric)] == [False, True, True]
+
+
 def test_an_agent_is_judged_beside_training_by_an_evaluator_that_was_set(tmp_path: Path) -> None:
     config = small("dqn")
     plain = ludus.build_trainer(config).fit(root=str(tmp_path), name="here")
@@ -264,25 +297,17 @@ from ludus.config.sections import StrictConfig
     ids=["kind of the script", "id of the script", "imported module", "plugin"],
 )
 def test_an_env_that_the_evaluation_process_cannot_know_is_refused_before_training(
-    module: str, body: str, env: str, is_refused: bool, tmp_path: Path
+    module: str, body: str, env: str, is_refused: bool, tmp_path: Path, warm: WarmProcess
 ) -> None:
     (tmp_path / "my_env.py").write_text(HEAD + module)
     (tmp_path / "script.py").write_text(SCRIPT.format(body=body, env=env))
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(ludus.__file__).parent.parent)},
-    )
-    assert done.returncode == 0, done.stderr
+    code, printed = warm.run("script", path=str(tmp_path / "script.py"))
+    assert code == 0, printed
     if not is_refused:
-        assert json.loads(done.stdout)["env_steps"] == 512
+        assert json.loads(printed.splitlines()[-1])["env_steps"] == 512
         return
-    assert done.stdout.startswith("refused: a process beside this one cannot rebuild")
-    assert "ludus.load_plugin('that_module')" in done.stdout
+    assert "refused: a process beside this one cannot rebuild" in printed
+    assert "ludus.load_plugin('that_module')" in printed
     assert not (tmp_path / "runs").exists()
 
 

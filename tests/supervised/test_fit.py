@@ -152,7 +152,7 @@ def test_a_round_left_in_an_epoch_is_not_counted_in_the_means_of_the_next(tiny: 
 
 def test_the_supervised_loop_enters_with_a_schedule_of_its_own_each_time(tiny: Tiny) -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": None}
-    trainer = walked(tiny(max_epochs=1, schedule=falling))
+    trainer = walked(tiny(max_epochs=1, learning_rate_schedule=falling))
     first, second = trainer.rates[:7], trainer.rates[7:]
     assert first == second
     assert first[-1] == 0.0 < first[0]

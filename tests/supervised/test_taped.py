@@ -30,7 +30,7 @@ MLP = {
 
 def config(**changes: Any) -> Any:
     given: dict[str, Any] = {"data": WINE, "model": MLP, "batch_size": 16, "max_epochs": 3}
-    given |= {"schedule": FALLING, "log_every_opt_steps": 2}
+    given |= {"learning_rate_schedule": FALLING, "log_every_opt_steps": 2}
     return ludus.example("supervised").replace(**{**given, **QUIET, **changes})
 
 

@@ -142,12 +142,10 @@ def test_max_steps_that_the_epochs_never_reach_are_refused(tiny: Tiny, tmp_path:
 
 def test_a_warm_up_as_long_as_the_run_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     schedule = {"kind": "constant", "warmup_steps": 14}
-    told = (
-        "'schedule.warmup_steps' is 14, but the run has 14 optimisation steps: .* make it smaller"
-    )
+    told = "'learning_rate_schedule.warmup_steps' is 14, but the run has 14 .* make it smaller"
     with pytest.raises(ConfigError, match=told):
-        Trainer(tiny(schedule=schedule, max_epochs=2)).fit(root=str(tmp_path))
-    Trainer(tiny(schedule=schedule, max_epochs=3)).fit(root=str(tmp_path))
+        Trainer(tiny(learning_rate_schedule=schedule, max_epochs=2)).fit(root=str(tmp_path))
+    Trainer(tiny(learning_rate_schedule=schedule, max_epochs=3)).fit(root=str(tmp_path))
 
 
 @pytest.mark.covers("000-M3")

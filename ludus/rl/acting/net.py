@@ -13,7 +13,7 @@ from torch import nn
 
 from ludus.nn.export.numpy_net import NumpyMlp, numpy_steps
 from ludus.rl.networks.mlp import MlpBody
-from ludus.rl.normalise import Normaliser
+from ludus.rl.sampling.normalise import Normaliser
 
 Net = Callable[[NDArray[Any]], NDArray[Any]]
 """From observations, a row each, to outputs."""

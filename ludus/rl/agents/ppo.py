@@ -37,12 +37,12 @@ from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig, Scheduled
 from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.network_config import features_of, head, make_body
-from ludus.rl.normalise import Moments
 from ludus.rl.on_policy import OnPolicyConfig
 from ludus.rl.rollout_trainer import RolloutTrainer
 from ludus.rl.rollouts.estimate import RolloutEstimator
 from ludus.rl.rollouts.kl_watch import KlConfig, KlWatch
 from ludus.rl.rollouts.rows import RolloutRows
+from ludus.rl.sampling.normalise import Moments
 from ludus.seeds import derive, forked
 
 Outputs = tuple[Tensor, Tensor, Tensor | None]

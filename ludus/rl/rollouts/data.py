@@ -13,7 +13,7 @@ from ludus.envs.vector import VectorEnv
 from ludus.envs.workers import WorkerVectorEnv
 
 if TYPE_CHECKING:
-    from ludus.rl.sampler import SyncSampler
+    from ludus.rl.sampling.sampler import SyncSampler
 
 
 class LastStep:

@@ -16,9 +16,9 @@ from ludus.losses.advantage import generalised_advantage
 from ludus.nn.learner import Learner
 from ludus.rl.acting.distributions import ActionDistribution
 from ludus.rl.acting.net import Net
-from ludus.rl.normalise import Moments, Normaliser
 from ludus.rl.on_policy import OnPolicyConfig
 from ludus.rl.rollouts.rows import RolloutRows, Steps
+from ludus.rl.sampling.normalise import Moments, Normaliser
 
 _PADDED = 64
 

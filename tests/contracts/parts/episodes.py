@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ludus.rl.sampler import Episodes
+from ludus.rl.sampling.sampler import Episodes
 
 # Returns have either sign.
 HARMLESS = ("returns negative",)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ludus.data.replay.ring import ReplayBuffer
 from ludus.data.replay.row_layout import RowLayout
-from ludus.rl.step_processor import NStep
+from ludus.rl.sampling.step_processor import NStep
 
 LAYOUT = RowLayout((2,), np.float32, 1)
 

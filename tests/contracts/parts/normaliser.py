@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ludus.rl.normalise import Normaliser
+from ludus.rl.sampling.normalise import Normaliser
 
 # Means have either sign.
 HARMLESS = ("*/mean negative", "returns negative", "published/0 negative")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.store.remote import RemoteStorage
+from ludus.store.cloud.remote import RemoteStorage
 from tests.object_store import BUCKET, server
 
 

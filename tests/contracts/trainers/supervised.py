@@ -36,7 +36,12 @@ def make() -> ludus.Trainer:
         # The first epoch is the best by this measure, so that forgetting it would show.
         best_model={"metric": "train/epoch_loss", "mode": "max"},
         milestone_every_epochs=2,
-        schedule={"kind": "cosine", "warmup_steps": 2, "final": 0.0, "total_steps": None},
+        learning_rate_schedule={
+            "kind": "cosine",
+            "warmup_steps": 2,
+            "final": 0.0,
+            "total_steps": None,
+        },
         **{
             "settings.display": "none",
             "settings.threads": 1,

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ludus.core.errors import StorageError
-from ludus.store.connection import Connection, told
+from ludus.store.cloud.connection import Connection, told
+from ludus.store.cloud.lease import Lease
+from ludus.store.cloud.spool import Spooled, make_folder
 from ludus.store.files import hash_file, open_plain
-from ludus.store.lease import Lease
 from ludus.store.logs import GrowingLogs
-from ludus.store.spool import Spooled, make_folder
 from ludus.store.storage import check_name
 
 _SEALS = ("manifest.json", "model.json")

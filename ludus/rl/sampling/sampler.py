@@ -15,8 +15,8 @@ from ludus.core import states
 from ludus.envs.vector import VectorEnv
 from ludus.envs.workers import WorkerVectorEnv
 from ludus.rl.agent import Agent
-from ludus.rl.normalise import Normaliser
 from ludus.rl.rollouts.data import LastStep
+from ludus.rl.sampling.normalise import Normaliser
 
 Array = NDArray[Any]
 Envs = VectorEnv | WorkerVectorEnv

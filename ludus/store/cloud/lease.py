@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from ludus.core.errors import LudusError, RunError, RunTaken
-from ludus.store.connection import Connection
+from ludus.store.cloud.connection import Connection
 
 LEASE_SECONDS = 60.0
 _NAME = "LOCK"
