@@ -29,11 +29,9 @@ class Random:
         """Return an action for each game."""
         games, device = len(obs_BO), obs_BO.device
         if isinstance(self.what, Bounds):
-            low, high = (
-                torch.tensor(side, device=device) for side in (self.what.low, self.what.high)
-            )
-            shares = torch.rand(games, len(low), generator=generator, device=device)
-            return low + shares * (high - low)
+            shares = torch.rand(games, len(self.what.low), generator=generator, device=device)
+            sides = zip(shares.unbind(1), self.what.low, self.what.high, strict=True)
+            return torch.stack([low + share * (high - low) for share, low, high in sides], 1)
         if legal_BA is None:
             legal_BA = torch.ones(1, self.what.count, dtype=torch.bool, device=device)
         return random_move(legal_BA.expand(games, -1), generator)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ludus.core.errors import ConfigError
 from ludus.games.game import Bounds
+from ludus.games.player import ask
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.rules.connect_four import ConnectFour
 from ludus.seeds import generator
@@ -52,3 +54,39 @@ def test_a_player_of_moves_is_refused_where_actions_are_numbers() -> None:
     for kind in ("choose_first", "choose_last"):
         with pytest.raises(ConfigError, match=f"the player '{kind}' chooses among moves"):
             player_of(Dial(max_steps=5), "player", kind=kind)
+
+
+SCRIPTED: list[tuple[str, dict[str, Any]]] = [
+    ("host", {"kind": "random"}),
+    ("agent", {"kind": "random"}),
+    ("host", {"kind": "choose_first"}),
+    ("agent", {"kind": "choose_last"}),
+    ("host", {"kind": "all_coordinates"}),
+    ("host", {"kind": "zeillinger", "lexicographic": True}),
+    ("host", {"kind": "spivakovsky", "variant": "full"}),
+    ("host", {"kind": "spivakovsky", "variant": "weak"}),
+    ("host", {"kind": "spivakovsky", "variant": "random"}),
+    ("agent", {"kind": "morin", "weights": [1.0, 2.0, 3.0]}),
+]
+
+
+@pytest.mark.parametrize(("role", "section"), SCRIPTED)
+def test_a_scripted_player_is_legal_in_every_game_and_reads_no_number_on_the_host(
+    role: str, section: dict[str, Any]
+) -> None:
+    game = hironaka(max_num_points=4, max_value=3)
+    draws = generator(0, "moves")
+    player = player_of(game, role, **section)
+    state = game.reset(80, draws)
+    assert game.over(state).any()
+    for _ in range(3):
+        host = player if role == "host" else player_of(game, "host", kind="random")
+        state, _ = game.step(state, "host", ask(host, game, state, "host", draws))
+        agent = player if role == "agent" else player_of(game, "agent", kind="random")
+        actions = ask(agent, game, state, "agent", draws)
+        seen = state
+        state, _ = game.step(state, "agent", actions)
+    obs = game.observe(seen, role)
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        legal = game.legal(fake.from_tensor(obs), role)
+        assert player.act(fake.from_tensor(obs), legal, draws).shape == (80,)
