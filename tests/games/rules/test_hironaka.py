@@ -212,6 +212,13 @@ def test_both_filters_agree_with_the_obvious_versions(
         assert len(left(scaled[game])) == len(corners)
 
 
+def test_a_point_on_an_edge_is_no_vertex_at_any_scale() -> None:
+    for size in (3, 7, 11, 13, 19):
+        line = points([[float(x), float(size - x)] for x in range(size + 1)])
+        for given in (line, rescale(line)):
+            assert len(left(vertices(given)[0])) == 2
+
+
 def test_points_that_were_dropped_or_given_padded_play_no_part() -> None:
     draws = generator(0, "points")
     drawn = torch.randint(9, (40, 6, 3), generator=draws).float()

@@ -11,7 +11,7 @@ import torch
 
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import Bounds, Moves
-from ludus.games.rules.acrobot import Acrobot
+from ludus.games.rules.acrobot import Acrobot, wrap
 from ludus.games.rules.pendulum import Pendulum
 
 PRECISE = [(torch.float64, 1e-11), (torch.float32, 1e-3)]
@@ -80,3 +80,29 @@ def test_new_games_begin_where_gymnasiums_do() -> None:
         torch.testing.assert_close(
             numbers.std(0), torch.tensor(reach).float() / 3**0.5, rtol=0.02, atol=0
         )
+
+
+def test_no_pendulum_spins_faster_than_gymnasiums_may() -> None:
+    game = Pendulum(max_steps=200, dtype=torch.float64)
+    for spin, torque in ((7.9, 2.0), (-7.9, -2.0)):
+        theirs = env("Pendulum-v1", 0)
+        theirs.state = np.array([spin / 7.9, spin])
+        state, _ = game.step(at(game, theirs.state), "player", torch.tensor([[torque]]).double())
+        theirs.step([torque])
+        assert np.abs(state["numbers"].numpy() - theirs.state).max() < 1e-12
+        assert abs(theirs.state[1]) == 8.0
+
+
+def test_an_angle_is_wrapped_however_far_a_step_has_turned_it() -> None:
+    angles = torch.tensor([-10.0, -9.0, -4.0, -3.0, 0.0, 3.0, 4.0, 9.0, 10.0], dtype=torch.float64)
+    turns = torch.tensor([2, 1, 1, 0, 0, 0, -1, -1, -2])
+    torch.testing.assert_close(wrap(angles), angles + turns * 2 * np.pi)
+
+
+def test_the_acrobots_spins_are_bounded_as_gymnasiums_are() -> None:
+    game = Acrobot(max_steps=500, dtype=torch.float64)
+    theirs = env("Acrobot-v1", 0)
+    theirs.state = np.array([0.1, 0.2, 12.5, -28.2])
+    state, _ = game.step(at(game, theirs.state), "player", torch.tensor([0]))
+    theirs.step(0)
+    assert np.abs(state["numbers"].numpy() - theirs.state).max() < 1e-11
