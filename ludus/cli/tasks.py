@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Any, TypeVar
 
+from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, current, from_data, read_data
@@ -28,12 +28,11 @@ from ludus.store import checkpoint, directory
 from ludus.store.bests import bests
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.store.outputs import check_file, head_of, write_file
+from ludus.store.outputs import check_file, write_file
 from ludus.store.places import is_url
 from ludus.store.storage import Storage, is_safe_name
 from ludus.store.strict_json import one_line
 
-_FILM_MARK = b"a film that ludus made"
 A = TypeVar("A", bound=KeepsWeights)
 
 
@@ -203,7 +202,7 @@ def play_run(
         )
     if not is_told:
         out = _place_in_run(path, "play.gif") if out is None else out
-        check_file(out, _is_film, what="a film")
+        check_file(out, is_film, what="a film")
     with _with_weights(path, model, _that_plays) as (trainer, weights, *_):
         if isinstance(trainer, Narrates):
             for lines in trainer.narrate(weights, episode):
@@ -225,30 +224,6 @@ def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:
     with _with_weights(path, model, _that_exports) as (trainer, weights, *_):
         trainer.export(weights, out)
     return out
-
-
-def write_gif(path: Path, frames: Sequence[Any], *, fps: float) -> None:
-    """Write pictures, uint8 of (height, width, 3), as an animated GIF that begins again at its end.
-
-    Only a film that ludus wrote is ever replaced.
-    """
-    from PIL import Image
-
-    # One palette for all keeps colours from flickering and the file small.
-    pictures = [Image.fromarray(frame) for frame in frames]
-    palette = pictures[len(pictures) // 2].quantize(64)
-    quantised = [picture.quantize(palette=palette) for picture in pictures]
-    milliseconds = max(20, round(1000 / fps / 10) * 10)
-    buffer = io.BytesIO()
-    options: dict[str, Any] = {"duration": milliseconds, "loop": 0, "comment": _FILM_MARK}
-    quantised[0].save(buffer, "GIF", save_all=True, append_images=quantised[1:], **options)
-    write_file(path, buffer.getvalue(), _is_film, what="a film")
-
-
-def _is_film(path: Path) -> bool:
-    # The comment comes right after the palette, which has 256 colours at most.
-    head = head_of(path, 1024)
-    return head.startswith(b"GIF8") and _FILM_MARK in head
 
 
 def evaluate_run(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ludus
-from ludus.cli.tasks import write_gif
+from ludus.cli.film import write_gif
 from ludus.config.migrations import VERSION
 from ludus.core.errors import StorageError
 from ludus.nn.export.numpy_policy import NumpyPolicy
