@@ -14,7 +14,7 @@ from benchmarks._games_timing import Timed, rate_of
 from benchmarks._harness import BenchmarkError, Case, Row, say, summarise
 
 ROUNDS = 5
-SOURCES = ("_games_hironaka", "_games_ppo")
+SOURCES = ("_games_hironaka", "_games_dqn", "_games_ppo")
 """The modules of this folder whose `timed(device)` yields rows."""
 
 

@@ -185,3 +185,14 @@ def test_a_graphed_update_is_quicker_than_an_eager_one(name: str) -> None:
         found[engine] = min(device_seconds(call, subject.inputs, 50) for _ in range(5)) / 50
     print(name, {engine: f"{1e6 * seconds:.0f} us" for engine, seconds in found.items()})
     assert found["graph"] < found["eager"]
+
+
+def test_a_graph_draws_on_from_the_generators_that_it_is_given() -> None:
+    own, other = (torch.Generator(DEVICE).manual_seed(3) for _ in range(2))
+    call = Graphed(
+        lambda x: x + torch.rand(4, generator=own, device=DEVICE), DEVICE, generators=[own]
+    )
+    x = torch.zeros(4, device=DEVICE)
+    for _ in range(6):
+        assert torch.equal(call(x), torch.rand(4, generator=other, device=DEVICE))
+    assert len(call._graphs) == 1

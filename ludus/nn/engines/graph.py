@@ -43,9 +43,13 @@ class Graphed:
         device: torch.device,
         *,
         tell: Callable[[str], None] | None = None,
+        generators: Sequence[torch.Generator] = (),
     ) -> None:
-        """Where a call cannot be captured, `tell` is given a sentence and it is called eagerly from
-        then on; without `tell` that is a LudusError."""
+        """Besides torch's default generator the function may draw from these, in every replay anew.
+
+        Where a call cannot be captured, `tell` is given a sentence and it is called eagerly from then
+        on; without `tell` that is a LudusError.
+        """
         if device.type != "cuda":
             raise ConfigError(
                 f"the engine 'graph' replays CUDA graphs, but the device is {device.type}; choose"
@@ -54,6 +58,7 @@ class Graphed:
         self._function = function
         self._device = device
         self._tell = tell
+        self._generators = tuple(generators)
         self._stream = torch.cuda.Stream(device)
         # One pool for all: a graph's results are copied before another one is replayed.
         self._pool = torch.cuda.graph_pool_handle()
@@ -78,7 +83,7 @@ class Graphed:
         if num_calls < _WARM_UP or len(self._graphs) >= _MAX_GRAPHS or not self.is_possible:
             return None
         try:
-            graph = _Graph(self._function, inputs, self._stream, self._pool)
+            graph = _Graph(self._function, inputs, self._stream, self._pool, self._generators)
         except RuntimeError as error:
             self.is_possible = False
             self._give_up(error)
@@ -104,7 +109,12 @@ class Graphed:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graphed:
         # A graph works on the memory of the original.
-        return Graphed(deepcopy(self._function, memo), self._device, tell=self._tell)
+        return Graphed(
+            deepcopy(self._function, memo),
+            self._device,
+            tell=self._tell,
+            generators=deepcopy(self._generators, memo),
+        )
 
 
 class _Graph:
@@ -116,10 +126,13 @@ class _Graph:
         inputs: Sequence[Tensor | None],
         stream: torch.cuda.Stream,
         pool: Any,
+        generators: Sequence[torch.Generator],
     ) -> None:
         device = stream.device
         self._inputs = [None if x is None else x.to(device, copy=True) for x in inputs]
         self._graph = torch.cuda.CUDAGraph()
+        for generator in generators:
+            self._graph.register_generator_state(generator)
         # A capture computes nothing: the state is as before until the first replay. What another
         # thread does with the device meanwhile (one that writes a checkpoint) does not disturb it.
         with torch.cuda.graph(
