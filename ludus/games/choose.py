@@ -33,11 +33,10 @@ def by_tensors(
     if legal_BA is None:
         legal_BA = torch.ones_like(values_BA, dtype=torch.bool)
     best_B = values_BA.masked_fill(~legal_BA, -torch.inf).argmax(1)
-    num_before_BA = legal_BA.cumsum(1)
-    # A draw just below 1, times the number of moves, may round up to it.
-    last_B = num_before_BA[:, -1] - 1
-    wanted_B = (draws_B2[:, 1] * num_before_BA[:, -1]).long().minimum(last_B)
-    drawn_B = (num_before_BA > wanted_B.unsqueeze(1)).int().argmax(1)
+    places_BA = legal_BA.t().cumsum(0).t()
+    wanted_B = (draws_B2[:, 1] * places_BA[:, -1]).long()
+    # The first move before which, itself included, stand more legal ones than are to be skipped.
+    drawn_B = (places_BA > wanted_B.unsqueeze(1)).int().argmax(1)
     return torch.where(draws_B2[:, 0] < rate, drawn_B, best_B)
 
 

@@ -44,7 +44,7 @@ def choose_kernel(
     num_before = tl.cumsum(is_legal.to(tl.int32), 1)
     count = tl.sum(is_legal.to(tl.int32), 1, keep_dims=True)
     share = tl.load(draws_ptr + game * draws_stride + 1, mask=is_game, other=0.0)
-    wanted = tl.minimum((share * count.to(tl.float32)).to(tl.int32), count - 1)
+    wanted = (share * count.to(tl.float32)).to(tl.int32)
     drawn = tl.min(tl.where(is_legal & (num_before > wanted), move, P), 1, keep_dims=True)
     is_drawn = tl.load(draws_ptr + game * draws_stride, mask=is_game, other=1.0) < tl.load(rate_ptr)
     action = tl.where(is_drawn, drawn, best)

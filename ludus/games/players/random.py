@@ -40,7 +40,8 @@ class Random:
 def random_move(legal_BA: Tensor, generator: torch.Generator) -> Tensor:
     """Return (B,) one of the legal moves of each game, each as likely; nothing waits for the device."""
     shares_B = torch.rand(len(legal_BA), generator=generator, device=legal_BA.device)
-    places_BA = legal_BA.cumsum(1)
+    # Summed along columns: a GPU sums along rows of a few moves much slower.
+    places_BA = legal_BA.t().cumsum(0).t()
     wanted_B = (shares_B * places_BA[:, -1]).long()
     # The first move before which, itself included, stand more legal ones than are to be skipped.
     return (places_BA > wanted_B.unsqueeze(1)).int().argmax(1)
