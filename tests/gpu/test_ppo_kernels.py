@@ -295,6 +295,17 @@ def test_a_trainer_makes_its_rounds_by_kernels_as_without_them() -> None:
     assert torch.equal(trainer.live.lengths_B, plain.live.lengths_B)
 
 
+def test_how_many_rounds_a_stage_has_changes_no_bit() -> None:
+    ends = []
+    for count in (1, 2):
+        trainer = PPOTrainer(small_ppo(**FUSED | {"rounds_a_stage": count}))
+        trainer.fit(around=Bare)
+        ends.append(trainer)
+    one, two = ends
+    assert torch.equal(one.flat.vectors[0], two.flat.vectors[0])
+    assert torch.equal(one.live.state["numbers"], two.live.state["numbers"])
+
+
 def test_a_script_that_learns_in_its_own_way_is_not_passed_over() -> None:
     class Own(PPOTrainer):
         def train_step(self, batch: Tensor, batch_idx: int) -> None:

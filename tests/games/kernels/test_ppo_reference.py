@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ludus.games.actor_critic import ActorCritic, Categorical, Gaussian, distribution_of
-from ludus.games.counter_random import key
+from ludus.games.counter_random import key, uniform
 from ludus.games.game import Bounds
 from ludus.games.kernels.ppo import reference
 from ludus.games.kernels.ppo.reference import Keys, Live, PpoNumbers, Rollout
@@ -114,6 +114,20 @@ def test_a_truncated_step_takes_the_value_of_what_came_after_and_an_ended_one_no
     rows = reference.estimate(net, found, gamma=0.5, gae_lambda=0.5)
     assert rows.advantages.tolist() == [10 + 2.5 - 1, 20 - 2, 30 + 3.5 - 3]
     assert rows.values.tolist() == [1.0, 2.0, 3.0]
+    rows = reference.estimate(net, found, gamma=0.5, gae_lambda=0.5, reward_scale=0.5)
+    assert rows.advantages.tolist() == [5 + 2.5 - 1, 10 - 2, 15 + 3.5 - 3]
+
+
+def test_the_draws_of_an_action_are_not_those_of_a_start() -> None:
+    game, word = CartPole(max_steps=5), torch.tensor([5, 2**31])
+    drawn = reference.action_draws(word, num_draws=3, num_uniforms=game.num_uniforms)
+    assert drawn.shape == (2, 3)
+    assert torch.equal(drawn[:, 0], uniform(word, 0))
+    started = reference.started(game, word)["numbers"]
+    taken = torch.stack([uniform(word, nth) for nth in range(1, 5)], 1)
+    assert torch.allclose(started, 0.1 * taken - 0.05)
+    everything = torch.cat([drawn, taken], 1)
+    assert all(len(set(row)) == 7 for row in everything.tolist())
 
 
 @pytest.mark.parametrize("value_clip", [None, 0.2])
