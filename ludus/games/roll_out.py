@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State, check_games
-from ludus.games.player import Player
+from ludus.games.player import Player, begin
 from ludus.games.players.random import random_move
 
 Seen = Tensor | dict[str, Tensor]
@@ -66,12 +66,14 @@ def play_turns(
     checked: Collection[str] = (),
     reward_func: RewardFunc | None = None,
 ) -> tuple[Experiences, Tensor]:
-    """Return the experiences of some turns of a role in all games, and (M,) which of them count.
+    """Return the experiences of some turns of a role in all games, which are new, and (M,) which count.
 
     Those of games that were over already do not. Nothing waits for the device, unless the actions of
     roles in `checked` are looked at. The role alone explores: another's noise would become its target.
     What it sees next is what it really sees at its next turn, after the others have moved once.
     """
+    for player in players.values():
+        begin(player)
     index = game.roles.index(role)
     before, after = game.roles[:index], game.roles[index + 1 :]
 

@@ -105,9 +105,9 @@ def test_only_the_sampled_role_explores() -> None:
         played_moves: dict[str, list[Tensor]] = {"host": [], "agent": []}
 
         class Watched(type(hironaka())):  # type: ignore[misc]
-            def play(self, state: State, who: str, actions: Tensor) -> Step:
+            def step(self, state: State, who: str, actions: Tensor) -> Step:
                 played_moves[who].append(actions)  # noqa: B023
-                return super().play(state, who, actions)
+                return super().step(state, who, actions)
 
         game = Watched(dimension=3, max_num_points=6, max_value=9, scale_observation=False)
         players, draws = noted(game), generator(0, "play")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ludus.core.errors import Interrupted, LudusError
 from ludus.games.game import FusedGame, Moves, State
-from ludus.games.player import Player
+from ludus.games.player import Player, begin
 
 
 class Played(NamedTuple):
@@ -39,7 +39,9 @@ def play_games(
     checked: Collection[str] = (),
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> Played:
-    """Play these games to their ends, or for this many steps, each a move of every role."""
+    """Play these new games to their ends, or for this many steps, each a move of every role."""
+    for player in players.values():
+        begin(player)
     had_ended_B = over_B = game.over(state)
     steps_B = torch.zeros_like(over_B, dtype=torch.int64)
     counts = {}

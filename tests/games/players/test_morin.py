@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from ludus.core.errors import ConfigError
+from ludus.games.dqn.rho import play_games
 from ludus.games.player import begin
 from ludus.games.players.morin import Morin
+from ludus.games.roll_out import roll_out
 from ludus.seeds import generator
 from tests.games.sections import hironaka, player_of
 
@@ -63,3 +65,14 @@ def test_what_it_remembers_can_be_saved() -> None:
 def test_another_number_of_weights_is_refused() -> None:
     with pytest.raises(ConfigError, match="'morin' has 2 weights, and the game 3 coordinates"):
         morin(1.0, 2.0)
+
+
+def test_new_games_of_a_rollout_and_of_an_evaluation_are_begun_with_the_first_weights() -> None:
+    game, player = hironaka(max_num_points=20), morin(1.0, 2.0, 3.0)
+    players = {"host": player_of(game, "host", kind="choose_first"), "agent": player}
+    first = roll_out(game, players, "agent", games=8, turns=1, generator=generator(0, "moves"))
+    again = roll_out(game, players, "agent", games=8, turns=1, generator=generator(0, "moves"))
+    assert set(first.actions.tolist()) == set(again.actions.tolist()) == {0}
+    state = game.reset(8, generator(0, "start"))
+    played = play_games(game, players, state, max_steps=1, generator=generator(0, "moves"))
+    assert played.counts["agent"].tolist() == [8, 0, 0]
