@@ -4,6 +4,8 @@ Actor and critic 64-64 with tanh, 4 passes of 4 minibatches; a row is games x st
 of a round is in the clock: rollout, advantages, updates, counts and metrics.
 """
 
+import importlib.util
+import os
 import time
 from collections.abc import Callable, Iterator
 
@@ -104,6 +106,23 @@ def timed(device: torch.device) -> Iterator[Timed]:
             games * steps * count,
             lambda games=games, steps=steps, count=count: _rounds(games, steps, count, device),
         )
+        if device.type == "cuda" and all(map(importlib.util.find_spec, ("jax", "optax"))):
+            yield Timed(
+                f"PPO on CartPole, {games} x {steps}",
+                "JAX, scans in one jitted function",
+                UNIT,
+                games * steps * count,
+                lambda games=games, steps=steps: _rounds_by_jax(games, steps),
+                role="peer",
+            )
+
+
+def _rounds_by_jax(games: int, steps: int) -> Callable[[], object]:
+    # By itself JAX takes most of the memory of the device, which is shared here.
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    from benchmarks._games_ppo_jax import make_rounds
+
+    return make_rounds(games, steps, ROUNDS_A_CALL)
 
 
 def _rounds(games: int, steps: int, count: int, device: torch.device) -> Callable[[], object]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from benchmarks._harness import Role
+
 SECONDS = 0.3
 """How long one call is timed in one round, about."""
 
@@ -24,6 +26,7 @@ class Timed:
     """How much of it one call does."""
     make: Callable[[], Callable[[], object]]
     """Makes all ready and returns the call."""
+    role: Role = "ludus"
 
 
 def rate_of(call: Callable[[], object], amount: float, device: torch.device) -> float:

@@ -28,7 +28,7 @@ def run(rounds: int, device: str = "cpu") -> list[Row]:
     for source in SOURCES:
         for row in importlib.import_module(f"benchmarks.{source}").timed(where):
             case = Case(
-                row.work, row.system, row.unit, "ludus", __name__, "run", is_larger_better=True
+                row.work, row.system, row.unit, row.role, __name__, "run", is_larger_better=True
             )
             values[case] = _rates(row, rounds, where)
             say(f"{row.work}, {row.system}: {sorted(values[case])[rounds // 2]:.3g} {row.unit}")
