@@ -80,7 +80,7 @@ def rollout(
     )
     for rate in made.rates.values():
         rate.fill_(EXPLORATION)
-    for _ in range(3):
+    for _ in range(5):
         made.advance()
     return made
 

@@ -9,7 +9,7 @@ of games. Nothing waits for the device. Shapes: B games, O features, W columns o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from ludus.games.choose import NUM_DRAWS, choose
 from ludus.games.game import FusedGame, Moves, State, check_games
 from ludus.games.inference import Inference, Precision, matmuls_in
 from ludus.games.networks import check_net
+from ludus.nn.engines.graph import Graphed
 
 CHUNKS = {"cuda": 2**18, "cpu": 2**10}
 """How many games are played at once: layers of 256 numbers take 268 MB there, and fit the cache here."""
@@ -64,7 +65,10 @@ class RolloutGraph:
         self._rounds = rounds
         chunk = CHUNKS.get(self.device.type, games)
         self._chunks = [slice(i, min(i + chunk, games)) for i in range(0, games, chunk)]
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._call: Callable[[], None] = self._play
+        if self.device.type == "cuda":
+            # Each replay draws on from where the generator is.
+            self._call = Graphed(self._play, self.device, generators=[generator])
         for rows in self._chunks:
             for name, value in game.reset(rows.stop - rows.start, generator).items():
                 if name not in self.state:
@@ -72,23 +76,8 @@ class RolloutGraph:
                 self.state[name][rows] = value
 
     def advance(self) -> None:
-        """Play the rounds; on a CUDA device the first call plays, and later ones replay a graph."""
-        if self.device.type != "cuda":
-            self._play()
-        elif self._graph is not None:
-            self._graph.replay()
-        else:
-            self._play()
-            self._graph = self._captured()
-
-    def _captured(self) -> torch.cuda.CUDAGraph:
-        torch.cuda.synchronize(self.device)
-        graph = torch.cuda.CUDAGraph()
-        # Each replay draws on from where the generator is.
-        graph.register_generator_state(self.generator)
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self._play()
-        return graph
+        """Play the rounds; on a CUDA device the fourth call captures them, and later ones replay."""
+        self._call()
 
     @torch.no_grad()
     def _play(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -196,3 +197,24 @@ def test_a_graph_draws_on_from_the_generators_that_it_is_given() -> None:
     for _ in range(6):
         assert torch.equal(call(x), torch.rand(4, generator=other, device=DEVICE))
     assert len(call._graphs) == 1
+
+
+def test_a_graph_that_is_garbage_does_not_spoil_the_capture_of_another() -> None:
+    x, thresholds = torch.zeros(4, device=DEVICE), gc.get_threshold()
+    old, new = (Graphed(lambda x: x + len([{} for _ in range(5000)]), DEVICE) for _ in range(2))
+    gc.disable()
+    try:
+        for _ in range(4):
+            old(x)
+        for _ in range(3):
+            new(x)
+        old.itself = old  # type: ignore[attr-defined]
+        gc.collect(0)
+        del old
+        # Collected next, once 300 more objects are made: by the function, while it is captured.
+        gc.set_threshold(300, 0, 1000)
+        gc.enable()
+        assert float(new(x)[0]) == 5000
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()

@@ -161,7 +161,7 @@ def test_a_replayed_graph_plays_as_calls_one_by_one_and_draws_on(
 ) -> None:
     monkeypatch.setitem(rollout_graph.CHUNKS, "cuda", 500)
     graph, calls = (rollout(restart=restart, precision=precision) for _ in range(2))
-    for _ in range(4):
+    for _ in range(7):
         graph.advance()
         calls._play()
         assert same(graph.state, calls.state)
@@ -171,8 +171,8 @@ def test_a_replayed_graph_plays_as_calls_one_by_one_and_draws_on(
 def test_a_replay_waits_for_nothing_and_takes_the_present_weights_and_rates() -> None:
     own, other = (rollout(restart=False, precision="float32", rounds=1) for _ in range(2))
     for each in (own, other):
-        each.advance()
-        each.advance()
+        for _ in range(5):
+            each.advance()
     for inference in own._nets.values():
         for weight in inference._net.parameters():
             torch.nn.init.normal_(weight)

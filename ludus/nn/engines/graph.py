@@ -11,7 +11,9 @@ its default generator with the graph, so that each replay draws new numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -135,8 +137,11 @@ class _Graph:
             self._graph.register_generator_state(generator)
         # A capture computes nothing: the state is as before until the first replay. What another
         # thread does with the device meanwhile (one that writes a checkpoint) does not disturb it.
-        with torch.cuda.graph(
-            self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"
+        with (
+            _without_collecting(),
+            torch.cuda.graph(
+                self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"
+            ),
         ):
             result = function(*self._inputs)
         self._result = tree_map_only(Tensor, Tensor.detach, result)
@@ -148,3 +153,15 @@ class _Graph:
         self._graph.replay()
         # Whoever keeps a result must not see it overwritten by the next replay.
         return tree_map_only(Tensor, Tensor.clone, self._result)
+
+
+@contextlib.contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Keep the garbage collector off: an old graph that it destroys would spoil the capture."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
