@@ -13,6 +13,7 @@ from ludus.core.errors import LudusError
 from ludus.core.surroundings import Bare
 from ludus.games.actor_critic import ActorCritic, Categorical
 from ludus.games.elementwise import ElementwiseGame
+from ludus.games.host_syncs import HostSyncs
 from ludus.games.kernels.ppo import reference
 from ludus.games.kernels.ppo.reference import PpoNumbers
 from ludus.games.kernels.ppo.shuffle import constants, rows_in_order
@@ -293,6 +294,21 @@ def test_a_trainer_makes_its_rounds_by_kernels_as_without_them() -> None:
     assert torch.allclose(trainer.flat.vectors[0], plain.flat.vectors[0], atol=5e-3)
     assert torch.allclose(trainer.live.state["numbers"], plain.live.state["numbers"], atol=1e-3)
     assert torch.equal(trainer.live.lengths_B, plain.live.lengths_B)
+
+
+@pytest.mark.skipif(not IS_GPU, reason="nothing waits on the CPU")
+def test_a_trainer_counts_how_often_it_waits_for_the_gpu() -> None:
+    trainer = PPOTrainer(small_ppo(**FUSED | {"record_every_rounds": 0}))
+    trainer.fit(max_steps=4, around=Bare)
+    syncs = HostSyncs(HERE)
+    with syncs.counted():
+        # The first stage has captured the graph; to be given no number is to wait for none.
+        trainer._by_kernels.make(1, 3, lambda number: 1e-3)
+    assert syncs.num_syncs == 0
+    with syncs.counted():
+        float(trainer.flat.vectors[0].sum())
+        float(trainer.flat.vectors[0].sum())
+    assert syncs.num_syncs == 2
 
 
 def test_how_many_rounds_a_stage_has_changes_no_bit() -> None:

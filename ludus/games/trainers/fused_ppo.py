@@ -16,6 +16,7 @@ from ludus.core.hooks import Hooks
 from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.surroundings import Surroundings
 from ludus.games.actor_critic import ActorCritic, distribution_of
+from ludus.games.host_syncs import HostSyncs
 from ludus.games.kernels.ppo.shuffle import rows_in_order
 from ludus.games.kinds import make_game
 from ludus.games.ppo.abilities import Abilities
@@ -63,13 +64,8 @@ class PPOTrainer(Abilities, Trainer):
     Config = FusedPpoConfig
     # What depends on the clock promises nothing; the order of an epoch is computed anew.
     derived: ClassVar[tuple[str, ...]] = (
-        "_timer",
-        "_timed_steps",
-        "_order",
-        "_order_of",
-        "_plain_state",
-        "_by_kernels",
-    )
+        "_timer", "_timed_steps", "_order", "_order_of", "_plain_state", "_by_kernels", "_syncs",
+    )  # fmt: skip
 
     config: FusedPpoConfig
     model: Any
@@ -113,6 +109,7 @@ class PPOTrainer(Abilities, Trainer):
         self._choose_engine()
         self._order, self._order_of = torch.zeros(0), (-1, -1)
         self._timer, self._timed_steps = time.monotonic(), 0
+        self._syncs = HostSyncs(self.device)
 
     def _make_network(self) -> nn.Module:
         config, game = self.config, self.fused_game
@@ -148,7 +145,7 @@ class PPOTrainer(Abilities, Trainer):
             collect=self._collect,
             estimate=self._estimate,
             train_step=self._train_step,
-            iterate=self._iterate,
+            iterate=self._syncs.counting(self._iterate),
             evaluate=self._evaluate,
             record=self._record,
             save=self._save,
@@ -266,6 +263,7 @@ class PPOTrainer(Abilities, Trainer):
         elapsed = max(time.monotonic() - self._timer, 1e-9)
         run.log.rate("game_steps_per_sec", (steps - self._timed_steps) / elapsed)
         self._timer, self._timed_steps = time.monotonic(), steps
+        self._syncs.log(run)
         run.log.write(run)
         GUARD.check(metrics, opts)
 
