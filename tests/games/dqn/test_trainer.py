@@ -126,6 +126,11 @@ def test_the_network_chooses_among_legal_next_moves_and_the_target_values_them()
     with torch.no_grad():
         for seed, vector in enumerate((*learner.learner.flat.vectors, *learner.target.vectors)):
             vector.copy_(torch.randn(len(vector), generator=torch.Generator().manual_seed(seed)))
+    with torch.no_grad():
+        by_target, by_network = (
+            net(batch["next_obs"]) for net in (learner.target, learner.learner)
+        )
+    assert not torch.allclose(by_target, by_network)
     role_module.td_targets = spied
     try:
         learner._update(*(batch[name] for name in batch), torch.tensor([0.0]))
@@ -133,6 +138,8 @@ def test_the_network_chooses_among_legal_next_moves_and_the_target_values_them()
         role_module.td_targets = found
     (((rewards, discounts, next_q, choosing, mask), targets),) = seen
     assert torch.equal(mask, legal)
+    assert torch.equal(next_q, by_target)
+    assert torch.equal(choosing, by_network)
     for row in range(64):
         assert discounts[row] == (0.0 if row % 5 == 0 else pytest.approx(0.95))
         allowed = [a for a in range(3) if legal[row, a]]

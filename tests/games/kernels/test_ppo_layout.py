@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from ludus.games.actor_critic import ActorCritic
-from ludus.games.game import FusedGame, Moves
+from ludus.games.actor_critic import ActorCritic, perceptron
+from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels import triton_path
 from ludus.games.kernels.ppo.layout import layout_of, why_no_kernels
 from ludus.games.kernels.ppo.reference import PpoNumbers
@@ -32,6 +33,31 @@ class Wider(ActorCritic):
 
 def net(*widths: int) -> nn.Module:
     return ActorCritic(4, Moves(2), widths)
+
+
+class Longer(CartPole):
+    """A game whose step is not that of its functions of numbers."""
+
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        return super().play(state, role, 1 - actions)
+
+
+def changed(change: Callable[[ActorCritic], object]) -> Learner:
+    network = ActorCritic(4, Moves(2), [8, 8])
+    change(network)
+    return learner(network)
+
+
+def with_relu(network: ActorCritic) -> None:
+    network.policy[1] = nn.ReLU()
+
+
+def with_other_value(network: ActorCritic) -> None:
+    network.value = perceptron(4, [8, 16], 1, gain=1.0)
+
+
+def without_bias(network: ActorCritic) -> None:
+    network.value[2] = nn.Linear(8, 8, bias=False)
 
 
 def learner(network: nn.Module | None = None, config: Any = ADAM, **options: Any) -> Learner:
@@ -71,10 +97,16 @@ def test_without_a_gpu_that_is_the_reason() -> None:
         ({"game": TicTacToe()}, "TicTacToe is not a game of numbers"),
         ({"game": Pendulum(max_steps=200)}, "the actions of Pendulum are not moves, but numbers"),
         ({"game": CartPole(max_steps=5, dtype=torch.float64)}, "torch.float64, not torch.float32"),
-        ({"learned": learner(net(64))}, "does not have two hidden layers of width 128 or less"),
-        ({"learned": learner(net(64, 64, 64))}, "does not have two hidden layers"),
-        ({"learned": learner(net(64, 256))}, "does not have two hidden layers"),
+        ({"learned": learner(net(64))}, "two hidden layers of width 128 or less"),
+        ({"learned": learner(net(64, 64, 64))}, "do not both have two hidden layers"),
+        ({"learned": learner(net(64, 256))}, "do not both have two hidden layers"),
         ({"learned": learner(Wider(4, Moves(2), [8, 8]))}, "the network is Wider, not ActorCritic"),
+        ({"game": Longer(max_steps=5)}, "Longer has a function 'play' of its own"),
+        ({"learned": changed(with_relu)}, "tanh after each, and nothing else"),
+        ({"learned": changed(without_bias)}, "tanh after each, and nothing else"),
+        ({"learned": changed(with_other_value)}, "of the value [4, 8, 16, 1]"),
+        ({"learned": changed(lambda net: net.policy[2].weight.requires_grad_(False))}, "is frozen"),
+        ({"learned": changed(lambda net: net.value.register_forward_hook(print))}, "has hooks"),
         ({"learned": learner(config=SGD)}, "the optimizer is sgd, not adam or adamw"),
         ({"learned": learner(config=STEEP)}, "the learning rate is above 1"),
         ({"learned": learner(ema_decay=0.9)}, "the weights have an EMA"),

@@ -16,6 +16,7 @@ from ludus.games.game import FusedGame, Moves
 from ludus.games.kernels import triton_path
 from ludus.games.kernels.ppo.reference import PpoNumbers
 from ludus.games.kernels.triton_path import power_of_two
+from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 from ludus.nn.step import STEEP
@@ -92,15 +93,25 @@ def why_no_kernels(game: FusedGame, learner: Learner, numbers: PpoNumbers) -> st
     return None
 
 
+# What the kernels do in the place of the class's own functions.
+_DONE_BY_KERNELS = ("reset", "start", "observe", "play", "step", "done", "truncated", "over")
+
+
 def _why_not_game(game: FusedGame) -> str | None:
+    kind = type(game)
     if not isinstance(game, ElementwiseGame):
-        return f"{type(game).__name__} is not a game of numbers (ludus.games.elementwise)"
+        return f"{kind.__name__} is not a game of numbers (ludus.games.elementwise)"
+    for name in _DONE_BY_KERNELS:
+        if getattr(kind, name) is not getattr(ElementwiseGame, name) or name in vars(game):
+            return (
+                f"{kind.__name__} has a function '{name}' of its own, which a kernel cannot inline"
+            )
     if not isinstance(game.moves, Moves):
-        return f"the actions of {type(game).__name__} are not moves, but numbers"
+        return f"the actions of {kind.__name__} are not moves, but numbers"
     if game.dtype != torch.float32:
         return f"the game's numbers are {game.dtype}, not torch.float32"
     if game.num_features > MAX_INPUTS or game.moves.count > MAX_OUTPUTS:
-        return f"{type(game).__name__} has over {MAX_INPUTS} features or over {MAX_OUTPUTS} moves"
+        return f"{kind.__name__} has over {MAX_INPUTS} features or over {MAX_OUTPUTS} moves"
     return None
 
 
@@ -109,10 +120,28 @@ def _why_not_network(network: nn.Module) -> str | None:
     if type(network) is not ActorCritic:
         return f"the network is {type(network).__name__}, not ActorCritic"
     assert isinstance(network, ActorCritic)
-    linear = [layer for layer in network.policy if isinstance(layer, nn.Linear)]
-    if len(linear) != 3 or max(layer.out_features for layer in linear) > MAX_WIDTH:
-        return f"the network does not have two hidden layers of width {MAX_WIDTH} or less"
-    return None
+    policy, value = _sizes(network.policy), _sizes(network.value)
+    if policy is None or value is None or max(policy[:-1]) > MAX_WIDTH:
+        return (
+            f"policy and value do not both have two hidden layers of width {MAX_WIDTH} or less, tanh"
+            " after each, and nothing else"
+        )
+    if policy[:-1] != value[:-1] or value[-1] != 1:
+        return f"the layers of the policy are {policy}, of the value {value}"
+    if not all(weight.requires_grad for weight in network.parameters()):
+        return "a part of the network is frozen"
+    return why_not_repeatable(network, [network])
+
+
+def _sizes(body: nn.Module) -> list[int] | None:
+    """Return the sizes of three linear layers with tanh between them; None for anything else."""
+    layers = list(body.children()) if type(body) is nn.Sequential else []
+    if [type(layer) for layer in layers] != [nn.Linear, nn.Tanh, nn.Linear, nn.Tanh, nn.Linear]:
+        return None
+    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    if any(layer.bias is None for layer in linear):
+        return None
+    return [linear[0].in_features, *(layer.out_features for layer in linear)]
 
 
 def _why_not_learner(learner: Learner) -> str | None:
