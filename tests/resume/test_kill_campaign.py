@@ -61,6 +61,11 @@ CHANGES = {
         "evaluation.target_return=null",
         "settings.checkpoint.every_opt_steps=30",
     ],
+    "fused_ppo": [
+        "max_rounds=60",
+        "fused=false",
+        "settings.checkpoint.every_opt_steps=25",
+    ],
     "sac": [
         "steps.max_opts=300",
         "steps.eval_interval=120",

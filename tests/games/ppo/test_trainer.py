@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -200,6 +201,32 @@ def test_self_play_learns_to_beat_the_random_player() -> None:
     assert after["eval/loss_rate"] < before["eval/loss_rate"] - 0.2
 
 
+PENDULUM: dict[str, Any] = {"game": {"kind": "pendulum", "max_steps": 8}, "reward_scale": 0.1}
+
+
+def test_actions_that_are_numbers_are_drawn_around_means_and_learned_as_drawn() -> None:
+    trainer = trained(small_ppo(**PENDULUM))
+    rollout = trainer.collect_rollout(7)
+    assert rollout.actions.shape == (5, 6, 1)
+    assert rollout.actions.abs().max() > 2  # the game is given them within its bounds
+    assert trainer.distribution.to_game(rollout.actions[0]).abs().max() <= 2
+    assert float(trainer.network.log_std.detach()) != 0.0
+    means = trainer.outputs(rollout.obs.flatten(0, 1))[0]
+    player = trainer.evaluation.player(trainer.outputs, trainer.distribution)
+    best = player.act(rollout.obs.flatten(0, 1), None, torch.Generator())
+    assert torch.equal(best, means.clamp(-2, 2))
+
+
+def test_the_log_probability_of_a_drawn_number_is_that_of_its_gaussian() -> None:
+    trainer = trained(small_ppo(**PENDULUM))
+    rollout = trainer.collect_rollout(7)
+    columns = trainer.ppo.estimate(rollout).split(trainer.ppo._sizes, 1)
+    normal = torch.distributions.Normal(
+        trainer.outputs(columns[0])[0], trainer.network.log_std.exp()
+    )
+    assert torch.allclose(columns[2], normal.log_prob(columns[1]), atol=1e-5)
+
+
 def test_a_loss_that_is_not_finite_ends_the_run_and_is_never_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -245,7 +272,7 @@ def test_a_run_can_be_evaluated_played_reported_and_gone_on_with(
 
 
 def test_an_exported_policy_plays_the_likeliest_legal_moves_by_numpy(tmp_path: Path) -> None:
-    for config in (small_ppo(), small_self_play()):
+    for config in (small_ppo(**PENDULUM), small_ppo(), small_self_play()):
         trainer = trained(config)
         path = tmp_path / config.game.kind
         trainer.export(trainer.weights(), path)
@@ -255,7 +282,9 @@ def test_an_exported_policy_plays_the_likeliest_legal_moves_by_numpy(tmp_path: P
         if legal_BA is not None:
             obs_BO, legal_BA = obs_BO[legal_BA.any(1)], legal_BA[legal_BA.any(1)]
         actions = policy(obs_BO.numpy(), None if legal_BA is None else legal_BA.numpy())
-        assert actions.tolist() == trainer.outputs(obs_BO)[0].argmax(1).tolist()
+        player = trainer.evaluation.player(trainer.outputs, trainer.distribution)
+        expected = player.act(obs_BO, legal_BA, torch.Generator())
+        assert np.allclose(actions, expected.detach().numpy(), atol=1e-5)
     assert policy.has_masks
 
 
