@@ -10,9 +10,12 @@ from torch import Tensor
 
 import ludus
 from ludus.core.surroundings import Bare
+from ludus.games.actor_critic import Categorical
+from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels.ppo import reference
-from ludus.games.ppo.collect import Rollout
+from ludus.games.ppo.collect import Rollout, collect
 from ludus.games.ppo.learn import filled
+from ludus.games.ppo.live import LiveGames
 from tests.games.ppo.small import small_ppo, small_self_play
 
 LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
@@ -235,3 +238,45 @@ def test_a_round_ends_with_the_weights_of_the_reference() -> None:
     assert not torch.allclose(prepared(config).flat.vectors[0], learner.flat.vectors[0], atol=1e-3)
     for name, value in after.state.items():
         assert torch.equal(own.live.state[name], value)
+
+
+class Payments(FusedGame):
+    """A symmetric game of four moves, each of which is paid for by the other role."""
+
+    roles = ("first", "second")
+    is_symmetric = True
+
+    def actions(self, role: str) -> Moves:
+        return Moves(2)
+
+    def observation_size(self, role: str) -> int:
+        return 1
+
+    def reset(self, games: int, generator: torch.Generator) -> State:
+        return {"moves": torch.zeros(games, dtype=torch.int64)}
+
+    def observe(self, state: State, role: str) -> Tensor:
+        return state["moves"].float().unsqueeze(1)
+
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        paid_B = torch.ones(len(actions))
+        gains = [paid_B, -paid_B] if role == "first" else [-paid_B, paid_B]
+        return Step({"moves": state["moves"] + 1}, torch.stack(gains, 1))
+
+    def done(self, state: State) -> Tensor:
+        return state["moves"] >= 4
+
+
+def test_what_the_next_game_brings_is_not_gained_by_a_move_of_the_last() -> None:
+    live = LiveGames(Payments(), num_games=3, seed=0, device=torch.device("cpu"))
+    outputs = torch.zeros(3, 2)
+    rollout = collect(
+        live, lambda obs, role: (outputs, None), Categorical(),
+        iteration=0, turns=4, by_others_RB=None,
+    )  # fmt: skip
+    first, second = rollout.rewards[:, 0].tolist(), rollout.rewards[:, 3].tolist()
+    # Paid for its own move, the first role pays for the other's; the second's last move ends the game.
+    assert first == [0.0, 0.0, 0.0, 0.0]
+    assert second == [0.0, 1.0, 0.0, 1.0]
+    assert rollout.ended[:, 0].tolist() == [False, True, False, True]
+    assert rollout.ended[:, 3].tolist() == [False, True, False, True]
