@@ -16,6 +16,7 @@ from ludus.games.kernels.ppo import reference
 from ludus.games.ppo.collect import Rollout, collect
 from ludus.games.ppo.learn import filled
 from ludus.games.ppo.live import LiveGames
+from ludus.games.ppo.past import meeting
 from tests.games.ppo.small import small_ppo, small_self_play
 
 LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
@@ -173,6 +174,37 @@ def test_a_past_player_plays_by_its_own_weights() -> None:
         trainer.flat.vectors[0].add_(1.0)
     assert torch.equal(trainer.past.outputs(0, obs)[0], before)
     assert not torch.equal(trainer.learner(obs)[0], before)
+
+
+def test_the_oldest_of_the_past_players_goes_first() -> None:
+    trainer, _ = tic_tac_toe(past_players={"size": 2, "every_rounds": 2, "share": 1.0})
+    first = trainer.past.rings[0][0].clone()
+    assert trainer.past.num_kept == 1
+    for rounds in (1, 2, 3, 4):
+        with torch.no_grad():
+            trainer.flat.vectors[0].add_(1.0)
+        trainer.past.keep(rounds)
+    # Kept after 0, 2 and 4 rounds, of which the last has taken the place of the first.
+    assert trainer.past.num_kept == 3
+    assert torch.allclose(trainer.past.rings[0][1], first + 2, atol=1e-4)
+    assert torch.allclose(trainer.past.rings[0][0], first + 4, atol=1e-4)
+    assert {trainer.past.chosen(iteration) for iteration in range(20)} == {0, 1}
+
+
+def test_a_past_player_answers_for_its_own_role_alone() -> None:
+    trainer, _ = tic_tac_toe(past_players={"size": 1, "every_rounds": 9, "share": 1.0})
+    with torch.no_grad():
+        trainer.flat.vectors[0].mul_(-1.0)
+    policy, by_others_RB = meeting(trainer.past, trainer.outputs, trainer.ppo.masked, 1)
+    obs = torch.zeros(7, 18)
+    own, past = trainer.outputs(obs)[0], trainer.past.outputs(0, obs)[0]
+    assert by_others_RB is not None
+    for role in (0, 1):
+        found = policy(obs, role)[0]
+        theirs = by_others_RB[role]
+        assert theirs.any()
+        assert torch.equal(found[theirs], past[theirs])
+        assert torch.equal(found[~theirs], own[~theirs])
 
 
 @pytest.mark.parametrize("limit", [3, 500])

@@ -250,10 +250,11 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_is_never_the_best(
         return Step(after, rewards_BR / 0.0)
 
     monkeypatch.setattr(CartPole, "play", without_end)
-    trainer: Any = ludus.build_trainer(small_ppo())
+    trainer: Any = ludus.build_trainer(small_ppo(record_every_rounds=0))
     with pytest.raises(Diverged, match=r"train/loss became .*lower reward_scale"):
         trainer.fit(around=Bare)
     assert trainer.judge.best is None
+    assert trainer.judge.standings["return"].num_bad == 0  # it was not even judged
 
 
 # Commands
