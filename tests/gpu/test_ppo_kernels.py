@@ -280,6 +280,7 @@ FUSED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.covers("001-M10")
 def test_a_trainer_makes_its_rounds_by_kernels_as_without_them() -> None:
     trainer = PPOTrainer(small_ppo(**FUSED))
     trainer.fit(around=Bare)

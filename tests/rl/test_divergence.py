@@ -183,6 +183,6 @@ def test_a_learning_rate_that_rises_beyond_all_bounds_takes_no_weight_with_it(ki
         agent.update(*inputs, torch.full_like(numbers, 1e3))
     for name, part in agent.learned().items():
         # Where the gradient overflows first, weights stay finite without it.
-        assert name == "target" or part._step._is_steep, name
+        assert name == "target" or part.gradient_step.is_steep, name
         for weight in part.state_dict().get("weights", {}).values():
             assert torch.isfinite(weight).all(), name

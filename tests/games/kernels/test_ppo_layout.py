@@ -78,6 +78,7 @@ def why(
         )
 
 
+@pytest.mark.covers("001-M10")
 def test_a_usual_run_on_a_gpu_is_made_by_kernels() -> None:
     assert why() is None
     assert why(learned=learner(net(128, 24))) is None
