@@ -116,7 +116,7 @@ def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folder = Path(ludus.__file__).parent
     folders = {"trainer": "*/trainers", "model": "nn/models", "dataset": "data/sources"}
     folders |= {"logger": "session/loggers", "env": "envs/kinds", "wrapper": "envs/wrappers"}
-    folders |= {"network": "rl/networks"}
+    folders |= {"network": "rl/networks", "game": "games/rules", "player": "games/players"}
     assert sorted(folders) == sorted(rooms.categories())
     for category, pattern in folders.items():
         files = {path.stem for path in folder.glob(f"{pattern}/*.py") if path.stem[0] != "_"}

@@ -83,15 +83,15 @@ def test_every_room_with_a_folder_of_kinds_has_declared_it() -> None:
 def test_a_kind_of_a_category_that_nobody_declared_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(LudusError, match=r"named 'wraper'\. Did you mean 'wrapper'\?.*declare"):
         registry.register("wraper", "mine")
-    with pytest.raises(LudusError, match="no category of kinds is named 'game'"):
-        registry.find("game", "chess")
-    with pytest.raises(LudusError, match="no category of kinds is named 'game'"):
-        registry.kinds("game")
+    with pytest.raises(LudusError, match="no category of kinds is named 'puzzle'"):
+        registry.find("puzzle", "chess")
+    with pytest.raises(LudusError, match="no category of kinds is named 'puzzle'"):
+        registry.kinds("puzzle")
 
 
 def test_a_file_in_a_declared_folder_is_a_kind(make: Make) -> None:
-    ludus.declare(make("mine", "games/go.py", "games/_board.py"), categories={"game": "games"})
-    assert registry.kinds("game") == ["go"]
+    ludus.declare(make("mine", "games/go.py", "games/_board.py"), categories={"puzzle": "games"})
+    assert registry.kinds("puzzle") == ["go"]
 
 
 def test_a_counter_that_nobody_declared_is_refused_with_the_nearest_name() -> None:
@@ -123,11 +123,11 @@ def test_what_two_families_declare_is_refused_and_what_one_declares_again_is_not
 ) -> None:
     one, two = make("mine"), make("yours")
     for _ in range(2):
-        ludus.declare(one, categories={"game": "games"}, counters=["bout"])
-    with pytest.raises(LudusError, match="'game' is declared by mine and by yours; rename the one"):
-        ludus.declare(two, categories={"game": "games"})
+        ludus.declare(one, categories={"puzzle": "games"}, counters=["bout"])
+    with pytest.raises(LudusError, match="'puzzle' is declared by mine and by yours; rename the one"):
+        ludus.declare(two, categories={"puzzle": "games"})
     with pytest.raises(LudusError, match="the counter 'bout' is declared by mine and by yours"):
-        ludus.declare(two, counters=["round", "bout"])
+        ludus.declare(two, counters=["lap", "bout"])
     with pytest.raises(LudusError, match="the counter 'epoch' is declared by ludus and by yours"):
         ludus.declare(two, counters=["epoch"])
     with pytest.raises(LudusError, match="the category 'trainer' is declared by ludus and by"):
@@ -143,7 +143,7 @@ def test_what_two_families_declare_is_refused_and_what_one_declares_again_is_not
     with pytest.raises(LudusError, match="'max_bouts' limits bout in mine and epoch in yours"):
         ludus.declare(two, lengths={"max_bouts": "epoch"})
     # A declaration that is refused leaves nothing behind.
-    assert "round" not in counters.known()
+    assert "lap" not in counters.known()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import ludus
 
 ludus.declare(
     __name__,
-    categories={"game": "games"},
+    categories={"contest": "games"},
     counters=["bout"],
     lengths={"max_bouts": "bout"},
     other_names={"num_games": ("max_bouts",)},

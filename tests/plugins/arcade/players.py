@@ -52,12 +52,12 @@ class DuelJob:
         self.config = config
 
     def rebuild(self) -> None:
-        find("game", self.config.game.kind)(self.config.game)
+        find("contest", self.config.game.kind)(self.config.game)
 
     def evaluate(
         self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool]
     ) -> dict[str, float]:
-        game = find("game", self.config.game.kind)(self.config.game)
+        game = find("contest", self.config.game.kind)(self.config.game)
         told = {}
         for name, sign in zip(PLAYERS, (1, -1), strict=True):
             if name in weights:

@@ -7,7 +7,7 @@ from typing import Literal
 import ludus
 
 
-@ludus.register("game", "nim")
+@ludus.register("contest", "nim")
 class Nim:
     """A heap of sticks."""
 

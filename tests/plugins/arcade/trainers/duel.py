@@ -39,7 +39,7 @@ class DuelConfig(ludus.TrainerConfig):
 
     settings: DuelSettings
     """Everything that does not decide the result."""
-    game: Annotated[SerializeAsAny[ludus.StrictConfig], registered("game")]
+    game: Annotated[SerializeAsAny[ludus.StrictConfig], registered("contest")]
     """What is played."""
     max_bouts: Positive
     """How many bouts there are."""
@@ -63,7 +63,7 @@ class Duel(Trainer):
     evaluation_job = DuelJob
 
     def prepare(self, *, max_steps: int | None) -> None:
-        self.game = find("game", self.config.game.kind)(self.config.game)
+        self.game = find("contest", self.config.game.kind)(self.config.game)
         self.players = make_players(self.config.seed)
         self.judge = ludus.Judge(
             *(ludus.Score(name, f"eval/{name}_margin", patience=50) for name in PLAYERS)
