@@ -124,7 +124,7 @@ def test_what_two_families_declare_is_refused_and_what_one_declares_again_is_not
     one, two = make("mine"), make("yours")
     for _ in range(2):
         ludus.declare(one, categories={"puzzle": "games"}, counters=["bout"])
-    with pytest.raises(LudusError, match="'puzzle' is declared by mine and by yours; rename the one"):
+    with pytest.raises(LudusError, match="'puzzle' is declared by mine and by yours; rename"):
         ludus.declare(two, categories={"puzzle": "games"})
     with pytest.raises(LudusError, match="the counter 'bout' is declared by mine and by yours"):
         ludus.declare(two, counters=["lap", "bout"])
