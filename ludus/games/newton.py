@@ -46,7 +46,8 @@ def shifted(points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor) -> Tensor:
 
     A game in which the axis is not among the coordinates, or in which at most one point is left, stays.
     """
-    is_axis_BD = torch.nn.functional.one_hot(axis_B.long(), points_BND.shape[-1]).bool()
+    axes_D = torch.arange(points_BND.shape[-1], device=points_BND.device)
+    is_axis_BD = axis_B.unsqueeze(1) == axes_D  # one_hot would look at the numbers first
     named_BD = coords_BD.bool()
     # One after the other, so that every device and kernel rounds alike.
     sums_BN = points_BND[..., 0] * named_BD[:, :1]

@@ -29,8 +29,9 @@ def test_an_agent_can_be_evaluated_watched_and_exported(kind: str) -> None:
     assert all(issubclass(find("trainer", kind), ability) for ability in ABILITIES)
 
 
-def test_a_player_of_games_can_be_evaluated_and_its_games_are_told() -> None:
-    player = find("trainer", "fused_ppo")
+@pytest.mark.parametrize("kind", ["fused_dqn", "fused_ppo"])
+def test_a_player_of_games_can_be_evaluated_and_its_games_are_told(kind: str) -> None:
+    player = find("trainer", kind)
     assert issubclass(player, Evaluates)
     assert issubclass(player, Narrates)
     assert issubclass(player, Exports)

@@ -9,6 +9,7 @@ import torch
 
 from ludus.core.errors import ConfigError
 from ludus.games.dqn import role as role_module
+from ludus.games.players.choose_last import ChooseLast
 from ludus.games.players.random import Random
 from ludus.games.trainers import fused_dqn
 from ludus.nn.engines.tape import Taped
@@ -103,6 +104,7 @@ def test_an_update_learns_from_so_many_experiences(kind: str) -> None:
             assert len(obs) == size
 
 
+@pytest.mark.covers("001-S11")
 @changes(KIND, *both("initial_rollout_size", "rollout_size", "max_rollout_step"))
 def test_so_many_games_of_so_many_moves_are_played_at_first_and_each_time(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +114,31 @@ def test_so_many_games_of_so_many_moves_are_played_at_first_and_each_time(
     seen = spied_rollouts(monkeypatch, **changed)
     assert [found[1:3] for found in seen if found[0] == "agent"] == [(9, 2), (3, 2), (3, 2), (3, 2)]
     assert [found[1:3] for found in seen if found[0] == "host"] == [(20, 4), (6, 4), (6, 4), (6, 4)]
+
+
+@changes(KIND, *both("sparring"))
+def test_a_scripted_player_is_met_in_so_large_a_share_of_the_games(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    act = ChooseLast.act
+
+    def spied(self: Any, obs: Any, *more: Any) -> Any:
+        asked.append(len(obs))
+        return act(self, obs, *more)
+
+    monkeypatch.setattr(ChooseLast, "act", spied)
+    for role in ROLES:
+        for share, met in ((0.25, 5), (1.0, 20)):
+            asked.clear()
+            sparring = {"player": {"kind": "choose_last"}, "share": share}
+            prepared(small_dqn(**{f"{role}.sparring": [sparring]}))
+            assert set(asked) == {met}
+        asked.clear()
+        prepared(small_dqn())
+        assert not asked
+        with pytest.raises(ConfigError, match=r"add up to 1\.25; they are 1 at most"):
+            small_dqn(**{f"{role}.sparring": [sparring, {**sparring, "share": 0.25}]})
 
 
 @changes(KIND, *both("steps_before_rollout", "steps_before_update_target"))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ludus.core.errors import ConfigError
 from ludus.games.dqn.evaluation import HELD_OUT, PAIRS, RhoEvaluation, metrics_of
+from ludus.games.dqn.players import NetPlayer
+from ludus.games.dqn.role import RoleLearner
 from ludus.games.dqn.two_roles import TwoRoles
+from ludus.games.export import export_policy
+from ludus.games.matches import told
+from ludus.seeds import derive
 
 
 class Abilities(TwoRoles):
@@ -40,6 +47,27 @@ class Abilities(TwoRoles):
         rhos = self._rhos(stream=HELD_OUT, games=episodes, seed=seed)
         games = self.config.evaluation.games if episodes is None else episodes
         return {**metrics_of(rhos, self.config.trained), "eval/games": float(games)}
+
+    def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:
+        """Yield one game of kept networks, move by move."""
+        self.load_weights(weights)
+        names = {
+            role: "the network"
+            if isinstance(player, RoleLearner | NetPlayer)
+            else type(player).__name__
+            for role, player in self.players.items()
+        }
+        draws = torch.Generator(self.device)
+        draws.manual_seed(derive(self.config.seed, "play", index))
+        turns = self.config.evaluation.max_steps
+        with self.inference_mode():
+            yield from told(self.fused_game, self.players, names, draws, max_turns=turns)
+
+    def export(self, weights: Mapping[str, Any], path: Path) -> None:
+        """Write the policy of each role that learns to <path>/<role>, for NumPy alone to act by."""
+        self.load_weights(weights)
+        for role, learner in self.learners.items():
+            export_policy(path / role, self.fused_game, role, "greedy", "q", learner.net)
 
     def _rhos(self, **options: Any) -> dict[str, float]:
         evaluation = RhoEvaluation(self.config, self.fused_game, self.device)

@@ -42,6 +42,15 @@ class ExplorationConfig(StrictConfig):
             yield f"'schedule' reaches {most:g}; a share of moves is 1 at most"
 
 
+class SparringConfig(StrictConfig):
+    """A scripted player whom a role meets besides the one that learns."""
+
+    player: PlayerSection
+    """Who plays the other role."""
+    share: PositiveShare
+    """In which share of the collected games."""
+
+
 class RoleConfig(StrictConfig):
     """How one role learns."""
 
@@ -57,6 +66,9 @@ class RoleConfig(StrictConfig):
     """After how many moves of the role a collected game is left, ended or not."""
     steps_before_rollout: Positive
     """Experiences are collected every so many rounds."""
+    sparring: list[SparringConfig]
+    """Scripted players of the other role in some of the collected games, so that the role does not learn to
+    meet one opponent alone; an empty list: it meets none."""
     steps_before_update_target: Positive
     """The target network moves every so many rounds."""
     tau: PositiveShare
@@ -75,6 +87,8 @@ class RoleConfig(StrictConfig):
     def problems(self) -> Iterator[str]:
         """Yield each element of the network that is none, and a batch that the buffer cannot hold."""
         yield from arch_problems(self.net_arch)
+        if (shares := sum(one.share for one in self.sparring)) > 1 + 1e-9:
+            yield f"the shares in 'sparring' add up to {shares:g}; they are 1 at most"
         if self.batch_size > self.replay_capacity:
             yield (
                 f"'batch_size' is {self.batch_size}, more than replay_capacity {self.replay_capacity}"
@@ -138,7 +152,8 @@ class FusedDqnConfig(TrainerConfig):
     save_every_rounds: Count
     """Keep the weights in models/<round> every so many rounds; 0 means never."""
     log_time: bool
-    """Write how long each stage of each role took to timing.jsonl."""
+    """Write how long each stage of each role took to timing.jsonl, and how often the host waited for a GPU
+    in a round."""
     layerwise_logging: bool
     """Log the norm of every layer's weights with each record."""
     evaluation: RhoConfig

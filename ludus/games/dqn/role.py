@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ludus.core import Run, Stateful, states
 from ludus.data.replay.device_ring import Column, DeviceReplay
 from ludus.games.dqn.config import RoleConfig
+from ludus.games.dqn.players import greedy
 from ludus.games.game import FusedGame, Moves
 from ludus.games.networks import check_net, make_net
 from ludus.games.roll_out import Experiences
@@ -29,25 +30,6 @@ from ludus.session.begun import has_begun
 METRICS = ("loss", "grad_norm", "q_mean")
 # From how many updates on compiling pays, by `engine: auto`.
 _WORTH_COMPILING = 150_000
-
-
-def greedy(values_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
-    """Return (B,) the legal action of the greatest value."""
-    if legal_BA is not None:
-        values_BA = values_BA.masked_fill(~legal_BA, torch.finfo(values_BA.dtype).min)
-    return values_BA.argmax(1)
-
-
-class NetPlayer:
-    """A network that plays and does not learn."""
-
-    def __init__(self, net: nn.Module) -> None:
-        self.net = net
-
-    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Return the best legal actions."""
-        with torch.no_grad():
-            return greedy(self.net(obs_BO), legal_BA)
 
 
 class RoleLearner:

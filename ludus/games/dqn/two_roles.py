@@ -12,7 +12,8 @@ from torch import nn
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.data.replay.device_ring import DeviceReplay
 from ludus.games.dqn.config import ROLES, FusedDqnConfig
-from ludus.games.dqn.role import NetPlayer, RoleLearner
+from ludus.games.dqn.players import Mixed, NetPlayer
+from ludus.games.dqn.role import RoleLearner
 from ludus.games.game import FusedGame, Moves
 from ludus.games.kinds import make_game
 from ludus.games.networks import check_net
@@ -23,6 +24,10 @@ from ludus.nn.schedules import Scheduler
 from ludus.session.device import resolve_device
 
 Given = nn.Module | Player
+
+
+def _other(role: str) -> str:
+    return ROLES[1 - ROLES.index(role)]
 
 
 class TwoRoles:
@@ -69,8 +74,27 @@ class TwoRoles:
         for role in ROLES:
             if role not in self._roles:
                 self._players[role] = self._opponent(role)
+        self._sparring = self._make_sparring()
         self._is_used = False
         return self._roles
+
+    def _make_sparring(self) -> dict[str, list[tuple[Player, float]]]:
+        """Return the scripted players that each role meets, and in which share of its games."""
+        found = {}
+        for role in self.config.trained:
+            section, other = self.config.role(role), _other(role)
+            assert section is not None
+            found[role] = [
+                (make_player(one.player, self._game, other), one.share) for one in section.sparring
+            ]
+        return found
+
+    def _met_by(self, role: str) -> dict[str, Player]:
+        """Return who plays while the games of a role are collected."""
+        other = _other(role)
+        if not self._sparring[role]:
+            return self.players
+        return {**self.players, other: Mixed(self._sparring[role], self.players[other])}
 
     def _opponent(self, role: str) -> Player:
         """Return who plays a role that is not trained."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import RhoEvaluation, scores_of, shares_of
 from ludus.games.dqn.plan import Works, two_roles
 from ludus.games.dqn.two_roles import Given
+from ludus.games.host_syncs import HostSyncs
 from ludus.games.roll_out import Experiences, RewardFunc, play_turns, roll_out
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
@@ -45,7 +47,7 @@ class DQNTrainer(Abilities, Trainer):
 
     Config: ClassVar[type[Any]] = FusedDqnConfig
     # What depends on the clock promises nothing.
-    derived: ClassVar[tuple[str, ...]] = ("_times",)
+    derived: ClassVar[tuple[str, ...]] = ("_times", "_host_syncs")
 
     config: FusedDqnConfig
 
@@ -81,7 +83,7 @@ class DQNTrainer(Abilities, Trainer):
         self.judge = Judge(*scores_of(config))
         metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
         self._guard = DivergenceGuard(remedy="lower gamma", guarded=metrics)
-        self._times = StageTimes()
+        self._times, self._host_syncs = StageTimes(), HostSyncs(self.device)
         self._engine_notes: list[str] = []
         engine = config.engine
         for learner in self.learners.values():
@@ -131,8 +133,13 @@ class DQNTrainer(Abilities, Trainer):
         if not self.config.log_time:
             return work
 
+        is_cuda = self.device.type == "cuda"
+
         def measured(role: str, run: Run) -> Any:
-            return self._times.timed(f"{role}_{stage}", lambda run: work(role, run))(run)
+            with self._host_syncs.counted() if is_cuda else contextlib.nullcontext():
+                found = self._times.timed(f"{role}_{stage}", lambda run: work(role, run))(run)
+            self._host_syncs.num_rounds += is_cuda and (role, stage) == (self.config.trained[0], "fit")
+            return found
 
         return measured
 
@@ -167,7 +174,7 @@ class DQNTrainer(Abilities, Trainer):
         with self.inference_mode():
             found, keep = play_turns(
                 self.fused_game,
-                self.players,
+                self._met_by(role),
                 role,
                 self.fused_game.reset(games, draws),
                 turns=learner.config.max_rollout_step,
@@ -197,7 +204,7 @@ class DQNTrainer(Abilities, Trainer):
         with self.inference_mode():
             return roll_out(
                 self.fused_game,
-                self.players,
+                self._met_by(role),
                 role,
                 games=learner.config.rollout_size if num_games is None else num_games,
                 turns=learner.config.max_rollout_step if steps is None else steps,
@@ -238,6 +245,7 @@ class DQNTrainer(Abilities, Trainer):
         run.record(metrics)
         for name, value in self._times.take().items():
             run.log.rate(name, value)
+        self._host_syncs.log(run)
         run.log.write(run)
         self._guard.check(metrics, run.counters["opt_steps"])
 

@@ -14,7 +14,9 @@ import ludus.games
 from ludus.core.errors import ConfigError, Diverged, LudusError
 from ludus.core.surroundings import Bare
 from ludus.games.dqn import role as role_module
+from ludus.games.dqn.players import Mixed, NetPlayer
 from ludus.nn.schedules import Scheduler
+from tests.games.dqn.reads import Reads
 from tests.games.dqn.small import Ran, prepared, small_dqn
 
 ROLES = ("host", "agent")
@@ -380,3 +382,55 @@ def test_a_loss_that_is_not_finite_ends_the_run() -> None:
 
     with pytest.raises(Diverged, match="host/loss became"):
         Ran(small_dqn(), reward_func=infinite)
+
+
+@pytest.mark.covers("001-S4")
+def test_networks_take_what_a_role_sees_and_never_play_an_illegal_coordinate() -> None:
+    trainer = prepared()
+    for role in ROLES:
+        assert trainer.fused_game.observation_size(role) == INPUTS[role]
+        assert trainer.get_net(role)(torch.zeros(2, INPUTS[role])).shape == (2, ACTIONS[role])
+    obs = torch.rand(300, INPUTS["agent"])
+    obs[:, -3:] = 1.0
+    obs[range(300), [18 + row % 3 for row in range(300)]] = 0.0
+    with torch.no_grad():
+        # One coordinate is worth more than any other, named or not.
+        trainer.agent_net[-1].bias.copy_(torch.tensor([100.0, 0.0, 0.0]))
+    for player in (trainer.learners["agent"], NetPlayer(trainer.agent_net)):
+        legal = trainer.fused_game.legal(obs, "agent")
+        assert legal is not None
+        moves = player.act(obs, legal, torch.Generator())
+        assert legal.gather(1, moves[:, None]).all()
+        assert (moves == 0).sum() == 200
+
+
+def test_of_several_players_each_plays_its_own_games() -> None:
+    class Says(First):
+        def __init__(self, move: int) -> None:
+            self.move = move
+
+        def act(self, obs_BO: Tensor, legal_BA: Any, generator: torch.Generator) -> Tensor:
+            assert legal_BA is None or len(legal_BA) == len(obs_BO)
+            return torch.full((len(obs_BO),), self.move)
+
+    draws, obs, legal = torch.Generator(), torch.zeros(5, 2), torch.ones(5, 3, dtype=torch.bool)
+    for mask in (None, legal):
+        mixed = Mixed([(Says(1), 0.4), (Says(0), 0.2)], Says(2))
+        assert mixed.act(obs, mask, draws).tolist() == [1, 1, 0, 2, 2]
+        assert Mixed([(Says(1), 1.0)], Says(2)).act(obs, mask, draws).tolist() == [1] * 5
+
+
+def test_collecting_and_learning_never_wait_for_the_device() -> None:
+    plain = {f"{role}.net_arch": [8] for role in ROLES}
+    for engine in ("eager", "tape"):
+        trainer = prepared(small_dqn(engine=engine, **plain))
+        for role in ROLES:
+            trainer._fit(role, trainer.run)
+            with Reads() as syncs:
+                trainer._collect(role, trainer.run)
+                trainer._fit(role, trainer.run)
+                trainer._sync_target(role, trainer.run)
+            assert syncs.count == 0
+    with Reads() as syncs:
+        trainer._count_steps(trainer.run)
+    assert syncs.count == 2

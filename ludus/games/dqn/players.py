@@ -1,0 +1,62 @@
+"""Players made of networks and of other players.
+
+Shapes: B games, O features of an observation, A actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ludus.games.player import Player, begin
+
+
+def greedy(values_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
+    """Return (B,) the legal action of the greatest value."""
+    if legal_BA is not None:
+        values_BA = values_BA.masked_fill(~legal_BA, torch.finfo(values_BA.dtype).min)
+    return values_BA.argmax(1)
+
+
+class NetPlayer:
+    """A network that plays and does not learn."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return the best legal actions."""
+        with torch.no_grad():
+            return greedy(self.net(obs_BO), legal_BA)
+
+
+class Mixed:
+    """Several players of one role, each in its share of a batch of games; the last has all that is left."""
+
+    def __init__(self, players: Sequence[tuple[Player, float]], last: Player) -> None:
+        self.players, self.last = list(players), last
+
+    def begin(self, new_B: Tensor | None) -> None:
+        """Tell those who remember their games that these begin anew."""
+        for player, part in self._parts(0 if new_B is None else len(new_B)):
+            begin(player, None if new_B is None else new_B[part])
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
+        """Return the actions of each in its games."""
+        parts = []
+        for player, part in self._parts(len(obs_BO)):
+            if part.start < part.stop:
+                legal = None if legal_BA is None else legal_BA[part]
+                parts.append(player.act(obs_BO[part], legal, generator))
+        return torch.cat(parts)
+
+    def _parts(self, games: int) -> Iterator[tuple[Player, slice]]:
+        """Yield each player and which of so many games are its own."""
+        share, start = 0.0, 0
+        for player, own in (*self.players, (self.last, 1.0)):
+            share = min(share + own, 1.0)
+            end = round(share * games)
+            yield player, slice(start, end)
+            start = end

@@ -1,0 +1,77 @@
+"""What the commands do with a run of a host and an agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import ludus
+from tests.command_line import Ludus, in_process
+from tests.games.dqn.small import prepared, small_dqn
+
+NETS = {"host.net_arch": [8, 6], "agent.net_arch": [8]}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the directory of a small run."""
+    place = tmp_path_factory.mktemp("place")
+    return str(ludus.build_trainer(small_dqn(**NETS)).fit(root=str(place), name="run").run_dir)
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ludus:
+    return in_process(monkeypatch, capsys)
+
+
+def test_both_best_models_are_evaluated_over_games_by_which_nothing_was_chosen(
+    run: str, call: Ludus
+) -> None:
+    for model in ("best", "best-agent", "last"):
+        told = call("eval", run, "--model", model, "--episodes", "9", "--json").json
+        assert told["metrics"]["eval/games"] == 9
+        assert 0 <= told["metrics"]["eval/rho/host_vs_random"] <= 1
+    other = call("eval", run, "--model", "last", "--episodes", "9", "--seed", "5", "--json").json
+    assert other["metrics"] != told["metrics"]
+
+
+def test_a_game_is_printed_move_by_move(run: str, call: Ludus) -> None:
+    told = call("play", run).out
+    for words in (
+        "host: the network",
+        "move 1: host plays",
+        "the host names",
+        "move 2: agent plays",
+    ):
+        assert words in told
+    assert call("play", run).out == told
+    assert call("play", run, "--episode", "1").out != told
+
+
+def test_the_policies_of_both_roles_are_exported_for_numpy(
+    run: str, call: Ludus, tmp_path: Path
+) -> None:
+    call("export", run, "--out", str(tmp_path / "policy"))
+    assert {path.name for path in (tmp_path / "policy").iterdir()} == {"host", "agent"}
+    trainer = prepared(small_dqn(**NETS))
+    trainer.export(trainer.weights(), tmp_path / "own")
+    for role in ("host", "agent"):
+        policy = ludus.NumpyPolicy.load(tmp_path / "own" / role)
+        obs = trainer._roll_out(role, 20, 2).obs
+        legal = trainer.fused_game.legal(obs, role)
+        moves = policy(obs.numpy(), None if legal is None else legal.numpy())
+        wanted = trainer.learners[role].act(obs, legal, torch.Generator())
+        assert moves.tolist() == wanted.tolist()
+
+
+def test_the_report_is_written_and_the_keys_are_explained(
+    run: str, call: Ludus, tmp_path: Path
+) -> None:
+    assert "eval/host_rho" in Path(call("report", run).out.strip()).read_text()
+    (tmp_path / "hironaka.yaml").write_text(call("new", "fused_dqn").out)
+    told = call("explain", str(tmp_path / "hironaka.yaml"), "host.tau").out
+    assert "How far the target network moves" in told
+    plan = call("plan", str(tmp_path / "hironaka.yaml")).out
+    assert plan.index("sync_target") < plan.index("fit") < plan.index("collect")
