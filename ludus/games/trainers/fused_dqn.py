@@ -138,7 +138,10 @@ class DQNTrainer(Abilities, Trainer):
         def measured(role: str, run: Run) -> Any:
             with self._host_syncs.counted() if is_cuda else contextlib.nullcontext():
                 found = self._times.timed(f"{role}_{stage}", lambda run: work(role, run))(run)
-            self._host_syncs.num_rounds += is_cuda and (role, stage) == (self.config.trained[0], "fit")
+            self._host_syncs.num_rounds += is_cuda and (role, stage) == (
+                self.config.trained[0],
+                "fit",
+            )
             return found
 
         return measured
