@@ -23,9 +23,11 @@ TESTS: dict[str, list[str]] = {
         "tests/supervised/test_update.py",
         "tests/test_golden_traces.py",
     ],
+    "ludus/games": ["tests/games/rules", "tests/games/players", "tests/games"],
 }
 """Where the tests of each folder are, the nearest first."""
 
+_RULES, _PLAYERS = "ludus/games/rules", "ludus/games/players"
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
@@ -103,7 +105,7 @@ _DATA = [
     (_ROLLOUT, "views[4][step] = truncated_N", "views[3][step] |= truncated_N"),
     (_ROLLOUT, "self._generator.permutation(len(self._rows))", "np.arange(len(self._rows))"),
     (_ROLLOUT, "self._order, self._position = order.clone(), position", "self._order = order.clone()"),
-    (_DEVICE_RING, ".remainder_(self.size)", ".remainder_(self.capacity)"),
+    (_DEVICE_RING, ".remainder_(self.size.clamp(min=1))", ".remainder_(self.capacity)"),
     (_DEVICE_RING, "self.generator.set_state(generator.get_state())", "pass"),
     (_BATCHES, 'generator=generator(self._seed, "order", epoch)',
      'generator=generator(self._seed, "order", 0)'),
@@ -130,9 +132,30 @@ _NN = [
     (_TAPE, "own.copy_(value)  # type: ignore[arg-type]", "pass"),
 ]  # fmt: skip
 
+_GAMES = [
+    (f"{_RULES}/connect_four.py", "_HEIGHT = 7", "_HEIGHT = 6"),
+    (f"{_RULES}/tic_tac_toe.py", "0o421, 0o124", "0o421, 0o421"),
+    (f"{_RULES}/pendulum.py", "spin = minimum(maximum(spin, -MAX_SPIN), MAX_SPIN)", "spin = spin"),
+    ("ludus/games/stones.py", "cells_B2C if role == \"first\" else cells_B2C.flip(1)", "cells_B2C"),
+    ("ludus/games/stones.py", "won_B | (taken_B | stone_B == full)", "won_B"),
+    ("ludus/games/newton_vertices.py", "torch.where(is_whole_B, 1e-9, 1e-6)",
+     "torch.where(is_whole_B, 1e-9, 1e-12)"),
+    ("ludus/games/newton_vertices.py", "_ROUNDS = 4", "_ROUNDS = 1"),
+    ("ludus/games/polyhedra.py", "wrong_BN = ~finite_BN | ", "wrong_BN = "),
+    (f"{_PLAYERS}/zeillinger.py", "is_highest_BPD.sum(-1) + is_lowest_BPD.sum(-1)",
+     "is_highest_BPD.sum(-1)"),
+    (f"{_PLAYERS}/spivakovsky.py", "(enough_BG & is_new_BG)", "enough_BG"),
+    (f"{_PLAYERS}/morin.py", "masked_fill(is_left_BD, 0.0)", "masked_fill(is_left_BD, 9.0)"),
+    (f"{_PLAYERS}/random.py", "places_BA > wanted_B", "places_BA >= wanted_B"),
+    ("ludus/games/gym_env.py", "return self._seen(), -1.0, True, False",
+     "return self._seen(), 0.0, False, False"),
+    ("ludus/games/game.py", "wrong_B = wrong_B & ~self.over(state)",
+     "wrong_B = wrong_B & self.over(state)"),
+]  # fmt: skip
+
 BREAKS = [
     (folder, *change)
-    for folder, changes in zip(TESTS, (_LOSSES, _RL_AGENTS, _DATA, _NN), strict=True)
+    for folder, changes in zip(TESTS, (_LOSSES, _RL_AGENTS, _DATA, _NN, _GAMES), strict=True)
     for change in changes
 ]
 
