@@ -77,7 +77,7 @@ def test_the_filtered_rows_are_those_that_the_mask_keeps() -> None:
         assert torch.equal(one, two[keep])
 
 
-@pytest.mark.covers("001-S5")
+@pytest.mark.covers("001-S5", "001-D13")
 def test_the_end_is_worth_1_to_the_host_and_takes_1_from_the_agent() -> None:
     for role, worth in (("host", 1.0), ("agent", -1.0)):
         _, _, found, keep = played(role)

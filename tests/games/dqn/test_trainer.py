@@ -434,3 +434,16 @@ def test_collecting_and_learning_never_wait_for_the_device() -> None:
     with Reads() as syncs:
         trainer._count_steps(trainer.run)
     assert syncs.count == 2
+
+
+def test_of_several_players_each_is_told_that_its_own_games_begin() -> None:
+    class Told(First):
+        def begin(self, new_B: Tensor | None) -> None:
+            self.new = None if new_B is None else new_B.tolist()
+
+    one, two = Told(), Told()
+    mixed = Mixed([(one, 0.4)], two)
+    mixed.begin(torch.tensor([True, False, True, True, False]))
+    assert (one.new, two.new) == ([True, False], [True, True, False])
+    mixed.begin(None)
+    assert (one.new, two.new) == (None, None)
