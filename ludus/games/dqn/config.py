@@ -19,6 +19,7 @@ from ludus.config.registry import find
 from ludus.games.kinds import GameSection
 from ludus.games.networks import NetArch, arch_problems
 from ludus.games.player import PlayerSection
+from ludus.games.unused import unused_settings
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
@@ -184,16 +185,7 @@ class FusedDqnConfig(TrainerConfig):
                     f"'{key}' is {value}, but max_rounds is {self.max_rounds}: it would never be reached;"
                     " lower it, or set 0 for never"
                 )
-        if self.settings.workers:
-            yield (
-                f"'settings.workers' is {self.settings.workers}, but the games are tensors of this process;"
-                " set it to 0"
-            )
-        if self.settings.checkpoint.every_epochs:
-            yield (
-                f"'settings.checkpoint.every_epochs' is {self.settings.checkpoint.every_epochs}, but"
-                " a run counted in rounds has no epochs; set it to 0, and use every_opt_steps"
-            )
+        yield from unused_settings(self.settings)
 
     def _role_problems(self) -> Iterator[str]:
         missing = [role for role in ROLES if role not in self.trained]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from ludus.games.kinds import make_game
 from ludus.games.networks import check_net
 from ludus.games.player import Player, make_player
 from ludus.games.roll_out import RewardFunc
+from ludus.games.unused import OwnEvaluation
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Scheduler
 from ludus.session.device import resolve_device
@@ -30,11 +31,18 @@ def _other(role: str) -> str:
     return ROLES[1 - ROLES.index(role)]
 
 
-class TwoRoles:
+class TwoRoles(OwnEvaluation):
     """The game, who plays it, and the learners; made when they are first asked for."""
 
     config: FusedDqnConfig
     device: torch.device
+
+    def set_model(self, model: object) -> NoReturn:
+        """Refuse: there are two networks."""
+        raise ConfigError(
+            f"a run of kind '{self.config.kind}' has a network for each role; give {type(model).__name__} to"
+            " DQNTrainer(config, host_net=..., agent_net=...), or to replace_nets"
+        )
 
     def __init__(
         self,

@@ -15,11 +15,12 @@ from ludus.games.game import FusedGame, Moves
 from ludus.games.matches import told
 from ludus.games.ppo.evaluate import Evaluation
 from ludus.games.ppo.learn import PpoUpdate
+from ludus.games.unused import OwnEvaluation
 from ludus.judge.judge import Judge
 from ludus.nn.learner import Learner
 
 
-class Abilities:
+class Abilities(OwnEvaluation):
     """The methods that `ludus eval`, `play` and `export` look for, and those that keep the best model."""
 
     ppo: PpoUpdate

@@ -19,6 +19,7 @@ from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame
 from ludus.games.kinds import GameSection, make_game
 from ludus.games.player import PlayerSection
+from ludus.games.unused import unused_settings
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
@@ -154,6 +155,7 @@ class FusedPpoConfig(TrainerConfig):
                 f"'save_every_rounds' is {self.save_every_rounds}, but 'max_rounds' is"
                 f" {self.max_rounds}: it would never be reached; lower it, or set 0 for never"
             )
+        yield from unused_settings(self.settings)
 
     def _problems_of_roles(self, game: FusedGame) -> Iterator[str]:
         name, roles = type(game).__name__, ", ".join(game.roles)

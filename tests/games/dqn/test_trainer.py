@@ -447,3 +447,13 @@ def test_of_several_players_each_is_told_that_its_own_games_begin() -> None:
     assert (one.new, two.new) == ([True, False], [True, True, False])
     mixed.begin(None)
     assert (one.new, two.new) == (None, None)
+
+
+def test_what_would_be_ignored_is_refused() -> None:
+    trainer = ludus.games.DQNTrainer(small_dqn())
+    with pytest.raises(ConfigError, match=r"a network for each role; give Linear to DQNTrainer"):
+        trainer.set_model(torch.nn.Linear(2, 2))
+    with pytest.raises(
+        ConfigError, match=r"so Evaluator would never be asked; change that section"
+    ):
+        trainer.set_evaluator(ludus.Evaluator(score=lambda agent: 0.0))

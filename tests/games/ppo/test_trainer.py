@@ -309,3 +309,12 @@ def test_the_plan_and_the_explanation_are_printed(
     config = written(small_ppo(fused=True, rounds_a_stage=2, record_every_rounds=2), tmp_path)
     assert "iterate (2 whole rounds)" in call("plan", config).out
     assert "how far one round may move" in call("explain", config, "clip").out.lower()
+
+
+def test_what_would_be_ignored_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"so Evaluator would never be asked"):
+        ludus.build_trainer(small_ppo()).set_evaluator(ludus.Evaluator(score=lambda agent: 0.0))
+    with pytest.raises(ConfigError, match=r"'settings\.workers' is 4, but the games are tensors"):
+        small_ppo(**{"settings.workers": 4})
+    with pytest.raises(ConfigError, match="counted in rounds has no epochs"):
+        small_ppo(**{"settings.checkpoint.every_epochs": 3})
