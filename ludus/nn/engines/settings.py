@@ -16,6 +16,8 @@ from ludus.nn.flat import CHANGED_TRAINED
 _MAX_CHANGES = 20
 _FIXED = (bool, int, float, str, type(None))
 _OWN = set(vars(nn.Module())) - {"training"}
+# What these compute depends on their weights and parts alone, whatever their numbers and mode are.
+_NUMBERLESS = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Tanh, nn.Sigmoid, nn.SiLU, nn.Identity}
 _of_weight = attrgetter("requires_grad", *TENSOR_HOOKS)
 
 Executed = Callable[..., Any]
@@ -34,10 +36,12 @@ class Settings:
 
     def _look(self) -> None:
         parts = [part for module in self._modules for part in module.modules()]
-        self._owns = [vars(thing) for thing in (*parts, *self._others)]
+        things = (*parts, *self._others)
+        self._owns = [vars(thing) for thing in things]
         self._sizes = [*map(len, self._owns)]
         # Read at every update, so numbers and words of an object are got by one call.
-        self._read = [(read, own) for own in self._owns if (read := _reader(own)) is not None]
+        owns = [vars(thing) for thing in things if type(thing) not in _NUMBERLESS]
+        self._read = [(read, own) for own in owns if (read := _reader(own)) is not None]
         self._values = [read(own) for read, own in self._read]
         self._things = [
             (own, name, value)

@@ -138,11 +138,13 @@ class Tape:
 
     def replay(self, inputs: Sequence[Tensor | None]) -> Any:
         """Do the same with other inputs."""
-        for own, value in zip(self._inputs, inputs, strict=True):
-            if own is not None:
-                own.copy_(value)  # type: ignore[arg-type]
-        for call in self._calls:
-            call()
+        # All that is differentiated is on the tape itself, so autograd need not look at each operation.
+        with torch.inference_mode():
+            for own, value in zip(self._inputs, inputs, strict=True):
+                if own is not None:
+                    own.copy_(value)  # type: ignore[arg-type]
+            for call in self._calls:
+                call()
         return self._result
 
 
