@@ -107,10 +107,17 @@ class Watcher(TorchDispatchMode):
     def calls(self) -> list[Call]:
         """Return what to call to do the same again."""
         return [
-            step.call
+            _direct(step.call)
             for step in self._steps
             if step.constant_memory is None or step.constant_memory in self._written
         ]
+
+
+def _direct(call: Call) -> Call:
+    """Return the same call without the Python function that torch puts before an operation."""
+    if isinstance(call, partial) and isinstance(call.func, torch._ops.OpOverload):
+        return partial(call.func._op, *call.args, **call.keywords)
+    return call
 
 
 def _changing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
