@@ -260,11 +260,15 @@ def test_iterating_never_waits_for_the_gpu() -> None:
     own = Setup()
     kernels = own.kernels()
     iterate(kernels)
+    before = own.weights.clone()
     try:
         torch.cuda.set_sync_debug_mode("error")
         iterate(kernels, 5)
+        with pytest.raises(RuntimeError, match="synchroniz"):
+            float(own.weights[0])
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert not torch.equal(own.weights, before)
 
 
 def test_a_function_that_a_kernel_cannot_know_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ludus.games.game import Moves
-from ludus.games.host_actions import decode_host_action
+from ludus.games.hironaka.host_actions import decode_host_action
 from ludus.games.rules.hironaka import Hironaka
 from ludus.seeds import generator
 from tests.games.sections import game_of, hironaka, player_of

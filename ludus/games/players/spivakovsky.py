@@ -21,7 +21,7 @@ from torch import Tensor
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.games.game import FusedGame
-from ludus.games.host_actions import encode_host_action
+from ludus.games.hironaka.host_actions import encode_host_action
 from ludus.games.players._hironaka import ROUNDING, points_of, seated
 from ludus.games.players.random import random_move
 

@@ -21,16 +21,14 @@ from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State, Step, check_games, where
-from ludus.games.host_actions import (
+from ludus.games.hironaka.host_actions import (
     check_dimension,
     decode_host_action,
     encode_host_action,
     host_action_table,
 )
-from ludus.games.kernels import hironaka as kernels
-from ludus.games.newton import PADDING, drop_dominated, in_order, rescaled, shifted
-from ludus.games.newton_vertices import drop_non_vertices
-from ludus.games.polyhedra import (
+from ludus.games.hironaka.newton import PADDING, drop_dominated, in_order, rescaled, shifted
+from ludus.games.hironaka.polyhedra import (
     checked,
     features,
     newton_polytope,
@@ -39,6 +37,8 @@ from ludus.games.polyhedra import (
     shift,
     vertices,
 )
+from ludus.games.hironaka.vertices import drop_non_vertices
+from ludus.games.kernels import hironaka as kernels
 
 __all__ = [
     "Hironaka",

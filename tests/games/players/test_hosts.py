@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ludus.games.game import FusedGame
-from ludus.games.host_actions import decode_host_action, encode_host_action
+from ludus.games.hironaka.host_actions import decode_host_action, encode_host_action
 from ludus.games.player import Player, ask
 from ludus.games.rules.hironaka import Hironaka, rescale
 from ludus.seeds import generator

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import LudusError
-from ludus.games.host_actions import check_dimension
-from ludus.games.newton import (
+from ludus.games.hironaka.host_actions import check_dimension
+from ludus.games.hironaka.newton import (
     PADDING,
     drop_dominated,
     in_order,
@@ -20,7 +20,7 @@ from ludus.games.newton import (
     rescaled,
     shifted,
 )
-from ludus.games.newton_vertices import drop_non_vertices
+from ludus.games.hironaka.vertices import drop_non_vertices
 
 
 def newton_polytope(points_BND: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ludus.games.newton import PADDING, drop_dominated
+from ludus.games.hironaka.newton import PADDING, drop_dominated
 
 _CHUNK = 2048
 """So many games are solved at once, which bounds the memory of the tableaus."""
