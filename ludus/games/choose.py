@@ -33,11 +33,24 @@ def by_tensors(
     if legal_BA is None:
         legal_BA = torch.ones_like(values_BA, dtype=torch.bool)
     best_B = values_BA.masked_fill(~legal_BA, -torch.inf).argmax(1)
-    places_BA = legal_BA.t().cumsum(0).t()
-    wanted_B = (draws_B2[:, 1] * places_BA[:, -1]).long()
-    # The first move before which, itself included, stand more legal ones than are to be skipped.
-    drawn_B = (places_BA > wanted_B.unsqueeze(1)).int().argmax(1)
+    drawn_B = _legal_at(legal_BA, draws_B2[:, 1])
     return torch.where(draws_B2[:, 0] < rate, drawn_B, best_B)
+
+
+def random_move(legal_BA: Tensor, generator: torch.Generator) -> Tensor:
+    """Return (B,) one of the legal moves of each game, each as likely; nothing waits for the device."""
+    return _legal_at(
+        legal_BA, torch.rand(len(legal_BA), generator=generator, device=legal_BA.device)
+    )
+
+
+def _legal_at(legal_BA: Tensor, shares_B: Tensor) -> Tensor:
+    """Return (B,) the legal move that stands at this share of them, in [0, 1); 0 where none is legal."""
+    # Summed along columns: a GPU sums along rows of a few moves much slower.
+    places_BA = legal_BA.t().cumsum(0).t()
+    wanted_B = (shares_B * places_BA[:, -1]).long()
+    # The first move before which, itself included, stand more legal ones than are to be skipped.
+    return (places_BA > wanted_B.unsqueeze(1)).int().argmax(1)
 
 
 def _by_kernel(

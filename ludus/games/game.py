@@ -128,32 +128,43 @@ class FusedGame(ABC):
     def check_actions(self, state: State, role: str, actions: Tensor) -> None:
         """Raise LudusError unless these are legal actions; this waits for the device."""
         self.check_role(role)
-        what, games = self.actions(role), len(self.over(state))
-        name = type(self).__name__
-        shape = (games,) if isinstance(what, Moves) else (games, len(what.low))
-        if tuple(actions.shape) != shape:
-            raise LudusError(
-                f"the {role} of {name} gave actions of shape {tuple(actions.shape)}; give {shape}"
-            )
+        over_B = self.over(state)
+        self.check_form(role, actions, games=len(over_B))
+        what = self.actions(role)
         if isinstance(what, Bounds):
             wrong_B = ~torch.isfinite(actions).all(1)
-        elif actions.is_floating_point():
-            raise LudusError(
-                f"the {role} of {name} gave {actions.dtype} actions; give whole numbers"
-            )
         else:
             wrong_B = (actions < 0) | (actions >= what.count)
             legal_BA = self.legal(self.observe(state, role), role)
             if legal_BA is not None:
                 places_B = actions.long().clamp(0, what.count - 1)
                 wrong_B = wrong_B | ~legal_BA.gather(1, places_B.unsqueeze(1)).squeeze(1)
-        wrong_B = wrong_B & ~self.over(state)
+        wrong_B = wrong_B & ~over_B
         if wrong_B.any():
             first = int(wrong_B.int().argmax())
             raise LudusError(
-                f"the {role} of {name} played {actions[first].tolist()} in game {first}, which is"
-                " illegal there; choose among what game.legal(observation, role) says"
+                f"the {role} of {type(self).__name__} played {actions[first].tolist()} in game {first},"
+                " which is illegal there; choose among what game.legal(observation, role) says"
             )
+
+    def check_form(self, role: str, actions: object, *, games: int) -> None:
+        """Raise LudusError unless this is a tensor of actions for so many games; nothing waits for it."""
+        what, name = self.actions(role), f"the {role} of {type(self).__name__}"
+        shape = (games,) if isinstance(what, Moves) else (games, len(what.low))
+        if not isinstance(actions, Tensor):
+            raise LudusError(
+                f"{name} gave a {type(actions).__name__}; give a tensor of {shape}, an action for each game"
+            )
+        if tuple(actions.shape) != shape:
+            raise LudusError(
+                f"{name} gave actions of shape {tuple(actions.shape)}; give {shape}, one for each game"
+            )
+        is_number = actions.is_floating_point()
+        if isinstance(what, Bounds) and not is_number:
+            raise LudusError(f"{name} gave {actions.dtype} actions; give floats")
+        is_whole = not (is_number or actions.is_complex() or actions.dtype == torch.bool)
+        if isinstance(what, Moves) and not is_whole:
+            raise LudusError(f"{name} gave {actions.dtype} actions; give whole numbers")
 
     def check_role(self, role: str) -> None:
         """Raise ConfigError unless there is such a role."""

@@ -5,17 +5,18 @@ Shapes: B games, R roles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ludus.core.errors import Interrupted
 from ludus.games.game import FusedGame, State
-from ludus.games.player import Player, ask
+from ludus.games.player import Player, ask, begin
 
-# Asking whether all games are over waits for the device, so it is not asked at every turn.
-_ASKED_EVERY = 8
+# Asking whether all games are over waits for a GPU, so there it is not asked at every turn.
+_ASKED_EVERY = {"cuda": 8}
 
 
 class Moment(NamedTuple):
@@ -39,14 +40,25 @@ def moments(
     generator: torch.Generator,
     *,
     max_turns: int,
+    checked: Collection[str] | None = None,
+    is_interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Moment]:
-    """Play games to their end, or for so many turns, and yield every move of them."""
+    """Play these new games to their end, or for so many turns of every role, and yield every move.
+
+    The actions of the roles in `checked`, by default of all, are seen to be legal. Raises Interrupted
+    between two turns.
+    """
+    for player in players.values():
+        begin(player)
     for turn in range(max_turns):
-        if turn % _ASKED_EVERY == 0 and bool(game.over(state).all()):
+        if turn % _ASKED_EVERY.get(generator.device.type, 1) == 0 and bool(game.over(state).all()):
             return
+        if is_interrupted():
+            raise Interrupted
         for role in game.roles:
             over_B = game.over(state)
-            actions = ask(players[role], game, state, role, generator)
+            is_checked = checked is None or role in checked
+            actions = ask(players[role], game, state, role, generator, is_checked=is_checked)
             after, rewards_BR = game.step(state, role, actions)
             yield Moment(role, actions, state, after, rewards_BR, over_B)
             state = after

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ludus.config.registry import find
 from ludus.config.sections import StrictConfig, registered
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.errors import ConfigError
 from ludus.games.game import FusedGame, Moves, State
 
 PlayerSection = Annotated[SerializeAsAny[StrictConfig], registered("player")]
@@ -47,29 +47,55 @@ def begin(player: Player, new_B: Tensor | None = None) -> None:
 
 
 def ask(
-    player: Player, game: FusedGame, state: State, role: str, generator: torch.Generator
+    player: Player,
+    game: FusedGame,
+    state: State,
+    role: str,
+    generator: torch.Generator,
+    *,
+    seen_BO: Tensor | None = None,
+    is_checked: bool = True,
 ) -> Tensor:
-    """Return the actions of a player, once they are seen to be legal; this waits for the device.
+    """Return the actions of a player, once they are seen to be legal; 0 where a game is over.
 
-    Raises LudusError that names the game, the role and the index where they are not.
+    Raises LudusError that names the game, the role and the index where they are not. This waits for the
+    device; without `is_checked`, for players of the library, only their shape and type are looked at, and
+    nothing waits. seen_BO is what the role sees, where that is known already.
     """
-    obs_BO = game.observe(state, role)
-    actions = player.act(obs_BO, game.legal(obs_BO, role), generator)
-    if not isinstance(actions, Tensor):
-        raise LudusError(
-            f"the {role} of {type(game).__name__} ({type(player).__name__}) gave a"
-            f" {type(actions).__name__}; give a tensor with an action for each game"
-        )
+    obs_BO = game.observe(state, role) if seen_BO is None else seen_BO
+    actions = answered(player, game, role, obs_BO, game.legal(obs_BO, role), generator)
+    if not is_checked:
+        return actions
     game.check_actions(state, role, actions)
-    return actions
+    # What stands there is read, though it is not used: -1 would be no place in a table.
+    over_B = game.over(state).view(-1, *[1] * (actions.ndim - 1))
+    return actions.masked_fill(over_B, 0)
 
 
-def num_moves(game: FusedGame, role: str, kind: str) -> int:
-    """Return how many moves a role has; raise ConfigError where its actions are numbers."""
+def answered(
+    player: Player,
+    game: FusedGame,
+    role: str,
+    obs_BO: Tensor,
+    legal_BA: Tensor | None,
+    generator: torch.Generator,
+) -> Tensor:
+    """Return what a player says: int64 moves, or numbers, on the device of what it saw.
+
+    Raises LudusError unless it is a tensor with an action for each game; nothing waits for the device.
+    """
+    actions: Tensor = player.act(obs_BO, legal_BA, generator)
+    game.check_form(role, actions, games=len(obs_BO))
+    wanted = obs_BO.dtype if actions.is_floating_point() else torch.int64
+    return actions.to(obs_BO.device, wanted)
+
+
+def num_moves(game: FusedGame, role: str, *, who: str) -> int:
+    """Return how many moves a role has; raise ConfigError, for `who`, where its actions are numbers."""
     what = game.actions(role)
     if not isinstance(what, Moves):
         raise ConfigError(
-            f"the player '{kind}' chooses among moves, and the {role} of {type(game).__name__} gives"
-            " numbers between bounds; 'random' plays it"
+            f"{who} chooses among moves, and the {role} of {type(game).__name__} gives numbers between"
+            " bounds; train it with fused_ppo, or let the player 'random' play it"
         )
     return what.count

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import ConfigError, LudusError
-from ludus.games.game import FusedGame, Moves, State, check_games
-from ludus.games.player import Player, begin
-from ludus.games.players.random import random_move
+from ludus.games.choose import random_move
+from ludus.games.game import FusedGame, State, check_games
+from ludus.games.player import Player, ask, begin, num_moves
 
 Seen = Tensor | dict[str, Tensor]
 RewardFunc = Callable[[str, Seen, Seen, Tensor], Tensor]
@@ -74,19 +74,18 @@ def play_turns(
     """
     for player in players.values():
         begin(player)
-    index = game.roles.index(role)
+    index, count = game.roles.index(role), num_moves(game, role, who="a rollout")
     before, after = game.roles[:index], game.roles[index + 1 :]
 
     def move(state: State, who: str, obs_BO: Tensor) -> tuple[State, Tensor, Tensor]:
-        legal_BA = game.legal(obs_BO, who)
-        actions_B = players[who].act(obs_BO, legal_BA, generator)
+        actions_B = ask(
+            players[who], game, state, who, generator, seen_BO=obs_BO, is_checked=who in checked
+        )
         if who == role:
             actions_B = explored(
-                actions_B, legal_BA, num_actions=_num_moves(game, who), rate=exploration_rate,
+                actions_B, game.legal(obs_BO, who), num_actions=count, rate=exploration_rate,
                 generator=generator,
             )  # fmt: skip
-        if who in checked:
-            game.check_actions(state, who, actions_B)
         state, rewards_BR = game.step(state, who, actions_B)
         return state, actions_B, rewards_BR[:, index]
 
@@ -152,17 +151,7 @@ def check_rollout(
     for name in game.roles:
         if name not in players:
             raise ConfigError(f"nobody plays the {name}; give players['{name}']")
-        _num_moves(game, name)
-
-
-def _num_moves(game: FusedGame, role: str) -> int:
-    actions = game.actions(role)
-    if not isinstance(actions, Moves):
-        raise ConfigError(
-            f"the {role} of {type(game).__name__} plays numbers between bounds, and this is for one of"
-            " so many moves; train it with fused_ppo"
-        )
-    return actions.count
+        num_moves(game, name, who="a rollout")
 
 
 def _own_rewards(func: RewardFunc, game: FusedGame, role: str, found: Experiences) -> Tensor:

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError
 from ludus.games.choose import NUM_DRAWS, choose
-from ludus.games.game import FusedGame, Moves, State, check_games
+from ludus.games.game import FusedGame, State, check_games
 from ludus.games.inference import Inference, Precision, matmuls_in
 from ludus.games.networks import check_net
+from ludus.games.player import num_moves
 from ludus.nn.engines.graph import Graphed
 
 CHUNKS = {"cuda": 2**18, "cpu": 2**10}
@@ -110,15 +111,10 @@ class RolloutGraph:
 
 def _check_nets(game: FusedGame, nets: Mapping[str, nn.Module]) -> None:
     """Raise ConfigError unless there is a network with the right number of values for each role."""
-    name = type(game).__name__
     for role in game.roles:
-        moves = game.actions(role)
-        if not isinstance(moves, Moves):
-            raise ConfigError(
-                f"the {role} of {name} plays numbers between bounds, and networks of values choose"
-                " among moves"
-            )
+        count = num_moves(game, role, who="a network of values")
         if role not in nets:
-            raise ConfigError(f"nobody plays the {role} of {name}; give nets['{role}']")
-        size = game.observation_size(role)
-        check_net(nets[role], role=role, inputs=size, outputs=moves.count)
+            raise ConfigError(
+                f"nobody plays the {role} of {type(game).__name__}; give nets['{role}']"
+            )
+        check_net(nets[role], role=role, inputs=game.observation_size(role), outputs=count)

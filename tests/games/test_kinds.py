@@ -11,9 +11,9 @@ import torch
 
 from ludus.config import registry
 from ludus.core.errors import ConfigError, LudusError
+from ludus.games.choose import random_move
 from ludus.games.game import Bounds
 from ludus.games.player import ask
-from ludus.games.players.random import random_move
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.rules.hironaka import Hironaka
 from ludus.seeds import generator
@@ -73,7 +73,7 @@ class Stubborn:
         (torch.tensor([0, 0, -1]), "the agent of Hironaka played -1 in game 2, which is illegal"),
         (torch.tensor([0, 0]), r"gave actions of shape \(2,\); give \(3,\)"),
         (torch.tensor([0.0, 0.0, 0.0]), "gave torch.float32 actions; give whole numbers"),
-        ([0, 0, 0], r"the agent of Hironaka \(Stubborn\) gave a list; give a tensor"),
+        ([0, 0, 0], r"the agent of Hironaka gave a list; give a tensor"),
     ],
 )
 def test_an_illegal_action_of_a_players_own_is_refused_by_game_role_and_index(

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from ludus.games.player import Player, begin
+from ludus.games.game import FusedGame
+from ludus.games.player import Player, answered, begin
 
 
 def greedy(values_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
@@ -35,7 +36,10 @@ class NetPlayer:
 class Mixed:
     """Several players of one role, each in its share of a batch of games; the last has all that is left."""
 
-    def __init__(self, players: Sequence[tuple[Player, float]], last: Player) -> None:
+    def __init__(
+        self, game: FusedGame, role: str, players: Sequence[tuple[Player, float]], last: Player
+    ) -> None:
+        self.game, self.role = game, role
         self.players, self.last = list(players), last
 
     def begin(self, new_B: Tensor | None) -> None:
@@ -49,7 +53,8 @@ class Mixed:
         for player, part in self._parts(len(obs_BO)):
             if part.start < part.stop:
                 legal = None if legal_BA is None else legal_BA[part]
-                parts.append(player.act(obs_BO[part], legal, generator))
+                found = answered(player, self.game, self.role, obs_BO[part], legal, generator)
+                parts.append(found)
         return torch.cat(parts)
 
     def _parts(self, games: int) -> Iterator[tuple[Player, slice]]:

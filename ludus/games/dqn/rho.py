@@ -11,9 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ludus.core.errors import Interrupted, LudusError
-from ludus.games.game import FusedGame, Moves, State
-from ludus.games.player import Player, begin
+from ludus.core.errors import LudusError
+from ludus.games.game import FusedGame, State
+from ludus.games.matches import moments
+from ludus.games.player import Player, num_moves
 
 
 class Played(NamedTuple):
@@ -40,29 +41,27 @@ def play_games(
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> Played:
     """Play these new games to their ends, or for this many steps, each a move of every role."""
-    for player in players.values():
-        begin(player)
-    had_ended_B = over_B = game.over(state)
-    steps_B = torch.zeros_like(over_B, dtype=torch.int64)
-    counts = {}
-    for role in game.roles:
-        moves = game.actions(role)
-        assert isinstance(moves, Moves)
-        counts[role] = torch.zeros(moves.count, dtype=torch.int64, device=over_B.device)
-    for _ in range(max_steps):
-        if bool(over_B.all()):
-            break
-        if is_interrupted():
-            raise Interrupted
-        steps_B += ~over_B
-        for role in game.roles:
-            obs_BO = game.observe(state, role)
-            actions_B = players[role].act(obs_BO, game.legal(obs_BO, role), generator)
-            if role in checked:
-                game.check_actions(state, role, actions_B)
-            counts[role].index_add_(0, actions_B.long(), (~game.over(state)).long())
-            state = game.step(state, role, actions_B).state
-        over_B = game.over(state)
+    had_ended_B = game.over(state)
+    steps_B = torch.zeros_like(had_ended_B, dtype=torch.int64)
+    counts = {
+        role: steps_B.new_zeros(num_moves(game, role, who="a host or an agent"))
+        for role in game.roles
+    }
+    played = moments(
+        game,
+        players,
+        state,
+        generator,
+        max_turns=max_steps,
+        checked=checked,
+        is_interrupted=is_interrupted,
+    )
+    for moment in played:
+        goes_on_B = (~moment.was_over).long()
+        if moment.role == game.roles[0]:
+            steps_B += goes_on_B
+        counts[moment.role].index_add_(0, moment.actions.long(), goes_on_B)
+        state = moment.after
     return Played(steps_B, game.done(state), had_ended_B, counts)
 
 

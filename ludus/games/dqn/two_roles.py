@@ -102,7 +102,8 @@ class TwoRoles(OwnEvaluation):
         other = _other(role)
         if not self._sparring[role]:
             return self.players
-        return {**self.players, other: Mixed(self._sparring[role], self.players[other])}
+        mixed = Mixed(self.fused_game, other, self._sparring[role], self.players[other])
+        return {**self.players, other: mixed}
 
     def _opponent(self, role: str) -> Player:
         """Return who plays a role that is not trained."""

@@ -24,7 +24,7 @@ class ChooseFirst:
         """The first legal move."""
 
     def __init__(self, config: StrictConfig, game: FusedGame, role: str) -> None:
-        num_moves(game, role, "choose_first")
+        num_moves(game, role, who="the player 'choose_first'")
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return a move for each game."""

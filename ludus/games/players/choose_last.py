@@ -24,7 +24,7 @@ class ChooseLast:
         """The last legal move."""
 
     def __init__(self, config: StrictConfig, game: FusedGame, role: str) -> None:
-        self.num_moves = num_moves(game, role, "choose_last")
+        self.num_moves = num_moves(game, role, who="the player 'choose_last'")
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return a move for each game."""

@@ -16,9 +16,9 @@ from torch import Tensor
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
+from ludus.games.choose import random_move
 from ludus.games.game import FusedGame
 from ludus.games.players._hironaka import seated
-from ludus.games.players.random import random_move
 
 
 @register("player", "morin")

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
+from ludus.games.choose import random_move
 from ludus.games.game import Bounds, FusedGame
 
 
@@ -35,13 +36,3 @@ class Random:
         if legal_BA is None:
             legal_BA = torch.ones(1, self.what.count, dtype=torch.bool, device=device)
         return random_move(legal_BA.expand(games, -1), generator)
-
-
-def random_move(legal_BA: Tensor, generator: torch.Generator) -> Tensor:
-    """Return (B,) one of the legal moves of each game, each as likely; nothing waits for the device."""
-    shares_B = torch.rand(len(legal_BA), generator=generator, device=legal_BA.device)
-    # Summed along columns: a GPU sums along rows of a few moves much slower.
-    places_BA = legal_BA.t().cumsum(0).t()
-    wanted_B = (shares_B * places_BA[:, -1]).long()
-    # The first move before which, itself included, stand more legal ones than are to be skipped.
-    return (places_BA > wanted_B.unsqueeze(1)).int().argmax(1)

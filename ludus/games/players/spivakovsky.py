@@ -20,10 +20,10 @@ from torch import Tensor
 
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
+from ludus.games.choose import random_move
 from ludus.games.game import FusedGame
 from ludus.games.hironaka.host_actions import encode_host_action
 from ludus.games.players._hironaka import ROUNDING, points_of, seated
-from ludus.games.players.random import random_move
 
 
 @register("player", "spivakovsky")

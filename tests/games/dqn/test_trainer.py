@@ -18,6 +18,7 @@ from ludus.games.dqn.players import Mixed, NetPlayer
 from ludus.nn.schedules import Scheduler
 from tests.games.dqn.reads import Reads
 from tests.games.dqn.small import Ran, prepared, small_dqn
+from tests.games.sections import hironaka
 
 ROLES = ("host", "agent")
 INPUTS = {"host": 18, "agent": 21}
@@ -415,9 +416,10 @@ def test_of_several_players_each_plays_its_own_games() -> None:
 
     draws, obs, legal = torch.Generator(), torch.zeros(5, 2), torch.ones(5, 3, dtype=torch.bool)
     for mask in (None, legal):
-        mixed = Mixed([(Says(1), 0.4), (Says(0), 0.2)], Says(2))
+        mixed = Mixed(hironaka(), "agent", [(Says(1), 0.4), (Says(0), 0.2)], Says(2))
         assert mixed.act(obs, mask, draws).tolist() == [1, 1, 0, 2, 2]
-        assert Mixed([(Says(1), 1.0)], Says(2)).act(obs, mask, draws).tolist() == [1] * 5
+        alone = Mixed(hironaka(), "agent", [(Says(1), 1.0)], Says(2))
+        assert alone.act(obs, mask, draws).tolist() == [1] * 5
 
 
 def test_collecting_and_learning_never_wait_for_the_device() -> None:
@@ -442,7 +444,7 @@ def test_of_several_players_each_is_told_that_its_own_games_begin() -> None:
             self.new = None if new_B is None else new_B.tolist()
 
     one, two = Told(), Told()
-    mixed = Mixed([(one, 0.4)], two)
+    mixed = Mixed(hironaka(), "agent", [(one, 0.4)], two)
     mixed.begin(torch.tensor([True, False, True, True, False]))
     assert (one.new, two.new) == ([True, False], [True, True, False])
     mixed.begin(None)

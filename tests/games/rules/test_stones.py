@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ludus.core.errors import ConfigError
-from ludus.games.players.random import random_move
+from ludus.games.choose import random_move
 from ludus.games.rules.connect_four import ConnectFour
 from ludus.games.rules.tic_tac_toe import TicTacToe
 from ludus.games.stones import StonesGame
