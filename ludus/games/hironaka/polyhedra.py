@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import LudusError
+from ludus.games.hironaka.exact import is_vertex
 from ludus.games.hironaka.host_actions import check_dimension
 from ludus.games.hironaka.newton import (
     PADDING,
@@ -20,7 +21,7 @@ from ludus.games.hironaka.newton import (
     rescaled,
     shifted,
 )
-from ludus.games.hironaka.vertices import drop_non_vertices
+from ludus.games.hironaka.vertices import judged, only
 
 
 def newton_polytope(points_BND: Tensor) -> Tensor:
@@ -37,11 +38,18 @@ def vertices(points_BND: Tensor) -> Tensor:
     """Return only the vertices of the Newton polyhedron, the convex hull of all that lies above the points.
 
     A point stays if no convex combination of others has no coordinate greater; of equal points, the
-    first does. This is computed in double precision: a point that stands out by less than 1e-9 of the
-    greatest coordinate, or by 1e-6 where not all numbers are whole, counts as no vertex. So small
-    margins there are with whole numbers from about 20,000 on.
+    first does. Whole numbers are decided exactly, whatever their size: what float64 leaves in doubt is
+    decided in whole numbers on the host, a millisecond or less a point. Other numbers are off by their
+    roundings, so a point counts as a vertex if it stands out by more than 8 units of rounding (float32:
+    1e-6, float64: 1e-13) of the greatest difference of coordinates.
     """
-    return drop_non_vertices(checked(points_BND))
+    filtered_BND = drop_dominated(checked(points_BND))
+    kept_BN, doubtful_BN = judged(filtered_BND)
+    for game, place in doubtful_BN.nonzero().tolist():
+        rows = [[int(x) for x in row] for row in filtered_BND[game].tolist()]
+        others = [row for at, row in enumerate(rows) if at != place and row[0] >= 0]
+        kept_BN[game, place] = is_vertex(rows[place], others)
+    return only(filtered_BND, kept_BN)
 
 
 def shift(points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor) -> Tensor:

@@ -3,13 +3,19 @@
 A point p is no vertex if a convex combination of the others has no coordinate greater than p's. In other
 words: one player chooses a coordinate k, the other a point q, who pays q_k - p_k; p is a vertex if the
 value of this matrix game is above 0. The simplex method solves it, with a fixed number of pivots, so that
-nothing waits for the device.
+nothing waits for the device. What each player then plays bounds the value, from above and from below,
+whatever the pivots have lost by rounding.
 
-Shapes: B games, N points, D dimension, P = B x N programs, C = N + D + 1 columns of a tableau: a point
-each, a slack each, and the right-hand side.
+Where all coordinates are whole, a value above 0 cannot be arbitrarily small (`_least_value`); as long
+as it cannot be as small as a rounding, the points are decided exactly.
+
+Shapes: B games, N points, D dimension, P = B x N programs, R = D + 1 rows and C = N + D + 1 columns of a
+tableau: a point each, a slack each, and the right-hand side.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,44 +31,103 @@ _ROUNDS = 4
 is not solved by then stays."""
 _SMALL = 1e-11
 """What is nearer to 0 in a tableau is rounding."""
+_ROUNDING = 1e-13
+"""What the pivots may lose of a value, in units of the greatest difference of coordinates."""
+
+
+class Judged(NamedTuple):
+    """Which points are vertices, and whether that is proved."""
+
+    is_vertex: Tensor
+    """(B, N)"""
+    is_doubtful: Tensor
+    """(B, N) whether this is a point of whole numbers that float64 does not decide."""
 
 
 def drop_non_vertices(points_BND: Tensor) -> Tensor:
     """Return the points that are vertices; of equal points the first one stays."""
-    kept = [_vertices_of(chunk) for chunk in drop_dominated(points_BND).split(_CHUNK)]
-    return torch.cat(kept)
+    return only(points_BND, judged(drop_dominated(points_BND)).is_vertex)
 
 
-def _vertices_of(points_BND: Tensor) -> Tensor:
+def only(points_BND: Tensor, kept_BN: Tensor) -> Tensor:
+    """Return the points that are kept, with padding in the place of the others."""
+    return points_BND.masked_fill(~kept_BN.unsqueeze(-1), PADDING)
+
+
+def judged(points_BND: Tensor) -> Judged:
+    """Return which of these points, none of which another dominates, are vertices."""
+    chunks = [_judged(chunk) for chunk in points_BND.split(_CHUNK)]
+    return Judged(*map(torch.cat, zip(*chunks, strict=True)))
+
+
+def _judged(points_BND: Tensor) -> Judged:
     present_BN = points_BND[..., 0] >= 0
-    # Whole numbers are exact; others may be off by a rounding, which must not make a vertex of a point.
     is_whole_B = (points_BND == points_BND.round()).flatten(1).all(1)
-    nearly_B = torch.where(is_whole_B, 1e-9, 1e-6)
-    values_BN = _values(points_BND.double(), present_BN)
-    is_vertex_BN = present_BN & (values_BN > nearly_B.unsqueeze(1))
-    return points_BND.masked_fill(~is_vertex_BN.unsqueeze(-1), PADDING)
+    lowest_B1D = points_BND.masked_fill(~present_BN.unsqueeze(-1), torch.inf).amin(1, keepdim=True)
+    moved_BND = (points_BND.double() - lowest_B1D.double()).where(present_BN.unsqueeze(-1), 0.0)
+    highest_B = moved_BND.amax((1, 2)).clamp(min=1e-300)
+    lower_BN, upper_BN = _bounds(moved_BND / highest_B.view(-1, 1, 1), present_BN)
+    least_B = _least_value(highest_B, points_BND.shape[2])
+    # Numbers that are not whole may be off by roundings, which must not make a vertex of a point.
+    coarse = max(8 * torch.finfo(points_BND.dtype).eps, _ROUNDING)
+    nearly_B = torch.where(is_whole_B, (least_B / 2).clamp(min=_ROUNDING), coarse)
+    error = 8 * points_BND.shape[2] * torch.finfo(torch.float64).eps
+    is_proved_BN = (lower_BN > error) | (upper_BN + error < least_B.unsqueeze(1))
+    is_doubtful_BN = present_BN & is_whole_B.unsqueeze(1) & ~is_proved_BN
+    return Judged(present_BN & (upper_BN > nearly_B.unsqueeze(1)), is_doubtful_BN)
 
 
-def _values(points_BND: Tensor, present_BN: Tensor) -> Tensor:
-    """Return the value of each point's game, in units of the greatest coordinate."""
-    num_games, num_points, dimension = points_BND.shape
-    highest_B = points_BND.amax((1, 2)).clamp(min=1e-30)
-    scaled_BND = points_BND / highest_B.view(-1, 1, 1)
-    paid_BNDN = scaled_BND.mT.unsqueeze(1) - scaled_BND.unsqueeze(-1) + _OFFSET
-    others_BNN = present_BN.unsqueeze(1) & ~torch.eye(
-        num_points, dtype=torch.bool, device=points_BND.device
-    )
-    tableau = _tableau(paid_BNDN.flatten(0, 1), others_BNN.flatten(0, 1))
+def _least_value(highest_B: Tensor, dimension: int) -> Tensor:
+    """Return a number that no value above 0 of whole numbers up to these is below, in units of them.
+
+    The value is a determinant of at most D rows over the sum of its cofactors (Shapley and Snow). Whole
+    numbers have a determinant of 1 or more, and Hadamard bounds each of the D^2 cofactors.
+    """
+    cofactors = dimension**2 * (dimension - 1) ** ((dimension - 1) / 2)
+    return 1.0 / (cofactors * highest_B.clamp(min=1.0) ** dimension)
+
+
+def _bounds(scaled_BND: Tensor, present_BN: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a number below and one above the value of each point's game; inf without other points."""
+    is_self_NN = torch.eye(scaled_BND.shape[1], dtype=torch.bool, device=scaled_BND.device)
+    others_PN = (present_BN.unsqueeze(1) & ~is_self_NN).flatten(0, 1)
+    paid_PDN = (scaled_BND.mT.unsqueeze(1) - scaled_BND.unsqueeze(-1)).flatten(0, 1)
+    if scaled_BND.is_cuda:
+        lower_P, upper_P = _solved(paid_PDN, others_PN)
+    else:
+        # To ask which points are there costs nothing here; on a GPU it would wait.
+        asked_P = present_BN.flatten()
+        lower_P, upper_P = paid_PDN.new_full((2, len(asked_P)), torch.inf)
+        lower_P[asked_P], upper_P[asked_P] = _solved(paid_PDN[asked_P], others_PN[asked_P])
+    return lower_P.view_as(present_BN), upper_P.view_as(present_BN)
+
+
+def _solved(paid_PDN: Tensor, others_PN: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the players of each game make sure of: a number below and one above its value."""
+    dimension, num_points = paid_PDN.shape[1:]
+    tableau, basis_PD = _tableau(paid_PDN + _OFFSET, others_PN)
     for _ in range(_ROUNDS * (dimension + 1)):
-        tableau = _pivoted(tableau)
-    # The last entry is minus the sum of y, whose inverse is the value; a point without others has none.
-    sums_P = -tableau[:, -1, -1]
-    values_P = torch.where(sums_P > 0, 1.0 / sums_P, torch.inf) - _OFFSET
-    return values_P.view(num_games, num_points)
+        if not tableau.is_cuda and not bool((tableau[:, -1, :-1] > _SMALL).any()):
+            break
+        tableau, basis_PD = _pivoted(tableau, basis_PD)
+    # The reduced costs of the slacks are the weights of the coordinates, the right-hand sides those of points.
+    weights_PD = _shares(-tableau[:, -1, num_points:-1])
+    mixed_PC = torch.zeros_like(tableau[:, 0, :-1]).scatter(1, basis_PD, tableau[:, :-1, -1])
+    mixed_PN = _shares(mixed_PC[:, :num_points])
+    against_PN = (weights_PD.unsqueeze(1) @ paid_PDN).squeeze(1)
+    lower_P = against_PN.masked_fill(~others_PN, torch.inf).amin(1)
+    upper_P = (paid_PDN @ mixed_PN.unsqueeze(2)).squeeze(2).amax(1)
+    return lower_P, torch.where(others_PN.any(1), upper_P, torch.inf)
 
 
-def _tableau(paid_PDN: Tensor, others_PN: Tensor) -> Tensor:
-    """Return the first tableau (P, D + 1, C) of: the greatest sum of y >= 0 with paid y <= 1."""
+def _shares(numbers_PC: Tensor) -> Tensor:
+    """Return the numbers, of which those below 0 are roundings, over their sum."""
+    numbers_PC = numbers_PC.clamp(min=0.0)
+    return numbers_PC / numbers_PC.sum(1, keepdim=True).clamp(min=1e-300)
+
+
+def _tableau(paid_PDN: Tensor, others_PN: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first tableau (P, R, C) of: the greatest sum of y >= 0 with paid y <= 1; and its basis."""
     num_programs, dimension, num_points = paid_PDN.shape
     tableau = paid_PDN.new_zeros(num_programs, dimension + 1, num_points + dimension + 1)
     tableau[:, :-1, :num_points] = paid_PDN.masked_fill(~others_PN.unsqueeze(1), 0.0)
@@ -71,11 +136,12 @@ def _tableau(paid_PDN: Tensor, others_PN: Tensor) -> Tensor:
     )
     tableau[:, :-1, -1] = 1.0
     tableau[:, -1, :num_points] = others_PN.to(paid_PDN.dtype)
-    return tableau
+    slacks_D = torch.arange(num_points, num_points + dimension, device=paid_PDN.device)
+    return tableau, slacks_D.expand(num_programs, dimension)
 
 
-def _pivoted(tableau: Tensor) -> Tensor:
-    """Return the tableaus after one pivot; one that is optimal stays as it is."""
+def _pivoted(tableau: Tensor, basis_PD: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the tableaus and bases after one pivot; one that is optimal stays as it is."""
     gain_P, column_P = tableau[:, -1, :-1].max(1)
     entering_PR = tableau.gather(
         2, column_P.view(-1, 1, 1).expand(-1, tableau.shape[1], 1)
@@ -83,13 +149,15 @@ def _pivoted(tableau: Tensor) -> Tensor:
     body_PD, sides_PD = entering_PR[:, :-1], tableau[:, :-1, -1]
     ratios_PD = torch.where(body_PD > _SMALL, sides_PD / body_PD, torch.inf)
     least_P, row_P = ratios_PD.min(1)
-    goes_on_P = (gain_P > _SMALL) & torch.isfinite(least_P)
+    goes_on_P1 = ((gain_P > _SMALL) & torch.isfinite(least_P)).unsqueeze(1)
     pivot_PC = tableau.gather(1, row_P.view(-1, 1, 1).expand(-1, 1, tableau.shape[2])).squeeze(1)
-    pivot_PC = pivot_PC / body_PD.gather(1, row_P.unsqueeze(1)).where(goes_on_P.unsqueeze(1), 1.0)
-    is_row_PR = torch.nn.functional.one_hot(row_P, tableau.shape[1]).bool()
+    pivot_PC = pivot_PC / body_PD.gather(1, row_P.unsqueeze(1)).where(goes_on_P1, 1.0)
+    is_row_PR = row_P.unsqueeze(1) == torch.arange(tableau.shape[1], device=tableau.device)
     changed = torch.where(
         is_row_PR.unsqueeze(2),
         pivot_PC.unsqueeze(1),
         tableau - entering_PR.unsqueeze(2) * pivot_PC.unsqueeze(1),
     )
-    return torch.where(goes_on_P.view(-1, 1, 1), changed, tableau)
+    enters_PD = is_row_PR[:, :-1] & goes_on_P1
+    basis_PD = torch.where(enters_PD, column_P.unsqueeze(1), basis_PD)
+    return torch.where(goes_on_P1.unsqueeze(2), changed, tableau), basis_PD
