@@ -11,6 +11,7 @@ import torch
 from ludus.games import rollout_graph
 from ludus.games.choose import by_tensors, choose
 from ludus.games.game import State
+from ludus.games.hironaka.vertices import drop_non_vertices
 from ludus.games.inference import Precision
 from ludus.games.kernels import hironaka as kernels
 from ludus.games.networks import make_net
@@ -192,3 +193,16 @@ def test_new_games_take_the_place_of_finished_ones_as_by_the_plain_functions(sca
     anew = own.restart(state, torch.Generator(CUDA).manual_seed(1))
     with plainly():
         assert same(anew, own.restart(state, torch.Generator(CUDA).manual_seed(1)))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_vertices_on_a_gpu_are_those_on_a_cpu_and_nothing_waits(
+    size: tuple[int, int, int],
+) -> None:
+    points = starts(game(size, scale=False), 0)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        kept = drop_non_vertices(points)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(kept.cpu(), drop_non_vertices(points.cpu()))
