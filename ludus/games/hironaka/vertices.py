@@ -110,7 +110,7 @@ def _solved(paid_PDN: Tensor, others_PN: Tensor) -> tuple[Tensor, Tensor]:
         if not tableau.is_cuda and not bool((tableau[:, -1, :-1] > _SMALL).any()):
             break
         tableau, basis_PD = _pivoted(tableau, basis_PD)
-    # The reduced costs of the slacks are the weights of the coordinates, the right-hand sides those of points.
+    # Reduced costs of the slacks are the weights of the coordinates, right-hand sides those of the points.
     weights_PD = _shares(-tableau[:, -1, num_points:-1])
     mixed_PC = torch.zeros_like(tableau[:, 0, :-1]).scatter(1, basis_PD, tableau[:, :-1, -1])
     mixed_PN = _shares(mixed_PC[:, :num_points])

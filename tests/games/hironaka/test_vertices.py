@@ -1,4 +1,4 @@
-"""The vertices of a Newton polyhedron beside a slow version in whole numbers, where float64 is near its end."""
+"""The vertices of a Newton polyhedron beside a slow version in whole numbers, where float64 ends."""
 
 from __future__ import annotations
 
