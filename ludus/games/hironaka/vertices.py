@@ -83,8 +83,8 @@ def _least_value(highest_B: Tensor, dimension: int) -> Tensor:
     The value is a determinant of at most D rows over the sum of its cofactors (Shapley and Snow). Whole
     numbers have a determinant of 1 or more, and Hadamard bounds each of the D^2 cofactors.
     """
-    cofactors = dimension**2 * (dimension - 1) ** ((dimension - 1) / 2)
-    return 1.0 / (cofactors * highest_B.clamp(min=1.0) ** dimension)
+    cofactors: float = dimension**2 * (dimension - 1) ** ((dimension - 1) / 2)
+    return (cofactors * highest_B.clamp(min=1.0).pow(dimension)).reciprocal()
 
 
 def _bounds(scaled_BND: Tensor, present_BN: Tensor) -> tuple[Tensor, Tensor]:
