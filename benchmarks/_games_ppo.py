@@ -1,165 +1,165 @@
 """PPO on CartPole that lives on the device: steps of training a second, and the time until the pole stands.
 
-Actor and critic 64-64 with tanh, 4 passes of 4 minibatches; a row is games x steps of a rollout. Everything
-of a round is in the clock: rollout, advantages, updates, counts and metrics.
+Actor and critic 64-64 with tanh, 4 passes of 4 minibatches; a row is games x steps of a rollout. What is
+timed is a run of the trainer in a directory, with its log, TensorBoard's files and a checkpoint a second. The
+clock stands still in evaluations alone; on a GPU kernels are compiled and captured before it starts.
 """
 
+import contextlib
 import importlib.util
+import io
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 import ludus
 from benchmarks._games_timing import Timed, wait
-from benchmarks._harness import Case
-from ludus.games.actor_critic import ActorCritic, distribution_of
-from ludus.games.kernels.ppo.shuffle import rows_in_order
-from ludus.games.kinds import make_game
-from ludus.games.ppo.by_kernels import KernelRounds, choose_kernels
-from ludus.games.ppo.collect import collect
-from ludus.games.ppo.config import FusedPpoConfig
-from ludus.games.ppo.learn import PpoUpdate
-from ludus.games.ppo.live import LiveGames
+from benchmarks._harness import Case, say
+from ludus.games.trainers.fused_ppo import PPOTrainer
 
 UNIT = "env-steps/s"
 SIZES = {
     "cpu": ((64, 32), (256, 128)),
     "cuda": ((4, 128), (256, 128), (2048, 32), (8192, 32)),
 }
-ROUNDS_A_CALL = 50
+STAGES = {"cpu": (1, 2), "cuda": (50, 500)}
+"""How many rounds a stage has, and a record."""
 SOLVED = 475.0
+FRESH_GAMES = 1000
 SEEDS = 5
-SOLVING = {(4, 128): (0.002, 150, 15), (256, 128): (0.004, 60, 6), (2048, 32): (0.004, 60, 6)}
+SOLVING = {
+    (4, 128): (0.002, 150, 15), (256, 128): (0.004, 60, 6), (2048, 32): (0.004, 60, 6),
+    (8192, 32): (0.004, 60, 6),
+}  # fmt: skip
 """The learning rate, which falls to 0, the most rounds, and after how many the network is judged."""
 
 
-class Training:
-    """A learner with its games, as the trainer has them, and what makes rounds of them."""
+class Clock:
+    """A callback that measures training: all that a run does, but for its evaluations."""
 
-    def __init__(
-        self, games: int, steps: int, device: torch.device, *, seed: int = 0, rate: float = 0.002
-    ) -> None:
-        config = ludus.example("fused_ppo").replace(
-            **{
-                "num_games": games, "rollout_steps": steps, "passes": 4, "minibatches": 4,
-                "widths": [64, 64], "gamma": 0.99, "gae_lambda": 0.95, "seed": seed,
-                "optimizer.learning_rate": rate, "settings.device": device.type,
-            }
-        )  # fmt: skip
-        assert isinstance(config, FusedPpoConfig)
-        self.config, self.device = config, device
-        self.game = make_game(config.game)
-        torch.manual_seed(seed)
-        moves = self.game.actions("player")
-        self.network = ActorCritic(4, moves, config.widths).to(device)
-        self.distribution = distribution_of(moves)
-        self.ppo = PpoUpdate(config, self.game, self.network, self.distribution)
-        self.live = LiveGames(self.game, num_games=games, seed=seed, device=device)
-        self.kernels, _ = choose_kernels(config, self.live, self.ppo, has_own_step=False)
-        self.num_rounds = 0
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._since = 0.0
+        self.seconds = 0.0
+        self.marks: list[float] = []
+        """The seconds of training at each record."""
 
-    def make(self, count: int, rate: Callable[[int], float]) -> None:
-        """Make rounds; the rate is a function of the update, from 0 for the first of the run."""
-        first = self.num_rounds * self.config.opts_a_round
-        if isinstance(self.kernels, KernelRounds):
-            self.kernels.make(self.num_rounds, count, lambda number: rate(first + number))
-        else:
-            for nth in range(count):
-                self._make_plainly(self.num_rounds + nth, rate)
-        self.num_rounds += count
+    def before_train(self) -> None:
+        """Start it."""
+        self._since = time.perf_counter()
 
-    def _make_plainly(self, iteration: int, rate: Callable[[int], float]) -> None:
-        config = self.config
-        found = collect(
-            self.live, lambda obs, _: (self.network.policy(obs), None), self.distribution,
-            iteration=iteration, turns=config.rollout_steps, by_others_RB=None,
-        )  # fmt: skip
-        rows, number = self.ppo.estimate(found), torch.tensor(iteration, device=self.device)
-        for epoch in range(config.passes):
-            key = self.live.keys.shuffle
-            order = rows_in_order(key, number, epoch, num_rows=len(rows))
-            for chosen in order.chunk(config.minibatches):
-                self.ppo.learn(rows[chosen], learning_rate=rate(iteration * config.opts_a_round))
+    def _stop(self) -> None:
+        wait(self._device)
+        self.seconds += time.perf_counter() - self._since
 
-    @torch.no_grad()
-    def judged(self, games: int = 256) -> float:
-        """Return the mean length of fresh games by the likeliest moves."""
-        state = self.game.reset(games, torch.Generator(self.device).manual_seed(12345))
-        lengths = torch.zeros(games, device=self.device)
-        for _ in range(500):
-            lengths += ~self.game.over(state)
-            moves = self.network.policy(self.game.observe(state, "player")).argmax(1)
-            state, _ = self.game.step(state, "player", moves)
-        return float(lengths.mean())
+    def before_evaluate(self) -> None:
+        """Stop it once all is done that was begun."""
+        self._stop()
+
+    def after_evaluate(self) -> None:
+        """Go on."""
+        self._since = time.perf_counter()
+
+    def after_record(self) -> None:
+        """Note how much time training has taken so far."""
+        self._stop()
+        self._since = time.perf_counter()
+        self.marks.append(self.seconds)
+
+
+def trained(device: torch.device, **changed: Any) -> tuple[PPOTrainer, Clock]:
+    """Return a trainer after its run, and its clock."""
+    own = {
+        "gamma": 0.99, "gae_lambda": 0.95, "settings.device": device.type, "settings.display": "none",
+        "settings.checkpoint.every_seconds": 1.0,
+    }  # fmt: skip
+    trainer = PPOTrainer(ludus.example("fused_ppo").replace(**own | changed))
+    clock = Clock(device)
+    trainer.add(clock)
+    with tempfile.TemporaryDirectory() as root, contextlib.redirect_stdout(io.StringIO()):
+        trainer.fit(root=root)
+    return trainer, clock
 
 
 def timed(device: torch.device) -> Iterator[Timed]:
-    """Yield what is timed on this device."""
-    for games, steps in SIZES[device.type]:
-        count = ROUNDS_A_CALL if device.type == "cuda" else 1
-        yield Timed(
-            f"PPO on CartPole, {games} x {steps}",
-            "kernels in one CUDA graph" if device.type == "cuda" else "plain",
-            UNIT,
-            games * steps * count,
-            lambda games=games, steps=steps, count=count: _rounds(games, steps, count, device),
-        )
-        if device.type == "cuda" and all(map(importlib.util.find_spec, ("jax", "optax"))):
+    """Yield what others do of the same work, where they are installed."""
+    if device.type == "cuda" and all(map(importlib.util.find_spec, ("jax", "optax"))):
+        count, _ = STAGES["cuda"]
+        for games, steps in SIZES["cuda"]:
             yield Timed(
                 f"PPO on CartPole, {games} x {steps}",
                 "JAX, scans in one jitted function",
                 UNIT,
                 games * steps * count,
-                lambda games=games, steps=steps: _rounds_by_jax(games, steps),
+                lambda games=games, steps=steps: _rounds_by_jax(games, steps, count),
                 role="peer",
             )
 
 
-def _rounds_by_jax(games: int, steps: int) -> Callable[[], object]:
+def _rounds_by_jax(games: int, steps: int, count: int) -> Callable[[], object]:
     # By itself JAX takes most of the memory of the device, which is shared here.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     from benchmarks._games_ppo_jax import make_rounds
 
-    return make_rounds(games, steps, ROUNDS_A_CALL)
+    return make_rounds(games, steps, count)
 
 
-def _rounds(games: int, steps: int, count: int, device: torch.device) -> Callable[[], object]:
-    training = Training(games, steps, device)
-    training.make(1, lambda _: 0.002)
-    return lambda: training.make(count, lambda _: 0.002)
-
-
-def solved(device: torch.device) -> dict[Case, list[float]]:
-    """Return the milliseconds of training until the mean of fresh games reaches 475, a seed each."""
+def measured(device: torch.device, rounds: int) -> dict[Case, list[float]]:
+    """Return the env-steps of training a second, from one record of a run to the next."""
     values: dict[Case, list[float]] = {}
-    for (games, steps), (rate, most, every) in SOLVING.items():
-        case = Case(
-            f"CartPole to {SOLVED:g}, {games} x {steps}", "kernels in one CUDA graph", "ms", "ludus",
-            __name__, "solved",
+    stage, record = STAGES[device.type]
+    for games, steps in SIZES[device.type]:
+        system = "ludus, kernels in one CUDA graph" if device.type == "cuda" else "ludus, plain"
+        _, clock = trained(
+            device,
+            **{
+                "num_games": games, "rollout_steps": steps, "max_rounds": record * (rounds + 1),
+                "rounds_a_stage": stage, "record_every_rounds": record,
+                "evaluation.every_rounds": record * (rounds + 1),
+            },
         )  # fmt: skip
-        values[case] = [
-            _seconds_to_solve(games, steps, rate, most, every, seed, device) * 1e3
-            for seed in range(SEEDS)
-        ]
+        amount = record * games * steps
+        pairs = zip(clock.marks, clock.marks[1:], strict=False)
+        case = Case(
+            f"PPO on CartPole, {games} x {steps}", system, UNIT, "ludus", __name__, "measured",
+            is_larger_better=True,
+        )  # fmt: skip
+        values[case] = [amount / (after - before) for before, after in pairs]
+        say(f"{case.work}, {system}: {sorted(values[case])[rounds // 2]:.3g} {UNIT}")
     return values
 
 
-def _seconds_to_solve(
-    games: int, steps: int, rate: float, most: int, every: int, seed: int, device: torch.device
-) -> float:
-    """Return the seconds of training alone, compiled and captured before; infinite where it never came."""
-    training = Training(games, steps, device, seed=seed, rate=rate)
-    # No round is made, but all is made ready for them.
-    training.make(0, lambda _: rate)
-    length, spent = most * training.config.opts_a_round, 0.0
-    for _ in range(0, most, every):
-        wait(device)
-        start = time.perf_counter()
-        training.make(every, lambda number: rate * (1 - number / length))
-        wait(device)
-        spent += time.perf_counter() - start
-        if training.judged() >= SOLVED:
-            return spent
-    return float("inf")
+def solved(device: torch.device) -> dict[Case, list[float]]:
+    """Return the milliseconds of training until an evaluation reaches 475, a seed each.
+
+    The evaluation chooses the moment, so the network of that moment plays other games as well; where it does
+    not reach 475 in these too, the time is infinite.
+    """
+    values: dict[Case, list[float]] = {}
+    for (games, steps), (rate, most, every) in SOLVING.items():
+        case = Case(
+            f"CartPole to {SOLVED:g}, {games} x {steps}", "ludus, kernels in one CUDA graph", "ms",
+            "ludus", __name__, "solved",
+        )  # fmt: skip
+        values[case] = []
+        for seed in range(SEEDS):
+            trainer, clock = trained(
+                device,
+                **{
+                    "seed": seed, "num_games": games, "rollout_steps": steps, "max_rounds": most,
+                    "rounds_a_stage": every, "record_every_rounds": every,
+                    "optimizer.learning_rate": rate, "evaluation.every_rounds": every,
+                    "evaluation.games": 256, "evaluation.target": SOLVED,
+                },
+            )  # fmt: skip
+            fresh = trainer.evaluate_weights(trainer.weights(), episodes=FRESH_GAMES)
+            mean, spent = fresh["eval/return_mean"], clock.seconds * 1e3
+            say(
+                f"{case.work}, seed {seed}: {spent:.1f} ms, {mean:.1f} in {FRESH_GAMES} fresh games"
+            )
+            values[case].append(spent if mean >= SOLVED else float("inf"))
+    return values

@@ -33,6 +33,7 @@ def run(rounds: int, device: str = "cpu") -> list[Row]:
             values[case] = _rates(row, rounds, where)
             say(f"{row.work}, {row.system}: {sorted(values[case])[rounds // 2]:.3g} {row.unit}")
             gc.collect()
+    values |= _games_ppo.measured(where, rounds)
     if device == "cuda":
         work = f"hironaka, {_games_hironaka.MEMORY_GAMES:,} games"
         case = Case(work, "peak memory", "GB", "ludus", __name__, "run")

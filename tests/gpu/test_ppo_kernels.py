@@ -320,6 +320,15 @@ def test_a_trainer_counts_how_often_it_waits_for_the_gpu() -> None:
     assert syncs.num_syncs == 2
 
 
+def test_making_ready_changes_nothing_and_leaves_nothing_to_be_captured() -> None:
+    own = Setup()
+    other, kernels = own.again(), own.kernels()
+    kernels.make_ready()
+    for mine, theirs in zip(kernels._changed(), other.kernels()._changed(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert (kernels._graph is not None) == IS_GPU
+
+
 def test_how_many_rounds_a_stage_has_changes_no_bit() -> None:
     ends = []
     for count in (1, 2):

@@ -98,7 +98,8 @@ def make_run(
         for n in (1, 2, 3)
     ]
     write_lines(directory / "metrics.jsonl", epochs if metrics is None else metrics)
-    write_lines(directory / "timing.jsonl", [{"opt_steps": 100, "opt_steps_per_second": 2100.0}])
+    timing = {"opt_steps": 100, "seconds": 9.0, "opt_steps_per_second": 2100.0, "host_ms": 0.5}
+    write_lines(directory / "timing.jsonl", [timing])
     end = {"time": 1794740500.0, "event": "finished", **ENDING, **(ending or {})}
     write_lines(
         directory / "events.jsonl", [{"time": 1794740400.0, "event": "started", "pid": 1}, end]
@@ -157,8 +158,10 @@ def test_a_page_tells_what_a_run_was_and_how_it_ended(tmp_path: Path) -> None:
         "max_epochs: 3",
         "2026-11-15 11:00:00 UTC",
         "opt_steps_per_second",
+        "host_ms",
     ):
         assert told in page.text, told
+    assert "seconds" not in page.text.replace("per_second", "").split()
 
 
 def test_train_and_validation_share_a_chart_on_which_the_best_point_is_marked(

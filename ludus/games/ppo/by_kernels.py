@@ -34,6 +34,10 @@ class KernelRounds:
         self._numbers = numbers_of(config)
         self._kernels = PpoKernels(live.game, ppo.learner, self._own, live.keys, self._numbers)
 
+    def make_ready(self) -> None:
+        """Compile and capture what a round is made of, so that no round has to wait for it."""
+        self._kernels.make_ready()
+
     def make(self, first: int, count: int, learning_rate: Callable[[int], float]) -> None:
         """Make rounds from number `first` on; the rate is a function of the update, the first being 0."""
         live, ppo, own = self._live, self._ppo, self._own

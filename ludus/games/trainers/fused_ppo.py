@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -16,11 +15,11 @@ from ludus.core.hooks import Hooks
 from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.surroundings import Surroundings
 from ludus.games.actor_critic import ActorCritic, distribution_of
-from ludus.games.host_syncs import HostSyncs
 from ludus.games.kernels.ppo.shuffle import rows_in_order
 from ludus.games.kinds import make_game
 from ludus.games.ppo.abilities import Abilities
 from ludus.games.ppo.by_kernels import choose_kernels
+from ludus.games.ppo.clock import TrainingClock
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.evaluate import Evaluation
@@ -64,7 +63,7 @@ class PPOTrainer(Abilities, Trainer):
     Config = FusedPpoConfig
     # What depends on the clock promises nothing; the order of an epoch is computed anew.
     derived: ClassVar[tuple[str, ...]] = (
-        "_timer", "_timed_steps", "_order", "_order_of", "_plain_state", "_by_kernels", "_syncs",
+        "_clock", "_order", "_order_of", "_plain_state", "_by_kernels",
     )  # fmt: skip
 
     config: FusedPpoConfig
@@ -108,8 +107,7 @@ class PPOTrainer(Abilities, Trainer):
         self.num_train_steps = config.run_opts
         self._choose_engine()
         self._order, self._order_of = torch.zeros(0), (-1, -1)
-        self._timer, self._timed_steps = time.monotonic(), 0
-        self._syncs = HostSyncs(self.device)
+        self._clock = TrainingClock(self.device)
 
     def _make_network(self) -> nn.Module:
         config, game = self.config, self.fused_game
@@ -145,7 +143,7 @@ class PPOTrainer(Abilities, Trainer):
             collect=self._collect,
             estimate=self._estimate,
             train_step=self._train_step,
-            iterate=self._syncs.counting(self._iterate),
+            iterate=self._clock.syncs.counting(self._iterate),
             evaluate=self._evaluate,
             record=self._record,
             save=self._save,
@@ -245,25 +243,20 @@ class PPOTrainer(Abilities, Trainer):
     def _evaluate(self, run: Run) -> Mapping[str, float]:
         if GUARD.diverged(self.ppo.metrics()) is not None:
             return {}  # it must not become the best; the record that follows ends the run
-        started = time.monotonic()
-        metrics = self.evaluate()
-        self.judge.hear(run, metrics, lambda score: self.weights())
-        # Evaluation time is not in the rates.
-        self._timer += time.monotonic() - started
+        with self._clock.stopped():
+            metrics = self.evaluate()
+            self.judge.hear(run, metrics, lambda score: self.weights())
         return metrics
 
     def _record(self, run: Run) -> None:
         """Write what has been gathered, and begin to gather and to time anew."""
-        opts, steps = run.counters["opt_steps"], run.counters["game_steps"]
+        opts = run.counters["opt_steps"]
         metrics = {**self.live.take_metrics(), **self.ppo.take_metrics()}
         metrics["train/learning_rate"] = self.rate(opts)
         if (log_std := getattr(self.network, "log_std", None)) is not None:
             metrics["train/std"] = float(log_std.detach().exp().mean())
         run.record(metrics)
-        elapsed = max(time.monotonic() - self._timer, 1e-9)
-        run.log.rate("game_steps_per_sec", (steps - self._timed_steps) / elapsed)
-        self._timer, self._timed_steps = time.monotonic(), steps
-        self._syncs.log(run)
+        self._clock.log(run)
         run.log.write(run)
         GUARD.check(metrics, opts)
 
@@ -290,6 +283,9 @@ class PPOTrainer(Abilities, Trainer):
             self.run.tell(note, event="changed_by_fit")
         for note in self._engine_notes:
             self.run.tell(note, event="engine")
+        if self._by_kernels is not None:
+            self._by_kernels.make_ready()
+        self._clock.start(self.run)
 
     def inexact_because(self) -> list[str]:
         """Return what a network of a script changes without its being saved."""

@@ -145,7 +145,7 @@ def read_run(place: str) -> ReportedRun:
         for name, told in mapping(line.get("histogram")).items():
             _add_histogram(record, name, mapping(told))
     for line in _read_lines(storage, "timing.jsonl", record.notes):
-        rates = {k: v for k, v in line.items() if k.endswith("_per_second")}
+        rates = {name: value for name, value in line.items() if name != "seconds"}
         _add_scalars(record.rates, rates, _counters(line, record.counter_names))
     return record
 

@@ -123,6 +123,11 @@ class PpoKernels:
         betas = [math.log(beta) if beta else -math.inf for beta in (config.beta1, config.beta2)]
         self._log_betas = torch.tensor(betas, dtype=torch.float64, device=self._device)
 
+    def make_ready(self) -> None:
+        """Compile the kernels and capture an iteration; nothing is changed by it."""
+        if self._device.type == "cuda":
+            self._captured()
+
     def iterate(self, count: int, *, learning_rate: Rates, clip: Rates) -> None:
         """Make iterations; nothing waits for them.
 
