@@ -21,24 +21,24 @@ class HostSyncs:
     def __init__(self, device: torch.device) -> None:
         self._is_cuda = device.type == "cuda"
         self.num_syncs = 0
-        self.num_rounds = 0
+        self._since: int | None = None
+        """The round in which counting began after the last call of `log`."""
 
     def counting(self, work: Work) -> Work:
-        """Return the work of a stage that makes rounds, with its waits counted on a GPU."""
+        """Return the work of a stage of rounds, with its waits counted on a GPU."""
         if not self._is_cuda:
             return work
 
         def counted(run: Run) -> Mapping[str, Any] | None:
-            first = run.counters["round"]
-            with self.counted():
-                result = work(run)
-            self.num_rounds += run.counters["round"] - first
-            return result
+            if self._since is None:
+                self._since = run.counters["round"]
+            with self._counted():
+                return work(run)
 
         return counted
 
     @contextlib.contextmanager
-    def counted(self) -> Iterator[None]:
+    def _counted(self) -> Iterator[None]:
         """Count the waits inside the block."""
         mode = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
@@ -57,6 +57,7 @@ class HostSyncs:
 
     def log(self, run: Run) -> None:
         """Log the mean of a round since the last call, if there was one."""
-        if self.num_rounds:
-            run.log.rate("host_syncs_a_round", self.num_syncs / self.num_rounds)
-        self.num_syncs = self.num_rounds = 0
+        num_rounds = 0 if self._since is None else run.counters["round"] - self._since
+        if num_rounds:
+            run.log.rate("host_syncs_a_round", self.num_syncs / num_rounds)
+            self.num_syncs, self._since = 0, None

@@ -147,14 +147,14 @@ class FusedDqnConfig(TrainerConfig):
     """What the networks compute in; weights stay float32."""
     engine: EngineKey
     """What executes the updates: auto chooses by length and device, eager calls them, tape (the CPU) and
-    graph (CUDA) replay them without Python, compiled makes one function of each."""
+    graph (CUDA) replay them without Python, compiled makes one function of each. With graph the batches are
+    drawn and the games collected in CUDA graphs too."""
     record_every_rounds: Count
     """Write a record every so many rounds, and after an evaluation; 0 means only then and at the end."""
     save_every_rounds: Count
     """Keep the weights in models/<round> every so many rounds; 0 means never."""
     log_time: bool
-    """Write how long each stage of each role took to timing.jsonl, and how often the host waited for a GPU
-    in a round."""
+    """Write how long each stage of each role took to timing.jsonl, in ms; on a GPU by its own clock."""
     layerwise_logging: bool
     """Log the norm of every layer's weights with each record."""
     evaluation: RhoConfig

@@ -56,6 +56,8 @@ class RoleLearner:
         """How many updates the role has made: what its schedules go by."""
         self.is_trained = True
         """Whether `fit` and `collect` do anything; `set_trainable` changes it."""
+        self._numbers = torch.zeros(1, device=device)
+        """The learning rate of the next update, where the device finds it."""
         self._options: dict[str, Any] = {"max_grad_norm": max_grad_norm, "precision": precision}
         inputs, moves = game.observation_size(role), game.actions(role)
         assert isinstance(moves, Moves)
@@ -113,19 +115,34 @@ class RoleLearner:
         self.target = Target(self.learner)
         self.plain_state = PlainState(self.net)
         self.update: Callable[..., None] = self._update
+        self._draw_and_update: Callable[[], None] = self._drawn_then_updated
+        self.is_captured = False
+        """Whether updates are captured as a CUDA graph."""
 
     def choose_engine(
         self, wanted: EngineKey, run: Run, *, num_updates: int
     ) -> tuple[EngineName, list[str]]:
-        """Let an engine execute the update from now on; return which, and what to tell."""
+        """Let an engine execute the update from now on; return which, and what to tell.
+
+        A CUDA graph draws the batch as well.
+        """
         chosen = choose_engine(
             wanted,
-            Subject(self._update, self, [self.net], self.device, self.example_inputs),
+            Subject(
+                self._update, self, [self.net], self.device, self.example_inputs,
+                generators=[self.replay.generator],
+            ),
             is_long=num_updates >= _WORTH_COMPILING,
             has_begun=has_begun(run.files),
             tell=lambda note: run.tell(note, event="engine"),
-        )
-        self.update = chosen.by(self._update)
+        )  # fmt: skip
+        self.is_captured = chosen.used == "graph"
+        self._draw_and_update = self._drawn_then_updated
+        if self.is_captured:
+            self.update = self._update
+            self._draw_and_update = chosen.by(self._drawn_then_updated)
+        else:
+            self.update = chosen.by(self._update)
         return chosen.engine, [f"{self.role}: {note}" for note in chosen.notes]
 
     def example_inputs(self) -> tuple[Tensor, ...]:
@@ -152,13 +169,14 @@ class RoleLearner:
 
     def learn(self) -> None:
         """Make one update from experiences drawn uniformly, at the learning rate of this step."""
-        drawn = self.replay.sample(self.config.batch_size)
-        rate = torch.tensor([self.lr_scheduler(self.num_updates)])
-        # Made here and sent on: made there, the host would wait for the device.
-        rate = rate.to(self.device, non_blocking=True)
-        self.update(*(drawn[name] for name in Experiences._fields), rate)
+        self._numbers.fill_(self.lr_scheduler(self.num_updates))
+        self._draw_and_update()
         self.num_updates += 1
         self.num_counted += 1
+
+    def _drawn_then_updated(self) -> None:
+        drawn = self.replay.sample(self.config.batch_size)
+        self.update(*(drawn[name] for name in Experiences._fields), self._numbers)
 
     def _update(
         self,

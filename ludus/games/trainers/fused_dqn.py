@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +14,8 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.games.dqn.abilities import Abilities
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import RhoEvaluation, scores_of, shares_of
-from ludus.games.dqn.plan import Works, two_roles
+from ludus.games.dqn.execution import Execution
+from ludus.games.dqn.plan import RoleWork, Work, Works, two_roles
 from ludus.games.dqn.two_roles import Given
 from ludus.games.host_syncs import HostSyncs
 from ludus.games.roll_out import Experiences, RewardFunc, play_turns, roll_out
@@ -83,14 +84,12 @@ class DQNTrainer(Abilities, Trainer):
         self.judge = Judge(*scores_of(config))
         metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
         self._guard = DivergenceGuard(remedy="lower gamma", guarded=metrics)
-        self._times, self._host_syncs = StageTimes(), HostSyncs(self.device)
-        self._engine_notes: list[str] = []
-        engine = config.engine
-        for learner in self.learners.values():
-            # The first decides for all: the config has one key.
-            engine, notes = learner.choose_engine(engine, self.run, num_updates=config.max_rounds)
-            self._engine_notes += notes
-        self.config = config.replace(engine=engine)
+        self._times, self._host_syncs = StageTimes(self.device), HostSyncs(self.device)
+        self._execution = Execution(
+            self.run, self.learners, self._gather,
+            players=lambda role: self._met_by(role).values(), why_not=self._why_not_captured,
+        )  # fmt: skip
+        self.config = config.replace(engine=self._execution.choose_engine(config, self.device))
 
     def _with_length(self, max_steps: int) -> FusedDqnConfig:
         """Return the config of a run of so many updates, counted over all roles."""
@@ -108,7 +107,7 @@ class DQNTrainer(Abilities, Trainer):
         """Say what fit changed, and why updates are not executed as they could be."""
         for note in self._notes:
             self.run.tell(note, event="changed_by_fit")
-        for note in self._engine_notes:
+        for note in self._execution.notes:
             self.run.tell(note, event="engine")
 
     def plan(self) -> Repeat:
@@ -117,9 +116,9 @@ class DQNTrainer(Abilities, Trainer):
             self.config,
             Works(
                 warm_up=self._warm_up,
-                sync_target=self._timed("sync_target", self._sync_target),
-                fit=self._timed("fit", self._fit),
-                collect=self._timed("collect", self._collect),
+                sync_target=self._watched("sync_target", self._sync_target),
+                fit=self._watched("fit", self._fit),
+                collect=self._watched("collect", self._collect),
                 evaluate=self._evaluate,
                 record=self._record,
                 save=self._save,
@@ -128,23 +127,25 @@ class DQNTrainer(Abilities, Trainer):
             is_trained=lambda role: self.learners[role].is_trained,
         )
 
-    def _timed(self, stage: str, work: Any) -> Any:
-        """Return the work of a stage, measured for each role by itself where the config asks for it."""
-        if not self.config.log_time:
-            return work
+    def _watched(self, stage: str, work: RoleWork) -> RoleWork:
+        """Return the work of a stage: timed for each role where the config asks, waits for a GPU counted."""
+        watched: dict[str, Work] = {}
+        for role in self.config.trained:
+            watched[role] = partial(work, role)
+            if self.config.log_time:
+                watched[role] = self._times.timed(f"{role}_{stage}", watched[role])
+            watched[role] = self._host_syncs.counting(watched[role])
+        return lambda role, run: watched[role](run)
 
-        is_cuda = self.device.type == "cuda"
-
-        def measured(role: str, run: Run) -> Any:
-            with self._host_syncs.counted() if is_cuda else contextlib.nullcontext():
-                found = self._times.timed(f"{role}_{stage}", lambda run: work(role, run))(run)
-            self._host_syncs.num_rounds += is_cuda and (role, stage) == (
-                self.config.trained[0],
-                "fit",
-            )
-            return found
-
-        return measured
+    def _why_not_captured(self, role: str) -> str | None:
+        """Return what of a script's own keeps the games of a role from being captured."""
+        if self._foreign:
+            return f"the {min(self._foreign)} is a script's own player, whose moves are looked at"
+        if self._reward_func is not None:
+            return "the rewards are given by a script's own function"
+        if type(self)._roll_out is not DQNTrainer._roll_out:
+            return f"{type(self).__name__} has a _roll_out of its own"
+        return None
 
     def _sync_target(self, role: str, run: Run) -> None:
         self.learners[role].sync_target()
@@ -154,15 +155,16 @@ class DQNTrainer(Abilities, Trainer):
         run.counters["opt_steps"] += 1
 
     def _collect(self, role: str, run: Run) -> None:
-        section = self.learners[role].config
         seed = derive(self.config.seed, f"{role}/collect", run.counters["round"])
-        self._gather(role, section.rollout_size, seed)
+        self._execution.collect(role, seed)
 
     def _warm_up(self, run: Run) -> None:
         """Play the first games of each role."""
         for role, learner in self.learners.items():
             size = learner.config.initial_rollout_size
-            self._gather(role, size, derive(self.config.seed, f"{role}/warm_up"))
+            seed = derive(self.config.seed, f"{role}/warm_up")
+            draws = torch.Generator(self.device).manual_seed(seed)
+            self._gather(role, size, draws, learner.exploration_rate)
             if not int(learner.replay.total_pushed):
                 raise LudusError(
                     f"all {size} first games of the {role} had ended before they began; raise"
@@ -170,10 +172,11 @@ class DQNTrainer(Abilities, Trainer):
                 )
         self._count_steps(run)
 
-    def _gather(self, role: str, games: int, seed: int) -> None:
+    def _gather(
+        self, role: str, games: int, draws: torch.Generator, rate: float | torch.Tensor
+    ) -> None:
         """Play new games and keep what the role experienced; nothing waits for the device."""
         learner = self.learners[role]
-        draws = torch.Generator(self.device).manual_seed(seed)
         with self.inference_mode():
             found, keep = play_turns(
                 self.fused_game,
@@ -182,7 +185,7 @@ class DQNTrainer(Abilities, Trainer):
                 self.fused_game.reset(games, draws),
                 turns=learner.config.max_rollout_step,
                 generator=draws,
-                exploration_rate=learner.exploration_rate,
+                exploration_rate=rate,
                 checked=self._foreign,
                 reward_func=self._reward_func,
             )

@@ -10,6 +10,7 @@ compiled   torch's compiler makes one function of it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
@@ -78,6 +79,8 @@ class Subject(NamedTuple):
 
     others: Sequence[object] = ()
     """What else a script may change that decides what is computed: a model around a network."""
+    generators: Sequence[torch.Generator] = ()
+    """What methods of the owner draw from, besides torch's default generator."""
 
     def why_not(self, engine: EngineName) -> str | None:
         """Return why this engine cannot execute the update here, or None if it can."""
@@ -163,6 +166,8 @@ def _executor(
     if used == "eager":
         return lambda method: method
     engine, is_watched = ENGINES[used], subject.is_vouched
+    if used == "graph":
+        engine = partial(Graphed, generators=subject.generators)
 
     def make(method: Executed) -> Executed:
         executed = engine(method, subject.device, tell=tell if may_fall_back else None)

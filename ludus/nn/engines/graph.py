@@ -46,11 +46,12 @@ class Graphed:
         *,
         tell: Callable[[str], None] | None = None,
         generators: Sequence[torch.Generator] = (),
+        what: str = "the update",
     ) -> None:
         """Besides torch's default generator the function may draw from these, in every replay anew.
 
-        Where a call cannot be captured, `tell` is given a sentence and it is called eagerly from then
-        on; without `tell` that is a LudusError.
+        Where a call cannot be captured, `tell` is given a sentence about `what`, and it is called eagerly
+        from then on; without `tell` that is a LudusError.
         """
         if device.type != "cuda":
             raise ConfigError(
@@ -61,6 +62,7 @@ class Graphed:
         self._device = device
         self._tell = tell
         self._generators = tuple(generators)
+        self._what = what
         self._stream = torch.cuda.Stream(device)
         # One pool for all: a graph's results are copied before another one is replayed.
         self._pool = torch.cuda.graph_pool_handle()
@@ -96,7 +98,7 @@ class Graphed:
     def _give_up(self, error: RuntimeError) -> None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = lines[0] if lines else type(error).__name__
-        why = f"the update cannot be captured as a CUDA graph ({told})"
+        why = f"{self._what} cannot be captured as a CUDA graph ({told})"
         if self._tell is None:
             raise LudusError(f"{why}; set engine to auto or eager") from error
         self._tell(f"{why}; it is called eagerly")
@@ -116,6 +118,7 @@ class Graphed:
             self._device,
             tell=self._tell,
             generators=deepcopy(self._generators, memo),
+            what=self._what,
         )
 
 
