@@ -18,9 +18,11 @@ _WHERE = {
     "PPOTrainer": "ludus.games.trainers.fused_ppo",
     "Player": "ludus.games.player",
     "Step": "ludus.games.game",
+    "game_tree": "ludus.games.tree",
     "make_game": "ludus.games.kinds",
     "make_net": "ludus.games.networks",
     "make_player": "ludus.games.player",
+    "playoffs": "ludus.games.playoffs",
 }
 
 

@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.config.sections import StrictConfig, validate
 from ludus.core.errors import LudusError
 from ludus.games.game import State
-from ludus.games.player import Player, PlayerSection, ask, begin, make_player
+from ludus.games.player import AnyPlayer, ask, begin, seated
 from ludus.games.rules.hironaka import Hironaka, Polytope
 
 try:
@@ -24,17 +23,8 @@ except ModuleNotFoundError as error:
         "the envs of Hironaka's game need gymnasium; install it with: pip install 'ludus[rl]'"
     ) from error
 
-Opponent = Player | Mapping[str, object]
-"""A player, or the section of a scripted one, such as {"kind": "choose_first"}."""
 RANDOM: Mapping[str, object] = {"kind": "random"}
 _STARTS = 1000
-
-
-class _Seat(StrictConfig):
-    """The other side of the board."""
-
-    opponent: PlayerSection
-    """Who plays against the learner."""
 
 
 class _HironakaEnv(gymnasium.Env[Any, np.int64]):
@@ -45,7 +35,7 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
 
     def __init__(
         self,
-        opponent: Opponent = RANDOM,
+        opponent: AnyPlayer = RANDOM,
         *,
         dimension: int = 3,
         max_num_points: int = 20,
@@ -68,7 +58,7 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         if render_mode not in (None, "ansi"):
             raise LudusError(f"the render mode '{render_mode}' is not known; use ansi, or none")
         self.other = next(role for role in self.game.roles if role != self.role)
-        self.opponent = _seated(opponent, self.game, self.other)
+        self.opponent = seated(opponent, self.game, self.other)
         self.max_steps, self.render_mode = max_steps, render_mode
         self.action_space = spaces.Discrete(self.game.actions(self.role).count)
         self.observation_space = self._space(1.0 if scale_observation else np.inf)
@@ -176,16 +166,3 @@ class HironakaAgentEnv(_HironakaEnv):
 
     def _let_the_host_begin(self) -> None:
         self._moved(self.other, self._asked())
-
-
-def _seated(opponent: Opponent, game: Hironaka, role: str) -> Player:
-    """Return the opponent as a player."""
-    if isinstance(opponent, Mapping):
-        section = validate(_Seat, {"opponent": dict(opponent)}, source="the env").opponent
-        return make_player(section, game, role)
-    if not hasattr(opponent, "act"):
-        raise LudusError(
-            f"the opponent is a {type(opponent).__name__}; give a player, which has a method act, or the"
-            ' section of a scripted one, such as {"kind": "random"}'
-        )
-    return opponent

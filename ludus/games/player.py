@@ -5,6 +5,7 @@ Shapes: B games, O features of an observation, A moves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Protocol
 
 import torch
@@ -12,8 +13,8 @@ from pydantic import SerializeAsAny
 from torch import Tensor
 
 from ludus.config.registry import find
-from ludus.config.sections import StrictConfig, registered
-from ludus.core.errors import ConfigError
+from ludus.config.sections import StrictConfig, registered, validate
+from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State
 
 PlayerSection = Annotated[SerializeAsAny[StrictConfig], registered("player")]
@@ -37,6 +38,30 @@ def make_player(section: StrictConfig, game: FusedGame, role: str) -> Player:
     kind: str = section.kind  # type: ignore[attr-defined]
     player: Player = find("player", kind)(section, game, role)
     return player
+
+
+AnyPlayer = Player | Mapping[str, object]
+"""A player, or the section of a scripted one, such as {"kind": "choose_first"}."""
+
+
+class _Seat(StrictConfig):
+    """Where a script puts a player."""
+
+    player: PlayerSection
+    """Who plays."""
+
+
+def seated(given: AnyPlayer, game: FusedGame, role: str) -> Player:
+    """Return what a script gave as a player of this role."""
+    if isinstance(given, Mapping):
+        section = validate(_Seat, {"player": dict(given)}, source=f"the {role}").player
+        return make_player(section, game, role)
+    if not hasattr(given, "act"):
+        raise LudusError(
+            f"the {role} is a {type(given).__name__}; give a player, which has a method act, or the section"
+            ' of a scripted one, such as {"kind": "random"}; a trainer has those of its networks in `players`'
+        )
+    return given
 
 
 def begin(player: Player, new_B: Tensor | None = None) -> None:

@@ -114,7 +114,7 @@ class Wrong:
     [
         (lambda: HironakaHostEnv({"kind": "zeilinger"}), "no player kind is named 'zeilinger'"),
         (lambda: HironakaHostEnv({"kind": "all_coordinates"}), "plays the host of Hironaka's game"),
-        (lambda: HironakaHostEnv(7), "the opponent is a int; give a player"),
+        (lambda: HironakaHostEnv(7), "the agent is a int; give a player"),
         (lambda: HironakaHostEnv(dimension=1), "'dimension' is 1"),
         (lambda: HironakaHostEnv(max_steps=0), "'max_steps' is 0"),
         (lambda: HironakaHostEnv(render_mode="human"), "the render mode 'human' is not known"),
