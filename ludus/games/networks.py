@@ -11,9 +11,10 @@ The output layer follows the last ReLU. Nothing is done to the input: padding of
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -138,24 +139,34 @@ def check_net(net: object, *, role: str, inputs: int, outputs: int) -> nn.Module
             f"{role}_net is a {type(net).__name__}; give a torch.nn.Module, or a player with act(obs,"
             " legal, generator)"
         )
-    name, modes = type(net).__name__, {part: part.training for part in net.modules()}
+    name = f"{role}_net, a {type(net).__name__},"
+    shape = shape_of(tried(net, inputs=inputs, name=name))
+    if shape != (2, outputs):
+        raise ConfigError(
+            f"{name} gives {shape} for 2 observations; the {role} has {outputs} actions, so it must give"
+            f" (2, {outputs})"
+        )
+    return net
+
+
+def tried(net: nn.Module, *, inputs: int, name: str) -> object:
+    """Return what a copy of a script's network says in eval mode to two rows of zeros, on its own device.
+
+    Raises ConfigError, with what the network itself raised, where it cannot take them.
+    """
     device = next((tensor.device for tensor in net.parameters()), torch.device("cpu"))
     try:
         with forked(0), torch.no_grad():
-            out = net.eval()(torch.zeros(2, inputs, device=device))
+            return copy.deepcopy(net).eval()(torch.zeros(2, inputs, device=device))
     except Exception as error:
         text = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(
-            f"{role}_net, a {name}, cannot take (2, {inputs}) observations of the {role}:"
-            f" {type(error).__name__}: {text}"
+            f"{name} cannot take observations of shape (B, {inputs}): {type(error).__name__}: {text}"
         ) from error
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
-    if not isinstance(out, Tensor) or tuple(out.shape) != (2, outputs):
-        shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        raise ConfigError(
-            f"{role}_net, a {name}, gives {shape} for 2 observations; the {role} has {outputs} actions,"
-            f" so it must give (2, {outputs})"
-        )
-    return net
+
+
+def shape_of(out: object) -> Any:
+    """Return the shape of a tensor, None of None, and of anything else the name of its class."""
+    if out is None:
+        return None
+    return tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__

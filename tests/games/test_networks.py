@@ -88,7 +88,9 @@ def test_a_network_of_ones_own_must_give_a_value_for_each_action() -> None:
         ConfigError, match=r"gives \(2, 2\) for 2 observations; the host has 4 actions"
     ):
         check_net(net, role="host", inputs=3, outputs=4)
-    with pytest.raises(ConfigError, match=r"cannot take \(2, 5\) observations of the agent"):
+    with pytest.raises(
+        ConfigError, match=r"agent_net, a Sequential, cannot take observations of shape \(B, 5\)"
+    ):
         check_net(net, role="agent", inputs=5, outputs=2)
     with pytest.raises(ConfigError, match="host_net is a str; give a torch"):
         check_net("net", role="host", inputs=3, outputs=4)

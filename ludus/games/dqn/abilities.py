@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from ludus.core.errors import ConfigError
 from ludus.games.dqn.evaluation import HELD_OUT, PAIRS, RhoEvaluation, metrics_of
 from ludus.games.dqn.players import NetPlayer
 from ludus.games.dqn.role import RoleLearner
-from ludus.games.dqn.two_roles import TwoRoles
+from ludus.games.dqn.roll_outs import RollOuts
 from ludus.games.export import export_policy
 from ludus.games.matches import told
-from ludus.seeds import derive
+from ludus.games.player import Player
+from ludus.seeds import derive, forked
 
 
-class Abilities(TwoRoles):
+class Abilities(RollOuts):
     """The methods that `ludus eval`, `play` and `export` look for, and the seed's measurements."""
 
     def weights(self) -> dict[str, Tensor]:
@@ -60,8 +62,8 @@ class Abilities(TwoRoles):
         draws = torch.Generator(self.device)
         draws.manual_seed(derive(self.config.seed, "play", index))
         turns = self.config.evaluation.max_steps
-        with self.inference_mode():
-            yield from told(self.fused_game, self.players, names, draws, max_turns=turns)
+        with self._spared() as players:
+            yield from told(self.fused_game, players, names, draws, max_turns=turns)
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write the policy of each role that learns to <path>/<role>, for NumPy alone to act by."""
@@ -71,8 +73,15 @@ class Abilities(TwoRoles):
 
     def _rhos(self, **options: Any) -> dict[str, float]:
         evaluation = RhoEvaluation(self.config, self.fused_game, self.device)
-        with self.inference_mode():
-            return evaluation.rhos(self.players, checked=self._foreign, **options)
+        with self._spared() as players:
+            return evaluation.rhos(players, checked=self._foreign, **options)
+
+    @contextlib.contextmanager
+    def _spared(self) -> Iterator[Mapping[str, Player]]:
+        """Let the block ask the players in eval mode; it leaves no trace in them, nor in any generator."""
+        seed = derive(self.config.seed, "eval")
+        with forked(seed), self.inference_mode(), self.given_state.spared() as players:
+            yield players
 
     def evaluate_rho(
         self, num_samples: int | None = None, max_steps: int | None = None
@@ -93,6 +102,6 @@ class Abilities(TwoRoles):
         if pair not in PAIRS:
             raise ConfigError(f"no pair is named '{pair}'; there are {', '.join(PAIRS)}")
         evaluation = RhoEvaluation(self.config, self.fused_game, self.device)
-        with self.inference_mode():
-            played = evaluation.play(self.players, pair, checked=self._foreign, games=num_samples)
+        with self._spared() as players:
+            played = evaluation.play(players, pair, checked=self._foreign, games=num_samples)
         return played.counts[role]

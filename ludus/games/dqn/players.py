@@ -5,7 +5,9 @@ Shapes: B games, O features of an observation, A actions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,12 +26,15 @@ def greedy(values_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
 class NetPlayer:
     """A network that plays and does not learn."""
 
-    def __init__(self, net: nn.Module) -> None:
-        self.net = net
+    def __init__(
+        self, net: nn.Module, autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    ) -> None:
+        """`autocast` makes the context in which the network computes."""
+        self.net, self.autocast = net, autocast
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return the best legal actions."""
-        with torch.no_grad():
+        with torch.no_grad(), self.autocast():
             return greedy(self.net(obs_BO), legal_BA)
 
 

@@ -1,27 +1,26 @@
-"""What a trainer has for its host and its agent, by the names that scripts know."""
+"""Who plays the two roles of a trainer: learners, scripted players, and what a script put in their place."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from typing import NoReturn
 
 import torch
 from torch import nn
 
-from ludus.core.errors import ConfigError, LudusError, nearest
-from ludus.data.replay.device_ring import DeviceReplay
+from ludus.core.errors import ConfigError, LudusError
+from ludus.games.dqn.accessors import Accessors
 from ludus.games.dqn.config import ROLES, FusedDqnConfig
+from ludus.games.dqn.given import GivenState
 from ludus.games.dqn.players import Mixed, NetPlayer
 from ludus.games.dqn.role import RoleLearner
-from ludus.games.game import FusedGame, Moves
+from ludus.games.game import FusedGame
 from ludus.games.kinds import make_game
 from ludus.games.networks import check_net
-from ludus.games.player import Player, make_player
+from ludus.games.player import Player, make_player, num_moves
 from ludus.games.roll_out import RewardFunc
 from ludus.games.unused import OwnEvaluation
-from ludus.nn.optimizer import Optimizer
-from ludus.nn.schedules import Scheduler
 from ludus.session.device import resolve_device
 
 Given = nn.Module | Player
@@ -31,11 +30,13 @@ def _other(role: str) -> str:
     return ROLES[1 - ROLES.index(role)]
 
 
-class TwoRoles(OwnEvaluation):
+class TwoRoles(Accessors, OwnEvaluation):
     """The game, who plays it, and the learners; made when they are first asked for."""
 
     config: FusedDqnConfig
     device: torch.device
+    given_classes: dict[str, str]
+    note_given: Callable[..., None]
 
     def set_model(self, model: object) -> NoReturn:
         """Refuse: there are two networks."""
@@ -52,6 +53,8 @@ class TwoRoles(OwnEvaluation):
         reward_func: RewardFunc | None,
     ) -> None:
         self._given: dict[str, Given | None] = {"host": host_net, "agent": agent_net}
+        self._replaced: dict[str, Given] = {}
+        """What replace_nets put in the place of those."""
         self._roles: dict[str, RoleLearner] | None = None
         self._is_used = False
         """Whether a run was begun with the learners there are: the next one makes new ones."""
@@ -69,6 +72,8 @@ class TwoRoles(OwnEvaluation):
         for role in config.trained:
             section, given = config.role(role), self._given[role]
             assert section is not None
+            if isinstance(replaced := self._replaced.get(role), nn.Module):
+                given = replaced
             if given is not None and not isinstance(given, nn.Module):
                 raise ConfigError(
                     f"{role}_net is a {type(given).__name__}, which cannot be trained; give a torch.nn"
@@ -82,7 +87,11 @@ class TwoRoles(OwnEvaluation):
         for role in ROLES:
             if role not in self._roles:
                 self._players[role] = self._opponent(role)
+        for role, replaced in self._replaced.items():
+            if role in self._roles and not isinstance(replaced, nn.Module):
+                self._seat(role, replaced)
         self._sparring = self._make_sparring()
+        self.given_state = GivenState(self._players)
         self._is_used = False
         return self._roles
 
@@ -108,6 +117,8 @@ class TwoRoles(OwnEvaluation):
     def _opponent(self, role: str) -> Player:
         """Return who plays a role that is not trained."""
         opponent, given = self.config.opponent, self._given[role]
+        if role in self._replaced:
+            return self._as_player(role, self._replaced[role])
         if opponent == "given":
             if given is None:
                 raise ConfigError(
@@ -124,18 +135,23 @@ class TwoRoles(OwnEvaluation):
         return make_player(opponent, self._game, role)
 
     def _as_player(self, role: str, given: Given) -> Player:
+        self._check_given(role, given)
         if isinstance(given, nn.Module):
-            inputs, moves = self._game.observation_size(role), self._game.actions(role)
-            assert isinstance(moves, Moves)
-            check_net(given, role=role, inputs=inputs, outputs=moves.count)
-            return NetPlayer(given.to(self.device).eval().requires_grad_(False))
-        if not callable(getattr(given, "act", None)):
+            return NetPlayer(given.to(self.device).eval())
+        self._foreign.add(role)
+        return given
+
+    def _check_given(self, role: str, given: Given) -> None:
+        """Raise ConfigError unless this can play the role."""
+        if isinstance(given, nn.Module):
+            inputs = self._game.observation_size(role)
+            outputs = num_moves(self._game, role, who="a network of values")
+            check_net(given, role=role, inputs=inputs, outputs=outputs)
+        elif not callable(getattr(given, "act", None)):
             raise ConfigError(
                 f"{role}_net is a {type(given).__name__}; give a torch.nn.Module, or a player with"
                 " act(obs, legal, generator)"
             )
-        self._foreign.add(role)
-        return given
 
     @property
     def learners(self) -> dict[str, RoleLearner]:
@@ -153,50 +169,6 @@ class TwoRoles(OwnEvaluation):
         """The game that is played."""
         _ = self.learners
         return self._game
-
-    @property
-    def trained_roles(self) -> list[str]:
-        """The roles that learn now."""
-        return [role for role, learner in self.learners.items() if learner.is_trained]
-
-    def _learner(self, role: str) -> RoleLearner:
-        if role not in self.learners:
-            known = nearest(role, self.learners)
-            raise LudusError(f"there is no learner of the role '{role}'.{known}")
-        return self.learners[role]
-
-    def get_net(self, role: str) -> Any:
-        """Return the network of a role, or the player in its place."""
-        self.fused_game.check_role(role)
-        player = self.players[role]
-        return player.net if isinstance(player, NetPlayer | RoleLearner) else player
-
-    def get_optimizer(self, role: str) -> Optimizer:
-        """Return what moves the weights of a role."""
-        return self._learner(role).learner.optimizer
-
-    def get_lr_scheduler(self, role: str) -> Scheduler:
-        """Return the learning rate of a role, as a function of its updates."""
-        return self._learner(role).lr_scheduler
-
-    def get_er_scheduler(self, role: str) -> Scheduler:
-        """Return the exploration rate of a role, as a function of its updates."""
-        return self._learner(role).er_scheduler
-
-    def get_replay_buffer(self, role: str) -> DeviceReplay:
-        """Return what a role remembers."""
-        return self._learner(role).replay
-
-    host_net = property(lambda self: self.get_net("host"))
-    agent_net = property(lambda self: self.get_net("agent"))
-    host_optimizer = property(lambda self: self.get_optimizer("host"))
-    agent_optimizer = property(lambda self: self.get_optimizer("agent"))
-    host_lr_scheduler = property(lambda self: self.get_lr_scheduler("host"))
-    agent_lr_scheduler = property(lambda self: self.get_lr_scheduler("agent"))
-    host_er_scheduler = property(lambda self: self.get_er_scheduler("host"))
-    agent_er_scheduler = property(lambda self: self.get_er_scheduler("agent"))
-    host_replay_buffer = property(lambda self: self.get_replay_buffer("host"))
-    agent_replay_buffer = property(lambda self: self.get_replay_buffer("agent"))
 
     def _nets(self) -> Iterator[nn.Module]:
         for role in ROLES:
@@ -234,22 +206,39 @@ class TwoRoles(OwnEvaluation):
         """Let other networks, or players, play the roles.
 
         A network in the place of one that learns learns on, with new moments and a target that is its
-        copy. A player in its place freezes the role.
+        copy. A player in its place freezes the role; a network that takes its place again is frozen too,
+        until `set_trainable`. A run that was saved since goes on where a script has given the same.
         """
-        wanted = {**(nets or {}), "host": host_net, "agent": agent_net, **(nets or {})}
+        wanted = dict(nets or {})
+        for role, given in (("host", host_net), ("agent", agent_net)):
+            if given is not None and wanted.setdefault(role, given) is not given:
+                raise ConfigError(
+                    f"replace_nets was given two for the {role}, nets['{role}'] and {role}_net; give one"
+                )
         for role, given in wanted.items():
             self.fused_game.check_role(role)
-            if given is None:
-                continue
-            if role in self.learners and isinstance(given, nn.Module):
-                self.learners[role].take_net(given)
-                self._players[role] = self.learners[role]
-                self._foreign.discard(role)
-            else:
-                self._players[role] = self._as_player(role, given)
-                if role in self.learners:
-                    self.learners[role].is_trained = False
-            self._given[role] = given
+            self._check_given(role, given)
+        for role, given in wanted.items():
+            self._seat(role, given)
+            self._replaced[role] = given
+            self.note_given(**{f"{role}_net": given})
+        self.given_state.watch()
+        self._execute_anew()
+
+    def _seat(self, role: str, given: Given) -> None:
+        """Let this play a role from now on; a network learns where the role has a learner."""
+        learner = self.learners.get(role)
+        self._foreign.discard(role)
+        if learner is None or not isinstance(given, nn.Module):
+            self._players[role] = self._as_player(role, given)
+            if learner is not None:
+                learner.is_trained = False
+            return
+        learner.take_net(given)
+        self._players[role] = learner
+
+    def _execute_anew(self) -> None:
+        """Called where others play, learn or reward: what executes the stages of a run is chosen anew."""
 
     def set_trainable(self, role: str, trainable: bool = True) -> None:
         """Let a role learn, or freeze it: it plays on and makes no update."""
@@ -263,4 +252,12 @@ class TwoRoles(OwnEvaluation):
 
     def replace_reward_func(self, reward_func: RewardFunc | None) -> None:
         """Reward experiences by reward_func(role, obs, next_obs, next_done) from now on; None: the game's."""
+        if reward_func is not None and not callable(reward_func):
+            raise ConfigError(
+                f"replace_reward_func was given a {type(reward_func).__name__}; give a function of (role,"
+                " obs, next_obs, next_done), or None for the rewards of the game"
+            )
         self._reward_func = reward_func
+        self.given_classes.pop("reward_func", None)
+        self.note_given(reward_func=reward_func)
+        self._execute_anew()

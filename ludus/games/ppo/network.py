@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ludus.core.errors import ConfigError
 from ludus.games.game import FusedGame, Moves
+from ludus.games.networks import shape_of, tried
 from ludus.games.ppo.config import FusedPpoConfig
-from ludus.seeds import forked
 
 
 def check_network(network: object, game: FusedGame) -> nn.Module:
@@ -28,31 +26,18 @@ def check_network(network: object, game: FusedGame) -> nn.Module:
     num_outputs = actions.count if isinstance(actions, Moves) else len(actions.low)
     last = "None" if isinstance(actions, Moves) else f"log_std ({num_outputs},)"
     form = f"(outputs (B, {num_outputs}), values (B,), {last})"
-    try:
-        with forked(0), torch.no_grad():
-            found = copy.deepcopy(network).eval()(torch.zeros(2, game.observation_size(role)))
-    except Exception as error:
-        text = str(error).strip().splitlines() or [type(error).__name__]
-        raise ConfigError(
-            f"the network {name} cannot take observations of shape (B, {game.observation_size(role)}):"
-            f" {type(error).__name__}: {text[0]}"
-        ) from error
+    size = game.observation_size(role)
+    found = tried(network, inputs=size, name=f"the network {name}")
     wanted: tuple[Any, ...] = (
         (2, num_outputs), (2,), None if isinstance(actions, Moves) else (num_outputs,)
     )  # fmt: skip
-    shapes = tuple(_shape(part) for part in found) if isinstance(found, tuple) else _shape(found)
+    shapes = tuple(map(shape_of, found)) if isinstance(found, tuple) else shape_of(found)
     if shapes != wanted:
         raise ConfigError(
             f"the network {name} returns {shapes} for 2 observations, not {wanted}; for"
             f" {type(game).__name__} it returns {form}"
         )
     return network
-
-
-def _shape(part: object) -> Any:
-    if part is None:
-        return None
-    return tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__
 
 
 def with_length(config: FusedPpoConfig, max_steps: int) -> tuple[FusedPpoConfig, list[str]]:

@@ -18,7 +18,7 @@ from ludus.games.dqn.execution import Execution
 from ludus.games.dqn.plan import RoleWork, Work, Works, two_roles
 from ludus.games.dqn.two_roles import Given
 from ludus.games.host_syncs import HostSyncs
-from ludus.games.roll_out import Experiences, RewardFunc, play_turns, roll_out
+from ludus.games.roll_out import RewardFunc, play_turns
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive
@@ -91,6 +91,10 @@ class DQNTrainer(Abilities, Trainer):
         )  # fmt: skip
         self.config = config.replace(engine=self._execution.choose_engine(config, self.device))
 
+    def _execute_anew(self) -> None:
+        if self._is_used:
+            self._execution.choose_engine(self.config, self.device)
+
     def _with_length(self, max_steps: int) -> FusedDqnConfig:
         """Return the config of a run of so many updates, counted over all roles."""
         if max_steps < 1:
@@ -143,7 +147,7 @@ class DQNTrainer(Abilities, Trainer):
             return f"the {min(self._foreign)} is a script's own player, whose moves are looked at"
         if self._reward_func is not None:
             return "the rewards are given by a script's own function"
-        if type(self)._roll_out is not DQNTrainer._roll_out:
+        if self.has_own_roll_out:
             return f"{type(self).__name__} has a _roll_out of its own"
         return None
 
@@ -176,6 +180,9 @@ class DQNTrainer(Abilities, Trainer):
         self, role: str, games: int, draws: torch.Generator, rate: float | torch.Tensor
     ) -> None:
         """Play new games and keep what the role experienced; nothing waits for the device."""
+        if self.has_own_roll_out:
+            self.collect_rollout(role, games)
+            return
         learner = self.learners[role]
         with self.inference_mode():
             found, keep = play_turns(
@@ -191,49 +198,13 @@ class DQNTrainer(Abilities, Trainer):
             )
             learner.remember(found, keep)
 
-    def _roll_out(
-        self,
-        role: str,
-        num_games: int | None = None,
-        steps: int | None = None,
-        *,
-        exploration_rate: float | None = None,
-    ) -> Experiences:
-        """Return new experiences of a role: (obs, actions, rewards, dones, next_obs).
-
-        What is not said is as in the run: rollout_size games of max_rollout_step turns, with the
-        exploration of now. Nothing is remembered.
-        """
-        learner = self._learner(role)
-        rate = learner.exploration_rate if exploration_rate is None else exploration_rate
-        seed = derive(self.config.seed, f"{role}/roll_out", self.run.counters["round"])
-        with self.inference_mode():
-            return roll_out(
-                self.fused_game,
-                self._met_by(role),
-                role,
-                games=learner.config.rollout_size if num_games is None else num_games,
-                turns=learner.config.max_rollout_step if steps is None else steps,
-                generator=torch.Generator(self.device).manual_seed(seed),
-                exploration_rate=rate,
-                reward_func=self._reward_func,
-            )
-
-    get_rollout = _roll_out
-
-    def collect_rollout(self, role: str, num_games: int | None = None) -> Experiences:
-        """Return new experiences of a role, and remember them."""
-        found = self._roll_out(role, num_games)
-        self.learners[role].replay.push(found._asdict())
-        return found
-
     def _evaluate(self, run: Run) -> Mapping[str, float]:
         metrics = {k: v for one in self.learners.values() for k, v in one.metrics().items()}
         if self._guard.diverged(metrics) is not None:
             return {}  # it must not become the best; the record that follows ends the run
-        with self.inference_mode():
+        with self._spared() as players:
             found, counts = self.evaluation.evaluate(
-                self.players, checked=self._foreign, is_interrupted=lambda: run.interrupted
+                players, checked=self._foreign, is_interrupted=lambda: run.interrupted
             )
         for role, counted in counts.items():
             found |= shares_of(role, counted)
@@ -271,7 +242,7 @@ class DQNTrainer(Abilities, Trainer):
     def parts(self) -> Mapping[str, Stateful]:
         """Return learners, buffers and the judge; games begin anew at every collecting."""
         buffers = {f"{role}_replay": learner.replay for role, learner in self.learners.items()}
-        return {**self.learners, **buffers, "judge": self.judge}
+        return {**self.learners, **buffers, "judge": self.judge, "given": self.given_state}
 
     def best(self) -> Mapping[str, Any] | None:
         """Return the best networks by the first role's score."""
@@ -286,6 +257,8 @@ class DQNTrainer(Abilities, Trainer):
         self.judge.forget_models(names)
 
     def inexact_because(self) -> Sequence[str]:
-        """Return what networks of a script's own change without its being saved."""
-        roles = {} if self._roles is None else self._roles
-        return [reason for learner in roles.values() for reason in learner.inexact_because()]
+        """Return what networks and players of a script's own change without its being saved."""
+        if self._roles is None:
+            return []
+        learners = [reason for one in self._roles.values() for reason in one.inexact_because()]
+        return [*learners, *self.given_state.inexact_because()]

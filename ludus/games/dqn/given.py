@@ -1,0 +1,142 @@
+"""What scripts gave to a trainer of two roles, as a part: its players with their states, its rollouts."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ludus.core import Stateful, states
+from ludus.games.dqn.config import ROLES
+from ludus.games.dqn.players import NetPlayer
+from ludus.games.dqn.role import RoleLearner
+from ludus.games.player import Player
+from ludus.nn.engines.unsaved import PlainState, is_foreign, unsaved
+from ludus.nn.held import Held
+
+
+class GivenState:
+    """Who plays each role, the states of those that a script gave, and how often it asked for rollouts.
+
+    A network that learns is a part by itself, with all that it holds.
+    """
+
+    def __init__(self, players: Mapping[str, Player]) -> None:
+        """`players` may change: who plays a role is looked up each time."""
+        self.players = players
+        self.num_rollouts = dict.fromkeys(ROLES, 0)
+        """How many rollouts of each role a script has asked for: each has games of its own."""
+        self._plain: dict[str, tuple[Player, PlainState]] = {}
+        self.watch()
+
+    def watch(self) -> None:
+        """Notice from now on what players without a state change in themselves."""
+        for role, player in self.players.items():
+            if self._plain.get(role, (None,))[0] is not player:
+                self._plain[role] = player, PlainState(*_watched(player))
+
+    def inexact_because(self) -> list[str]:
+        """Return what networks and players that a script gave change without its being saved."""
+        found = []
+        for player, plain in self._plain.values():
+            if isinstance(player, NetPlayer):
+                found += unsaved(plain)
+            else:
+                remedy = "which no checkpoint holds: give it state_dict and load_state_dict"
+                found += [f"{changed}, {remedy}" for changed in plain.changed()]
+        return found
+
+    @contextlib.contextmanager
+    def spared(self) -> Iterator[dict[str, Player]]:
+        """Let the block ask players in whom nothing that it does is left: states are put back afterwards.
+
+        Whoever has no state to save is asked as a copy, where it can be copied.
+        """
+        with contextlib.ExitStack() as kept:
+            yield {role: _spared(player, kept) for role, player in self.players.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return who plays, and the states of those that have one."""
+        return {
+            "players": {role: _who(player) for role, player in self.players.items()},
+            "states": {role: _state(player) for role, player in self.players.items()},
+            "num_rollouts": dict(self.num_rollouts),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put the states back; refuse those of other players."""
+        states.check_keys(state, "players", "states", "num_rollouts")
+        for key in ("players", "states", "num_rollouts"):
+            with states.within(key):
+                states.check_keys(states.mapping(state, key), *self.players)
+        for role, player in self.players.items():
+            before, now = states.text(state["players"], role), _who(player)
+            if before != now:
+                raise states.StateError(
+                    f"players/{role}",
+                    f"was {before} when it was saved and is {now} now: give the trainer the same with"
+                    f" replace_nets({role}_net=...) before fit",
+                )
+        with states.within("num_rollouts"):
+            counts = {role: states.whole(state["num_rollouts"], role) for role in self.players}
+        for role, player in self.players.items():
+            with states.within(f"states/{role}"):
+                _load(player, state["states"][role])
+        self.num_rollouts = counts
+
+
+def _who(player: Player) -> str:
+    """Return who this is, as a state knows it: one that learns is a part by itself."""
+    if isinstance(player, RoleLearner):
+        return "a network that learns"
+    if isinstance(player, NetPlayer):
+        return f"the network {type(player.net).__name__}"
+    return f"the player {type(player).__name__}"
+
+
+def _state(player: Player) -> dict[str, Any] | None:
+    if isinstance(player, NetPlayer):
+        return dict(Held(player.net, without=()).tensors())
+    if is_foreign(type(player)) and isinstance(player, Stateful):
+        return dict(player.state_dict())
+    return None
+
+
+def _load(player: Player, state: Mapping[str, Any] | None) -> None:
+    if isinstance(player, NetPlayer):
+        assert state is not None
+        Held(player.net, without=()).load(state)
+    elif is_foreign(type(player)) and isinstance(player, Stateful):
+        assert state is not None
+        player.load_state_dict(state)
+
+
+def _watched(player: Player) -> list[object]:
+    """Return what of a player may change unsaved; a network that learns is watched by its learner."""
+    if isinstance(player, NetPlayer):
+        return [player.net]
+    return [] if isinstance(player, RoleLearner | Stateful) else [player]
+
+
+def _spared(player: Player, kept: contextlib.ExitStack) -> Player:
+    if isinstance(player, RoleLearner | NetPlayer):
+        net = player.net
+        autocast = player.learner.autocast if isinstance(player, RoleLearner) else player.autocast
+        if not any(is_foreign(type(part)) for part in net.modules()):
+            return player
+        try:
+            return NetPlayer(copy.deepcopy(net), autocast)
+        except Exception:  # what can go wrong there is anybody's guess
+            kept.enter_context(Held(net, without=()).kept())
+            return player
+    if not is_foreign(type(player)):
+        return player
+    if isinstance(player, Stateful):
+        before = copy.deepcopy(dict(player.state_dict()))
+        kept.callback(player.load_state_dict, before)
+        return player
+    try:
+        return copy.deepcopy(player)
+    except Exception:
+        return player
