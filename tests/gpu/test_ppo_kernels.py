@@ -14,12 +14,12 @@ from ludus.core.surroundings import Bare
 from ludus.games.actor_critic import ActorCritic, Categorical
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.host_syncs import HostSyncs
-from ludus.games.kernels.ppo import reference
-from ludus.games.kernels.ppo.reference import PpoNumbers
-from ludus.games.kernels.ppo.shuffle import constants, rows_in_order
+from ludus.games.kernels.ppo import rounds
+from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.tuning import Tuning
 from ludus.games.kernels.triton_path import why_no_kernels
-from ludus.games.ppo import by_kernels
+from ludus.games.ppo.shuffle import constants, rows_in_order
+from ludus.games.ppo.streams import keys_of
 from ludus.games.rules.acrobot import Acrobot
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.trainers.fused_ppo import PPOTrainer
@@ -27,6 +27,7 @@ from ludus.losses.distributions import categorical_entropy, categorical_log_prob
 from ludus.losses.ppo import clipped_policy_loss, normalised, value_loss
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
+from tests.games.ppo import plain
 from tests.games.ppo.small import small_ppo
 
 IS_GPU = torch.cuda.is_available()
@@ -80,9 +81,9 @@ class Setup:
             weight_decay=0.01 if kind == "adamw" else 0.0,
         )  # fmt: skip
         self.learner = Learner(network.to(HERE), optimizer, max_grad_norm=0.5)
-        self.keys = reference.keys_of(3)
+        self.keys = keys_of(3)
         count = self.numbers.num_games
-        self.live = reference.begin(self.game, self.keys, num_games=count, device=HERE)
+        self.live = plain.begin(self.game, self.keys, num_games=count, device=HERE)
 
     def again(self) -> Setup:
         return Setup(**self.made_with)
@@ -99,16 +100,16 @@ class Setup:
     def weights(self) -> Tensor:
         return self.learner.flat.vectors[0]
 
-    def iterate_plainly(self) -> tuple[reference.Rollout, reference.Rows, Tensor]:
+    def iterate_plainly(self) -> tuple[plain.Rollout, plain.Rows, Tensor]:
         numbers, net, iteration = self.numbers, self.learner.module, self.live.iteration
-        found, self.live = reference.rollout(
+        found, self.live = plain.rollout(
             self.game, net, Categorical(), self.live, self.keys, steps=numbers.rollout_steps
         )
-        rows = reference.estimate(
+        rows = plain.estimate(
             net, found, gamma=numbers.gamma, gae_lambda=numbers.gae_lambda,
             reward_scale=numbers.reward_scale,
         )  # fmt: skip
-        metrics = reference.update(
+        metrics = plain.update(
             self.learner, Categorical(), rows, self.keys, iteration, numbers,
             learning_rate=torch.tensor(1e-3, device=HERE), clip=torch.tensor(0.2, device=HERE),
         )  # fmt: skip
@@ -293,16 +294,16 @@ def test_a_trainer_makes_its_rounds_by_kernels_as_without_them() -> None:
     trainer = PPOTrainer(small_ppo(**FUSED))
     trainer.fit(around=Bare)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(by_kernels, "why_no_kernels", lambda *given: "asked not to")
-        plain = PPOTrainer(small_ppo(**FUSED))
-        plain.fit(around=Bare)
+        patch.setattr(rounds, "why_no_kernels", lambda *given: "asked not to")
+        other = PPOTrainer(small_ppo(**FUSED))
+        other.fit(around=Bare)
     assert trainer._by_kernels is not None
-    assert plain._by_kernels is None
+    assert other._by_kernels is None
     for name in ("round", "game_steps", "opt_steps"):
-        assert trainer.run.counters[name] == plain.run.counters[name]
-    assert torch.allclose(trainer.flat.vectors[0], plain.flat.vectors[0], atol=5e-3)
-    assert torch.allclose(trainer.live.state["numbers"], plain.live.state["numbers"], atol=1e-3)
-    assert torch.equal(trainer.live.lengths_B, plain.live.lengths_B)
+        assert trainer.run.counters[name] == other.run.counters[name]
+    assert torch.allclose(trainer.flat.vectors[0], other.flat.vectors[0], atol=5e-3)
+    assert torch.allclose(trainer.live.state["numbers"], other.live.state["numbers"], atol=1e-3)
+    assert torch.equal(trainer.live.lengths_B, other.live.lengths_B)
 
 
 @pytest.mark.skipif(not IS_GPU, reason="nothing waits on the CPU")
@@ -340,11 +341,16 @@ def test_how_many_rounds_a_stage_has_changes_no_bit() -> None:
     assert torch.equal(one.live.state["numbers"], two.live.state["numbers"])
 
 
-def test_a_script_that_learns_in_its_own_way_is_not_passed_over() -> None:
-    class Own(PPOTrainer):
-        def train_step(self, batch: Tensor, batch_idx: int) -> None:
-            super().train_step(batch, batch_idx)
+@pytest.mark.parametrize("name", ["train_step", "collect_rollout", "outputs"])
+def test_a_script_that_learns_in_its_own_way_is_not_passed_over(name: str) -> None:
+    calls: list[Any] = []
+    whole = getattr(PPOTrainer, name)
 
-    trainer = Own(small_ppo(**FUSED))
+    def own(self: PPOTrainer, *given: Any) -> Any:
+        calls.append(given)
+        return whole(self, *given)
+
+    trainer = type("Own", (PPOTrainer,), {name: own})(small_ppo(**FUSED))
     trainer.fit(around=Bare)
     assert trainer._by_kernels is None
+    assert len(calls) > 1

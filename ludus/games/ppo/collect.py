@@ -19,8 +19,8 @@ from torch import Tensor
 from ludus.games.actor_critic import ActionDistribution
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import FusedGame, State
-from ludus.games.kernels.ppo.reference import action_draws
 from ludus.games.ppo.live import LiveGames
+from ludus.games.ppo.streams import action_draws
 
 Policy = Callable[[Tensor, int], tuple[Tensor, Tensor | None]]
 """Takes what a role sees, and its index; returns outputs (B, A), illegal moves masked, and log deviations."""

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from ludus.core import states
 from ludus.games.actor_critic import ActionDistribution, Outputs
 from ludus.games.game import FusedGame, Moves
-from ludus.games.kernels.ppo.reference import METRICS
 from ludus.games.ppo.collect import Rollout
 from ludus.games.ppo.config import FusedPpoConfig
 from ludus.losses.advantage import generalised_advantage
@@ -31,6 +30,10 @@ from ludus.losses.ppo import (
 from ludus.nn.learner import Learner
 
 Net = Callable[[Tensor], Outputs]
+METRICS = (
+    "loss", "grad_norm", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl",
+    "clip_fraction",
+)  # fmt: skip
 
 
 class PpoUpdate:

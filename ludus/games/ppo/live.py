@@ -15,7 +15,7 @@ from ludus.core import states
 from ludus.games.counter_random import words
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import FusedGame, State, where
-from ludus.games.kernels.ppo.reference import Keys, keys_of, started
+from ludus.games.ppo.streams import Keys, keys_of, started
 from ludus.seeds import derive
 
 

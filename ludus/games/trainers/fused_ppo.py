@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from ludus.config.registry import register_trainer
@@ -15,10 +14,9 @@ from ludus.core.hooks import Hooks
 from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.surroundings import Surroundings
 from ludus.games.actor_critic import ActorCritic, distribution_of
-from ludus.games.kernels.ppo.shuffle import rows_in_order
+from ludus.games.kernels.ppo.rounds import choose_kernels
 from ludus.games.kinds import make_game
 from ludus.games.ppo.abilities import Abilities
-from ludus.games.ppo.by_kernels import choose_kernels
 from ludus.games.ppo.clock import TrainingClock
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.config import FusedPpoConfig
@@ -28,6 +26,7 @@ from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.network import check_network, with_length
 from ludus.games.ppo.past import PastPlayers, meeting
 from ludus.games.ppo.plan import Works, make_plan
+from ludus.games.ppo.shuffle import Minibatches
 from ludus.games.ppo.waiting import Waiting
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.choice import Subject, choose_engine
@@ -63,7 +62,7 @@ class PPOTrainer(Abilities, Trainer):
     Config = FusedPpoConfig
     # What depends on the clock promises nothing; the order of an epoch is computed anew.
     derived: ClassVar[tuple[str, ...]] = (
-        "_clock", "_order", "_order_of", "_plain_state", "_by_kernels",
+        "_clock", "_minibatches", "_plain_state", "_by_kernels",
     )  # fmt: skip
 
     config: FusedPpoConfig
@@ -106,7 +105,7 @@ class PPOTrainer(Abilities, Trainer):
         )
         self.num_train_steps = config.run_opts
         self._choose_engine()
-        self._order, self._order_of = torch.zeros(0), (-1, -1)
+        self._minibatches = Minibatches(self.live.keys.shuffle, config.minibatches)
         self._clock = TrainingClock(self.device)
 
     def _make_network(self) -> nn.Module:
@@ -130,8 +129,12 @@ class PPOTrainer(Abilities, Trainer):
         )
         ppo.update = chosen.by(ppo._update)
         self.config = config.replace(engine=chosen.engine)
-        own = type(self).train_step is not PPOTrainer.train_step
-        self._by_kernels, notes = choose_kernels(self.config, self.live, ppo, has_own_step=own)
+        own = [
+            name
+            for name in ("collect_rollout", "outputs", "train_step")
+            if getattr(type(self), name) is not getattr(PPOTrainer, name) or name in vars(self)
+        ]
+        self._by_kernels, notes = choose_kernels(self.config, self.live, ppo, overridden=own)
         self._engine_notes = [*chosen.notes, *notes]
 
     def plan(self) -> Repeat:
@@ -210,12 +213,7 @@ class PPOTrainer(Abilities, Trainer):
         run.counters["round"] += is_last
 
     def _learn(self, rows: Tensor, run: Run, *, iteration: int, epoch: int, index: int) -> None:
-        if self._order_of != (iteration, epoch):
-            number = torch.tensor(iteration, device=self.device)
-            self._order = rows_in_order(self.live.keys.shuffle, number, epoch, num_rows=len(rows))
-            self._order_of = (iteration, epoch)
-        size = len(rows) // self.config.minibatches
-        self.train_step(rows[self._order[index * size : (index + 1) * size]], index)
+        self.train_step(self._minibatches(rows, iteration, epoch, index), index)
         run.counters["opt_steps"] += 1
 
     def train_step(self, batch: Tensor, batch_idx: int) -> None:

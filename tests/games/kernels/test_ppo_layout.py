@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from ludus.games.actor_critic import ActorCritic, perceptron
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels import triton_path
+from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.layout import layout_of, why_no_kernels
-from ludus.games.kernels.ppo.reference import PpoNumbers
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.rules.pendulum import Pendulum
 from ludus.games.rules.tic_tac_toe import TicTacToe
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam, Sgd
-from tests.games.kernels.test_ppo_reference import NUMBERS
+from tests.games.ppo.test_plain import NUMBERS
 
 ADAM = Adam(kind="adam", learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-5, weight_decay=0.0)
 SGD = Sgd(kind="sgd", learning_rate=1e-3, momentum=0.0, nesterov=False, weight_decay=0.0)

@@ -12,11 +12,13 @@ import ludus
 from ludus.core.surroundings import Bare
 from ludus.games.actor_critic import Categorical
 from ludus.games.game import FusedGame, Moves, State, Step
-from ludus.games.kernels.ppo import reference
+from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.ppo.collect import Rollout, collect
 from ludus.games.ppo.learn import filled
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.past import meeting
+from ludus.games.ppo.streams import keys_of
+from tests.games.ppo import plain
 from tests.games.ppo.small import small_ppo, small_self_play
 
 LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
@@ -212,10 +214,10 @@ def test_a_game_for_one_is_collected_as_the_reference_does_it(limit: int) -> Non
     """The kernels agree with the reference, so a run on CUDA draws what one on the CPU draws."""
     config = small_ppo(num_games=4, rollout_steps=32, minibatches=4, **{"game.max_steps": limit})
     trainer = prepared(config)
-    game, keys, net = trainer.fused_game, reference.keys_of(config.seed), trainer.learner
-    live = reference.begin(game, keys, num_games=4, device=torch.device("cpu"))
+    game, keys, net = trainer.fused_game, keys_of(config.seed), trainer.learner
+    live = plain.begin(game, keys, num_games=4, device=torch.device("cpu"))
     for iteration in range(2):
-        found, live = reference.rollout(
+        found, live = plain.rollout(
             game, net, trainer.distribution, live, keys, steps=config.rollout_steps
         )
         own = trainer.collect_rollout(iteration)
@@ -226,7 +228,7 @@ def test_a_game_for_one_is_collected_as_the_reference_does_it(limit: int) -> Non
         assert torch.equal(own.over, found.ended) == (limit == 500)
         assert torch.equal(own.after, found.after)
         rows = trainer.ppo.estimate(own)
-        theirs = reference.estimate(net, found, gamma=config.gamma, gae_lambda=config.gae_lambda)
+        theirs = plain.estimate(net, found, gamma=config.gamma, gae_lambda=config.gae_lambda)
         columns = rows.split(trainer.ppo._sizes, 1)
         assert torch.allclose(columns[2].squeeze(1), theirs.log_probs, atol=1e-6)
         assert torch.allclose(columns[3].squeeze(1), theirs.advantages, atol=1e-5)
@@ -253,16 +255,14 @@ def test_a_round_ends_with_the_weights_of_the_reference() -> None:
     )  # fmt: skip
     own, other = ludus.build_trainer(config), prepared(config)
     own.fit(around=Bare)
-    game, keys, learner = other.fused_game, reference.keys_of(config.seed), other.learner
-    numbers = reference.PpoNumbers(
-        **{name: getattr(config, name) for name in reference.PpoNumbers.__annotations__}
-    )
-    live = reference.begin(game, keys, num_games=4, device=torch.device("cpu"))
-    found, after = reference.rollout(
+    game, keys, learner = other.fused_game, keys_of(config.seed), other.learner
+    numbers = PpoNumbers(**{name: getattr(config, name) for name in PpoNumbers.__annotations__})
+    live = plain.begin(game, keys, num_games=4, device=torch.device("cpu"))
+    found, after = plain.rollout(
         game, learner, other.distribution, live, keys, steps=config.rollout_steps
     )
-    rows = reference.estimate(learner, found, gamma=config.gamma, gae_lambda=config.gae_lambda)
-    reference.update(
+    rows = plain.estimate(learner, found, gamma=config.gamma, gae_lambda=config.gae_lambda)
+    plain.update(
         learner, other.distribution, rows, keys, live.iteration, numbers,
         learning_rate=torch.tensor(0.01), clip=torch.tensor(config.clip),
     )  # fmt: skip

@@ -28,13 +28,14 @@ from ludus.games.kernels.ppo.estimate_kernels import (
     values_kernel,
 )
 from ludus.games.kernels.ppo.gradient_kernel import METRICS, gradient_kernel
+from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
 from ludus.games.kernels.ppo.layout import layout_of
-from ludus.games.kernels.ppo.reference import Keys, Live, PpoNumbers
 from ludus.games.kernels.ppo.rollout_kernel import rollout_kernel
-from ludus.games.kernels.ppo.shuffle import ROUNDS, half
 from ludus.games.kernels.ppo.step_kernels import adam_kernel, finish_kernel, reduce_kernel
 from ludus.games.kernels.ppo.tuning import Tuning, tuning_for
 from ludus.games.kernels.triton_path import power_of_two
+from ludus.games.ppo.shuffle import ROUNDS, half
+from ludus.games.ppo.streams import Keys
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 
@@ -52,7 +53,7 @@ class Totals(NamedTuple):
     """What iterations came to."""
 
     metrics: Tensor
-    """(7,) the sum over all updates of each of `reference.METRICS`."""
+    """(7,) the sum over all updates of each of `learn.METRICS`."""
     num_episodes: Tensor
     sum_returns: Tensor
     sum_lengths: Tensor

@@ -14,7 +14,7 @@ from ludus.games.actor_critic import ActorCritic
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import FusedGame, Moves
 from ludus.games.kernels import triton_path
-from ludus.games.kernels.ppo.reference import PpoNumbers
+from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.triton_path import power_of_two
 from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.learner import Learner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ludus.games.kernels.ppo.reference import PpoNumbers
+from ludus.games.kernels.ppo.iteration import PpoNumbers
 
 
 class Tuning(NamedTuple):

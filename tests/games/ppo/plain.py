@@ -1,4 +1,4 @@
-"""PPO on a game for one, as plain functions of tensors: what the kernels must agree with, and the CPU path.
+"""PPO on a game for one, as plain functions of tensors: what the kernels and the trainer must agree with.
 
 An iteration is `rollout`, then `estimate`, then `update`. All random numbers are functions of the seed and
 the number of the iteration, so a state is a few tensors and nothing draws twice.
@@ -10,17 +10,18 @@ N = T x B rows, ordered by step and then by game.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ludus.games.actor_critic import ActionDistribution, Outputs
-from ludus.games.counter_random import Key, key, uniform, words
+from ludus.games.counter_random import words
 from ludus.games.elementwise import ElementwiseGame
-from ludus.games.game import State, where
-from ludus.games.kernels.ppo.shuffle import rows_in_order
+from ludus.games.game import where
+from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
+from ludus.games.ppo.shuffle import rows_in_order
+from ludus.games.ppo.streams import Keys, action_draws, started
 from ludus.losses.advantage import generalised_advantage
 from ludus.losses.ppo import (
     approximate_kl,
@@ -33,65 +34,6 @@ from ludus.losses.ppo import (
 from ludus.nn.learner import Learner
 
 Net = Callable[[Tensor], Outputs]
-METRICS = (
-    "loss", "grad_norm", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl",
-    "clip_fraction",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class PpoNumbers:
-    """The numbers that decide an iteration; learning rate and clip are given to each."""
-
-    num_games: int
-    rollout_steps: int
-    passes: int
-    """How many times the updates go through each rollout."""
-    minibatches: int
-    """Into how many pieces each pass divides it; each is an update."""
-    reward_scale: float
-    """What rewards are multiplied by for learning."""
-    gamma: float
-    gae_lambda: float
-    value_clip: float | None
-    value_coef: float
-    entropy_coef: float
-    normalise_advantage: bool
-
-    @property
-    def num_rows(self) -> int:
-        """How many steps a rollout has, of all games together."""
-        return self.num_games * self.rollout_steps
-
-    @property
-    def num_updates(self) -> int:
-        """How many gradient steps an iteration takes."""
-        return self.passes * self.minibatches
-
-
-class Keys(NamedTuple):
-    """The streams of random numbers of a run."""
-
-    first: Key
-    """The starts of the first games."""
-    step: Key
-    """A word a step: the draw of its action, and the start of the game after it, if it ends one."""
-    shuffle: Key
-
-
-def keys_of(seed: int) -> Keys:
-    """Return the streams of this seed."""
-    return Keys(*[key(seed, f"ppo/{name}") for name in Keys._fields])
-
-
-class Live(NamedTuple):
-    """Where the games stand between two iterations."""
-
-    state: State
-    returns: Tensor
-    """(B,) the sum of the rewards of each game so far; float32."""
-    iteration: Tensor
-    """How many iterations were made; one int64 on the device."""
 
 
 class Rollout(NamedTuple):
@@ -126,20 +68,6 @@ def begin(game: ElementwiseGame, keys: Keys, *, num_games: int, device: torch.de
     iteration = torch.zeros((), dtype=torch.int64, device=device)
     word_B = words(keys.first, iteration, torch.arange(num_games, device=device))
     return Live(started(game, word_B), torch.zeros(num_games, device=device), iteration)
-
-
-def action_draws(words: Tensor, *, num_draws: int, num_uniforms: int) -> Tensor:
-    """Return the uniform numbers of an action from each word, side by side in a new last dimension.
-
-    The first is the word itself; those after it come behind the ones that a start takes.
-    """
-    nths = [0, *[num_uniforms + other for other in range(1, num_draws)]]
-    return torch.stack([uniform(words, nth) for nth in nths], -1)
-
-
-def started(game: ElementwiseGame, word_B: Tensor) -> State:
-    """Return new games from a random word each."""
-    return game.start(torch.stack([uniform(word_B, 1 + nth) for nth in range(game.num_uniforms)]))
 
 
 @torch.no_grad()

@@ -15,6 +15,25 @@ from ludus.games.counter_random import Key, words
 ROUNDS = 4
 
 
+class Minibatches:
+    """Divides the rows of a rollout; the order of an epoch is computed once for all of its pieces."""
+
+    def __init__(self, stream: Key, count: int) -> None:
+        self._stream = stream
+        self._count = count
+        self._order = torch.zeros(0)
+        self._order_of = (-1, -1)
+
+    def __call__(self, rows: Tensor, iteration: int, epoch: int, index: int) -> Tensor:
+        """Return one piece of the rows, as they are shuffled in this epoch of this round."""
+        if self._order_of != (iteration, epoch):
+            number = torch.tensor(iteration, device=rows.device)
+            self._order = rows_in_order(self._stream, number, epoch, num_rows=len(rows))
+            self._order_of = (iteration, epoch)
+        size = len(rows) // self._count
+        return rows[self._order[index * size : (index + 1) * size]]
+
+
 def rows_in_order(stream: Key, iteration: Tensor, epoch: int, *, num_rows: int) -> Tensor:
     """Return (num_rows,) the rows of an epoch in the order in which its minibatches take them."""
     places = torch.arange(num_rows, device=iteration.device)

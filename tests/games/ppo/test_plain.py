@@ -11,12 +11,15 @@ from torch import Tensor
 from ludus.games.actor_critic import ActorCritic, Categorical, Gaussian, distribution_of
 from ludus.games.counter_random import key, uniform
 from ludus.games.game import Bounds
-from ludus.games.kernels.ppo import reference
-from ludus.games.kernels.ppo.reference import Keys, Live, PpoNumbers, Rollout
-from ludus.games.kernels.ppo.shuffle import rows_in_order
+from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
+from ludus.games.ppo.learn import METRICS
+from ludus.games.ppo.shuffle import rows_in_order
+from ludus.games.ppo.streams import Keys, action_draws, keys_of, started
 from ludus.games.rules.cartpole import CartPole
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
+from tests.games.ppo import plain
+from tests.games.ppo.plain import Rollout
 
 CPU = torch.device("cpu")
 NUMBERS: dict[str, Any] = {
@@ -33,11 +36,11 @@ def make(seed: int = 0, max_steps: int = 500) -> tuple[CartPole, Learner, Keys]:
         kind="adam", learning_rate=3e-3, beta1=0.9, beta2=0.999, eps=1e-5, weight_decay=0.0
     )
     learner = Learner(ActorCritic(4, game.moves, [32, 32]), optimizer, max_grad_norm=0.5)
-    return game, learner, reference.keys_of(seed)
+    return game, learner, keys_of(seed)
 
 
 def played(game: CartPole, learner: Learner, keys: Keys, live: Live) -> tuple[Rollout, Live]:
-    return reference.rollout(game, learner.module, Categorical(), live, keys, steps=32)
+    return plain.rollout(game, learner.module, Categorical(), live, keys, steps=32)
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 8, 512, 1024, 12, 1000])
@@ -63,7 +66,7 @@ def test_neighbouring_rows_fall_into_any_two_minibatches() -> None:
 
 def test_a_rollout_holds_the_steps_of_the_game_and_begins_anew_where_one_is_over() -> None:
     game, learner, keys = make(max_steps=20)
-    live = reference.begin(game, keys, num_games=32, device=CPU)
+    live = plain.begin(game, keys, num_games=32, device=CPU)
     found, after = played(game, learner, keys, live)
     again, _ = played(game, learner, keys, live)
     assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True))
@@ -111,21 +114,21 @@ def test_a_truncated_step_takes_the_value_of_what_came_after_and_an_ended_one_no
         sum_returns=torch.tensor(0.0),
         sum_lengths=torch.tensor(0.0),
     )
-    rows = reference.estimate(net, found, gamma=0.5, gae_lambda=0.5)
+    rows = plain.estimate(net, found, gamma=0.5, gae_lambda=0.5)
     assert rows.advantages.tolist() == [10 + 2.5 - 1, 20 - 2, 30 + 3.5 - 3]
     assert rows.values.tolist() == [1.0, 2.0, 3.0]
-    rows = reference.estimate(net, found, gamma=0.5, gae_lambda=0.5, reward_scale=0.5)
+    rows = plain.estimate(net, found, gamma=0.5, gae_lambda=0.5, reward_scale=0.5)
     assert rows.advantages.tolist() == [5 + 2.5 - 1, 10 - 2, 15 + 3.5 - 3]
 
 
 def test_the_draws_of_an_action_are_not_those_of_a_start() -> None:
     game, word = CartPole(max_steps=5), torch.tensor([5, 2**31])
-    drawn = reference.action_draws(word, num_draws=3, num_uniforms=game.num_uniforms)
+    drawn = action_draws(word, num_draws=3, num_uniforms=game.num_uniforms)
     assert drawn.shape == (2, 3)
     assert torch.equal(drawn[:, 0], uniform(word, 0))
-    started = reference.started(game, word)["numbers"]
+    begun = started(game, word)["numbers"]
     taken = torch.stack([uniform(word, nth) for nth in range(1, 5)], 1)
-    assert torch.allclose(started, 0.1 * taken - 0.05)
+    assert torch.allclose(begun, 0.1 * taken - 0.05)
     everything = torch.cat([drawn, taken], 1)
     assert all(len(set(row)) == 7 for row in everything.tolist())
 
@@ -134,14 +137,14 @@ def test_the_draws_of_an_action_are_not_those_of_a_start() -> None:
 def test_updates_lower_the_loss_they_are_made_of(value_clip: float | None) -> None:
     game, learner, keys = make()
     numbers = PpoNumbers(**NUMBERS | {"value_clip": value_clip})
-    live = reference.begin(game, keys, num_games=32, device=CPU)
+    live = plain.begin(game, keys, num_games=32, device=CPU)
     found, _ = played(game, learner, keys, live)
-    rows = reference.estimate(learner.module, found, gamma=0.98, gae_lambda=0.8)
+    rows = plain.estimate(learner.module, found, gamma=0.98, gae_lambda=0.8)
     rate, clip = torch.tensor(1e-3), torch.tensor(0.2)
     metrics = [
-        dict(zip(reference.METRICS, values.tolist(), strict=True))
+        dict(zip(METRICS, values.tolist(), strict=True))
         for values in (
-            reference.update(
+            plain.update(
                 learner, Categorical(), rows, keys, live.iteration, numbers,
                 learning_rate=rate, clip=clip,
             )
@@ -157,13 +160,13 @@ def test_updates_lower_the_loss_they_are_made_of(value_clip: float | None) -> No
 def test_the_pole_is_balanced_longer_after_some_iterations() -> None:
     game, learner, keys = make()
     numbers = PpoNumbers(**NUMBERS)
-    live = reference.begin(game, keys, num_games=32, device=CPU)
+    live = plain.begin(game, keys, num_games=32, device=CPU)
     lengths = []
     for _ in range(12):
         iteration = live.iteration
         found, live = played(game, learner, keys, live)
-        rows = reference.estimate(learner.module, found, gamma=0.98, gae_lambda=0.8)
-        reference.update(
+        rows = plain.estimate(learner.module, found, gamma=0.98, gae_lambda=0.8)
+        plain.update(
             learner, Categorical(), rows, keys, iteration, numbers,
             learning_rate=torch.tensor(3e-3), clip=torch.tensor(0.2),
         )  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from ludus.games.elementwise import ElementwiseGame
+from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
 from ludus.games.kernels.ppo.layout import why_no_kernels
-from ludus.games.kernels.ppo.reference import Live, PpoNumbers
 from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
@@ -57,17 +57,17 @@ class KernelRounds:
 
 
 def choose_kernels(
-    config: FusedPpoConfig, live: LiveGames, ppo: PpoUpdate, *, has_own_step: bool
+    config: FusedPpoConfig, live: LiveGames, ppo: PpoUpdate, *, overridden: Sequence[str]
 ) -> tuple[KernelRounds | None, list[str]]:
     """Return what makes rounds by kernels, or None, and what to tell of it on a GPU.
 
-    `has_own_step` says that a script overrides `train_step`.
+    `overridden` are the methods of a round that a script has its own of.
     """
     if not config.fused:
         return None, []
     reason = why_no_kernels(live.game, ppo.learner, numbers_of(config))
-    if has_own_step:
-        reason = "train_step is overridden"
+    if overridden:
+        reason = f"{overridden[0]} is overridden"
     if reason is None:
         return KernelRounds(config, live, ppo), ["whole rounds are made by Triton kernels"]
     told = f"rounds are not made by kernels: {reason}"
