@@ -68,7 +68,8 @@ def play_turns(
 ) -> tuple[Experiences, Tensor]:
     """Return the experiences of some turns of a role in all games, which are new, and (M,) which count.
 
-    Those of games that were over already do not. Nothing waits for the device, unless the actions of
+    Those of games that were over already do not, nor those that were cut off before the role could know
+    what it may do next. Nothing waits for the device, unless the actions of
     roles in `checked` are looked at. The role alone explores: another's noise would become its target.
     What it sees next is what it really sees at its next turn, after the others have moved once.
     """
@@ -100,7 +101,7 @@ def play_turns(
             rewards_B = rewards_B + more_B
         next_obs_BO, done_B = game.observe(state, role), game.done(state)
         rows.append((obs_BO, actions_B.int(), rewards_B, done_B, next_obs_BO))
-        keeps.append(~over_B)
+        keeps.append(~over_B & _has_sequel(game, role, state, next_obs_BO, done_B))
         obs_BO, over_B = next_obs_BO, game.over(state)
     found = Experiences(*map(torch.cat, zip(*rows, strict=True)))
     if reward_func is not None:
@@ -152,6 +153,19 @@ def check_rollout(
         if name not in players:
             raise ConfigError(f"nobody plays the {name}; give players['{name}']")
         num_moves(game, name, who="a rollout")
+
+
+def _has_sequel(
+    game: FusedGame, role: str, state: State, next_obs_BO: Tensor, done_B: Tensor
+) -> Tensor | bool:
+    """Return where something can be said of what comes next: the game has ended, or a move is legal.
+
+    In a game that was cut off before the others moved, none may be: what they would have done is not known.
+    """
+    legal_BA = game.legal(next_obs_BO, role)
+    if legal_BA is None or game.truncated(state) is None:
+        return True
+    return done_B | legal_BA.any(1)
 
 
 def _own_rewards(func: RewardFunc, game: FusedGame, role: str, found: Experiences) -> Tensor:

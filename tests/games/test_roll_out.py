@@ -184,6 +184,35 @@ def test_rewards_between_two_turns_are_summed_and_a_cut_game_is_no_end() -> None
     assert torch.equal(first.rewards, torch.where(over, 1.0, 1.25))
 
 
+def test_a_game_that_is_cut_off_before_the_other_has_moved_says_nothing_of_what_comes_next() -> (
+    None
+):
+    class Cut(type(hironaka())):  # type: ignore[misc]
+        """Is cut off after the second move of the agent."""
+
+        def reset(self, games: int, draws: torch.Generator) -> State:
+            return {**super().reset(games, draws), "moves": torch.zeros(games)}
+
+        def play(self, state: State, role: str, actions: Tensor) -> Step:
+            after, rewards = super().play(state, role, actions)
+            return Step({**after, "moves": state["moves"] + (role == "agent")}, rewards)
+
+        def step(self, state: State, role: str, actions: Tensor) -> Step:
+            return FusedGame.step(self, state, role, actions)
+
+        def truncated(self, state: State) -> Tensor:
+            return state["moves"] >= 2
+
+    game = Cut(dimension=3, max_num_points=6, max_value=9, scale_observation=False)
+    for role in game.roles:
+        found = roll_out(game, noted(game), role, games=40, turns=3, generator=generator(0, "x"))
+        legal = game.legal(found.next_obs, role)
+        assert legal is None or bool((legal.any(1) | found.dones).all())
+        assert len(found.obs) > 35, (
+            "the moves of the first turn are kept, and those that ended a game"
+        )
+
+
 @pytest.mark.covers("001-S5")
 def test_a_reward_function_of_ones_own_is_what_counts() -> None:
     seen: list[Any] = []

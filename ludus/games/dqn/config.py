@@ -156,7 +156,7 @@ class FusedDqnConfig(TrainerConfig):
     log_time: bool
     """Write how long each stage of each role took to timing.jsonl, in ms; on a GPU by its own clock."""
     layerwise_logging: bool
-    """Log the norm of every layer's weights with each record."""
+    """Log the norms of every layer's weights, and of their gradient for a batch, with each record."""
     evaluation: RhoConfig
     """How host and agent are judged."""
 

@@ -21,7 +21,7 @@ from ludus.games.roll_out import Experiences
 from ludus.losses.dqn import td_errors, td_loss, td_targets
 from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
-from ludus.nn.learner import Learner
+from ludus.nn.learner import Learner, LossOf
 from ludus.nn.schedules import Scheduler, highest
 from ludus.nn.target import Target
 from ludus.seeds import derive, forked
@@ -187,6 +187,19 @@ class RoleLearner:
         next_obs_BO: Tensor,
         numbers: Tensor,
     ) -> None:
+        """Take one step down the loss of a batch, at the learning rate in `numbers`."""
+        loss_of = self.loss_of(obs_BO, actions_B, rewards_B, dones_B, next_obs_BO)
+        loss, norm, q_mean = self.learner.improve(loss_of, numbers[0])
+        self.totals.add_(torch.stack([loss, norm, q_mean]))
+
+    def loss_of(
+        self,
+        obs_BO: Tensor,
+        actions_B: Tensor,
+        rewards_B: Tensor,
+        dones_B: Tensor,
+        next_obs_BO: Tensor,
+    ) -> LossOf[Tensor]:
         """Double DQN: the network chooses the next action among the legal ones, the target values it."""
         with torch.no_grad():
             discounts_B = self.config.gamma * (1.0 - dones_B.float())
@@ -203,8 +216,7 @@ class RoleLearner:
             errors_B = td_errors(q_BA, actions_B.long(), targets_B)
             return td_loss(errors_B, huber=self.huber), q_BA.detach().mean()
 
-        loss, norm, q_mean = self.learner.improve(loss_of, numbers[0])
-        self.totals.add_(torch.stack([loss, norm, q_mean]))
+        return loss_of
 
     def sync_target(self) -> None:
         """Let the target move towards the network."""
@@ -228,13 +240,6 @@ class RoleLearner:
         self.totals.zero_()
         self.num_counted = 0
         return found
-
-    def layer_norms(self) -> dict[str, float]:
-        """Return the norm of the weights of every layer."""
-        named = self.learner.flat.by_name(self.learner.flat.vectors)
-        return {
-            f"layers/{self.role}/{name}": float(weight.norm()) for name, weight in named.items()
-        }
 
     def inexact_because(self) -> list[str]:
         """Return what a network of a script's own changes without its being saved."""

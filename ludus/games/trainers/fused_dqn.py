@@ -15,6 +15,7 @@ from ludus.games.dqn.abilities import Abilities
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import RhoEvaluation, scores_of, shares_of
 from ludus.games.dqn.execution import Execution
+from ludus.games.dqn.layers import layer_norms
 from ludus.games.dqn.plan import RoleWork, Work, Works, two_roles
 from ludus.games.dqn.two_roles import Given
 from ludus.games.host_syncs import HostSyncs
@@ -83,7 +84,7 @@ class DQNTrainer(Abilities, Trainer):
         self.evaluation = RhoEvaluation(config, self.fused_game, self.device)
         self.judge = Judge(*scores_of(config))
         metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
-        self._guard = DivergenceGuard(remedy="lower gamma", guarded=metrics)
+        self._guard = DivergenceGuard(remedy="look at the rewards, or lower gamma", guarded=metrics)
         self._times, self._host_syncs = StageTimes(self.device), HostSyncs(self.device)
         self._execution = Execution(
             self.run, self.learners, self._gather,
@@ -202,6 +203,7 @@ class DQNTrainer(Abilities, Trainer):
         metrics = {k: v for one in self.learners.values() for k, v in one.metrics().items()}
         if self._guard.diverged(metrics) is not None:
             return {}  # it must not become the best; the record that follows ends the run
+        self._count_steps(run)
         with self._spared() as players:
             found, counts = self.evaluation.evaluate(
                 players, checked=self._foreign, is_interrupted=lambda: run.interrupted
@@ -218,7 +220,7 @@ class DQNTrainer(Abilities, Trainer):
         for learner in self.learners.values():
             metrics |= learner.take_metrics()
             if self.config.layerwise_logging:
-                metrics |= learner.layer_norms()
+                metrics |= layer_norms(learner, self.config.seed)
         run.record(metrics)
         for name, value in self._times.take().items():
             run.log.rate(name, value)
@@ -232,6 +234,7 @@ class DQNTrainer(Abilities, Trainer):
         run.counters["game_steps"] = total
 
     def _save(self, run: Run) -> None:
+        self._count_steps(run)
         counters = {name: value for name, value in run.counters.items() if value}
         run.keep_model(f"models/{run.counters['round']}", self.weights(), {"counters": counters})
 

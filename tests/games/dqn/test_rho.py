@@ -8,7 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import ludus
 from ludus.core.errors import ConfigError, LudusError
+from ludus.core.surroundings import Bare
+from ludus.games import DQNTrainer
 from ludus.games.dqn.evaluation import PAIRS
 from ludus.games.dqn.rho import Played, play_games, rho
 from ludus.games.game import FusedGame, Moves, State, Step
@@ -156,3 +159,30 @@ def test_an_evaluation_disturbs_nothing() -> None:
     watched = Ran(small_dqn(**{"evaluation.every_rounds": 1}))
     for name, weight in quiet.trainer.weights().items():
         assert torch.equal(weight, watched.trainer.weights()[name]), name
+
+
+def test_a_best_record_and_a_kept_model_say_how_many_moves_were_remembered_by_then() -> None:
+    kept: dict[str, Any] = {}
+
+    class Notes(DQNTrainer):
+        def before_evaluate(self, run: Any) -> None:
+            total = sum(int(one.replay.total_pushed) for one in self.learners.values())
+            self.run.keep_model = lambda name, weights, about: kept.update({name: about})
+            kept["moves"] = total
+
+    trainer = Notes(small_dqn(record_every_rounds=0, save_every_rounds=2))
+    trainer.set_logger(ludus.Logger({"backends": []}))
+    saved: list[int] = []
+
+    class Saves:
+        def after_save(self, run: Any) -> None:
+            saved.append(run.counters["game_steps"])
+
+    trainer.add(Saves())
+    trainer.fit(around=Bare)
+    best = trainer.judge.standings["host"].best
+    assert best is not None
+    assert best["counters"]["round"] in (4, 6)
+    assert best["counters"]["game_steps"] <= kept["moves"]
+    assert best["counters"]["game_steps"] > saved[0] > 100
+    assert saved == sorted(set(saved)), "more at every save, though nothing was recorded"
