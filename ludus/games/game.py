@@ -99,6 +99,10 @@ class FusedGame(ABC):
         """Return (B,) whether each game was cut off at its longest; None where games are not."""
         return None
 
+    def opponents(self, role: str) -> tuple[str, ...]:
+        """Return the kinds of scripted players, without keys, of this role by whom the other is judged."""
+        return "random", "choose_first"
+
     def named(self, obs_BO: Tensor, role: str) -> Tensor | dict[str, Tensor]:
         """Return an observation in the form people know, as views by name where it has several pieces."""
         return obs_BO

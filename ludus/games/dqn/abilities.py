@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import ConfigError
-from ludus.games.dqn.evaluation import HELD_OUT, PAIRS, RhoEvaluation, metrics_of
+from ludus.games.dqn.evaluation import HELD_OUT, RhoEvaluation, metrics_of
 from ludus.games.dqn.players import NetPlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.dqn.roll_outs import RollOuts
@@ -48,7 +48,10 @@ class Abilities(RollOuts):
         self.load_weights(weights)
         rhos = self._rhos(stream=HELD_OUT, games=episodes, seed=seed)
         games = self.config.evaluation.games if episodes is None else episodes
-        return {**metrics_of(rhos, self.config.trained), "eval/games": float(games)}
+        return {
+            **metrics_of(self.fused_game, rhos, self.config.trained),
+            "eval/games": float(games),
+        }
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:
         """Yield one game of kept networks, move by move."""
@@ -99,8 +102,6 @@ class Abilities(RollOuts):
     ) -> Tensor:
         """Return (A,) how often a role chose each action in the games of a pair."""
         self.fused_game.check_role(role)
-        if pair not in PAIRS:
-            raise ConfigError(f"no pair is named '{pair}'; there are {', '.join(PAIRS)}")
         evaluation = RhoEvaluation(self.config, self.fused_game, self.device)
         with self._spared() as players:
             played = evaluation.play(players, pair, checked=self._foreign, games=num_samples)

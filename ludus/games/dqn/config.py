@@ -177,7 +177,7 @@ class FusedDqnConfig(TrainerConfig):
         if tuple(roles) != ROLES:
             yield (
                 f"'game.kind' is {self.game.kind}, whose roles are {', '.join(roles)}; fused_dqn"  # type: ignore[attr-defined]
-                " trains a host and an agent: take hironaka, or train this game with fused_ppo"
+                " trains a host and an agent: call the roles of your game so, or train it with fused_ppo"
             )
         for key in ("record_every_rounds", "save_every_rounds"):
             if (value := getattr(self, key)) > self.max_rounds:

@@ -22,20 +22,14 @@ CHOOSING, HELD_OUT = "eval", "held_out"
 # Of more actions than this the shares of each would crowd the log.
 _MOST_SHARES = 16
 
-PAIRS: Mapping[str, tuple[str, str]] = {
-    "host_vs_agent": ("host", "agent"),
-    "host_vs_random": ("host", "random"),
-    "host_vs_choose_first": ("host", "choose_first"),
-    "random_vs_agent": ("random", "agent"),
-    "all_coordinates_vs_agent": ("all_coordinates", "agent"),
-}
-"""Who plays host and agent in each pair: the learner of the role, or a scripted player."""
 
-JUDGED = {
-    "host": ("host_vs_random", "host_vs_choose_first"),
-    "agent": ("random_vs_agent", "all_coordinates_vs_agent"),
-}
-"""The pairs whose mean rho a role is judged by: its opponents do not change as it learns."""
+def pairs_of(game: FusedGame) -> dict[str, tuple[str, str]]:
+    """Return who plays host and agent in each pair: the learner of the role, or a scripted player."""
+    return (
+        {"host_vs_agent": ("host", "agent")}
+        | {f"host_vs_{kind}": ("host", kind) for kind in game.opponents("agent")}
+        | {f"{kind}_vs_agent": (kind, "agent") for kind in game.opponents("host")}
+    )
 
 
 def scores_of(config: FusedDqnConfig) -> Sequence[Score]:
@@ -58,9 +52,10 @@ class RhoEvaluation:
 
     def __init__(self, config: FusedDqnConfig, game: FusedGame, device: torch.device) -> None:
         self.config, self.game, self.device = config, game, device
+        self.pairs = pairs_of(game)
         self.scripted = {
             (role, kind): make_player(find("player", kind).Config(kind=kind), game, role)
-            for pair in PAIRS.values()
+            for pair in self.pairs.values()
             for role, kind in zip(game.roles, pair, strict=True)
             if kind != role
         }
@@ -95,10 +90,10 @@ class RhoEvaluation:
         is_interrupted: Callable[[], bool] = lambda: False,
     ) -> Played:
         """Return what came of the games of one pair."""
-        if pair not in PAIRS:
-            raise ConfigError(f"no pair is named '{pair}'; there are {', '.join(PAIRS)}")
+        if pair not in self.pairs:
+            raise ConfigError(f"no pair is named '{pair}'; there are {', '.join(self.pairs)}")
         state, draws = self.starts(stream, games=games, seed=seed)
-        wanted = zip(self.game.roles, PAIRS[pair], strict=True)
+        wanted = zip(self.game.roles, self.pairs[pair], strict=True)
         seats = {
             role: players[role] if who == role else self.scripted[role, who] for role, who in wanted
         }
@@ -131,7 +126,7 @@ class RhoEvaluation:
                     max_steps=max_steps, seed=seed,
                 )
             )
-            for pair in PAIRS
+            for pair in self.pairs
         }  # fmt: skip
 
     def evaluate(
@@ -143,16 +138,25 @@ class RhoEvaluation:
     ) -> tuple[dict[str, float], dict[str, Tensor]]:
         """Return the metrics, and how often host and agent chose each action against each other."""
         rhos, counts = {}, dict[str, Tensor]()
-        for pair in PAIRS:
+        for pair in self.pairs:
             played = self.play(players, pair, checked=checked, is_interrupted=is_interrupted)
             rhos[pair] = rho(played)
             counts = counts or played.counts
-        return metrics_of(rhos, self.config.trained), counts
+        return metrics_of(self.game, rhos, self.config.trained), counts
 
 
-def metrics_of(rhos: Mapping[str, float], trained: Collection[str]) -> dict[str, float]:
-    """Return rho of every pair, and the mean that each trained role is judged by."""
-    found = {f"eval/{role}_rho": _mean([rhos[pair] for pair in JUDGED[role]]) for role in trained}
+def metrics_of(
+    game: FusedGame, rhos: Mapping[str, float], trained: Collection[str]
+) -> dict[str, float]:
+    """Return rho of every pair, and the mean that each trained role is judged by.
+
+    That is over scripted opponents alone, who do not change as the role learns.
+    """
+    judged = {
+        "host": [rhos[f"host_vs_{kind}"] for kind in game.opponents("agent")],
+        "agent": [rhos[f"{kind}_vs_agent"] for kind in game.opponents("host")],
+    }
+    found = {f"eval/{role}_rho": _mean(judged[role]) for role in trained}
     return found | {f"eval/rho/{pair}": value for pair, value in rhos.items()}
 
 

@@ -217,6 +217,10 @@ class Hironaka(FusedGame):
         """Return whether at most one point is left: sorted points have no second one then."""
         return state["points"][:, 1, 0] < 0
 
+    def opponents(self, role: str) -> tuple[str, ...]:
+        """Return the random player and the simplest other one."""
+        return "random", "all_coordinates" if role == "host" else "choose_first"
+
     def named(self, obs_BO: Tensor, role: str) -> Tensor | dict[str, Tensor]:
         """Return the points (B, N, D); for the agent a mapping of points and coords."""
         size = self.max_num_points * self.dimension

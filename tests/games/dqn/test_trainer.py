@@ -326,7 +326,7 @@ def test_what_a_script_puts_into_a_scheduler_is_saved_with_the_run() -> None:
             {"agent_net": object()},
             "agent_net is a object; give a torch.nn.Module, or a player",
         ),
-        ({"game": {"kind": "tic_tac_toe"}}, {}, "trains a host and an agent: take hironaka"),
+        ({"game": {"kind": "tic_tac_toe"}}, {}, "trains a host and an agent: call the roles"),
         (
             {"host.net_arch": ["b"]},
             {},

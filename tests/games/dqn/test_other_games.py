@@ -1,0 +1,76 @@
+"""fused_dqn trains the host and the agent of any game, not of Hironaka's alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from ludus import StrictConfig, register
+from ludus.games import FusedGame, Moves, Step, make_game
+from ludus.games.game import State, check_games
+from ludus.testing.games import check_game
+from tests.games.dqn.small import Ran, small_dqn
+
+
+@register("game", "chase")
+class Chase(FusedGame):
+    """The host runs after the agent on a ring, and may stand still; the agent may not."""
+
+    class Config(StrictConfig):
+        kind: Literal["chase"]
+        """A pursuit on a ring."""
+        places: int
+        """How many places the ring has."""
+
+    roles = ("host", "agent")
+
+    def __init__(self, *, places: int) -> None:
+        self.places = places
+
+    def actions(self, role: str) -> Moves:
+        self.check_role(role)
+        return Moves(3 if role == "host" else 2)
+
+    def observation_size(self, role: str) -> int:
+        self.check_role(role)
+        return 1
+
+    def reset(self, games: int, generator: torch.Generator) -> State:
+        check_games(games)
+        draws = torch.randint(
+            1, self.places, (games,), generator=generator, device=generator.device
+        )
+        return {"apart": draws}
+
+    def observe(self, state: State, role: str) -> Tensor:
+        return state["apart"].float().unsqueeze(1) / self.places
+
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        way = 1 - actions if role == "host" else 2 * actions - 1
+        after = {"apart": (state["apart"] + way) % self.places}
+        caught = self.done(after).float()
+        return Step(after, torch.stack([caught, -caught], 1))
+
+    def done(self, state: State) -> Tensor:
+        return state["apart"] == 0
+
+
+def test_a_game_of_ones_own_has_a_host_and_an_agent_that_learn() -> None:
+    section = {"kind": "chase", "places": 9}
+    check_game(lambda: make_game(Chase.Config(**section)))
+    ran = Ran(small_dqn(game=section, max_rounds=8))
+    found = ran.trainer.evaluate_rho(num_samples=50)
+    assert list(found) == [
+        "host_vs_agent",
+        "host_vs_random",
+        "host_vs_choose_first",
+        "random_vs_agent",
+        "choose_first_vs_agent",
+    ]
+    weights = ran.trainer.weights()
+    metrics = ran.trainer.evaluate_weights(weights, episodes=50)
+    pair = [metrics["eval/rho/random_vs_agent"], metrics["eval/rho/choose_first_vs_agent"]]
+    assert metrics["eval/agent_rho"] == pytest.approx(sum(pair) / 2)
