@@ -15,6 +15,16 @@ NUM_DRAWS = 2
 _GAMES = 128
 
 
+def best(values_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
+    """Return (B,) the legal moves of greatest value, as int64; None means that all are legal.
+
+    Of equal ones it is the first, as it is where no move is legal.
+    """
+    if why_no_kernels(values_BA.device) is None:
+        return _by_kernel(values_BA, legal_BA, None)
+    return _best_by_tensors(values_BA, legal_BA)
+
+
 def choose(values_BA: Tensor, legal_BA: Tensor | None, *, rate: Tensor, draws_B2: Tensor) -> Tensor:
     """Return (B,) epsilon-greedy moves among the legal ones, as int64; None means that all are legal.
 
@@ -22,7 +32,7 @@ def choose(values_BA: Tensor, legal_BA: Tensor | None, *, rate: Tensor, draws_B2
     uniform in [0, 1). Where no move is legal the first one is returned.
     """
     if why_no_kernels(values_BA.device) is None:
-        return _by_kernel(values_BA, legal_BA, rate, draws_B2)
+        return _by_kernel(values_BA, legal_BA, (rate, draws_B2))
     return by_tensors(values_BA, legal_BA, rate=rate, draws_B2=draws_B2)
 
 
@@ -32,9 +42,14 @@ def by_tensors(
     """Return what `choose` does, by PyTorch alone: the reference of the kernel."""
     if legal_BA is None:
         legal_BA = torch.ones_like(values_BA, dtype=torch.bool)
-    best_B = values_BA.masked_fill(~legal_BA, -torch.inf).argmax(1)
     drawn_B = _legal_at(legal_BA, draws_B2[:, 1])
-    return torch.where(draws_B2[:, 0] < rate, drawn_B, best_B)
+    return torch.where(draws_B2[:, 0] < rate, drawn_B, _best_by_tensors(values_BA, legal_BA))
+
+
+def _best_by_tensors(values_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
+    if legal_BA is not None:
+        values_BA = values_BA.masked_fill(~legal_BA, -torch.inf)
+    return values_BA.argmax(1)
 
 
 def random_move(legal_BA: Tensor, generator: torch.Generator) -> Tensor:
@@ -54,13 +69,16 @@ def _legal_at(legal_BA: Tensor, shares_B: Tensor) -> Tensor:
 
 
 def _by_kernel(
-    values_BA: Tensor, legal_BA: Tensor | None, rate: Tensor, draws_B2: Tensor
+    values_BA: Tensor, legal_BA: Tensor | None, exploring: tuple[Tensor, Tensor] | None
 ) -> Tensor:
+    """Return the moves; `exploring` are the rate and the draws of choices that are not always the best."""
     from ludus.games.kernels import choose_triton
 
     games, num_moves = values_BA.shape
     actions_B = torch.empty(games, dtype=torch.int64, device=values_BA.device)
     legal_BA = None if legal_BA is None else legal_BA.contiguous()
+    # A pointer that is not read has to point somewhere.
+    rate, draws_B2 = exploring or (values_BA, values_BA)
     choose_triton.choose_kernel[(-(-games // _GAMES),)](
         values_BA,
         values_BA if legal_BA is None else legal_BA.view(torch.uint8),
@@ -74,5 +92,6 @@ def _by_kernel(
         P=power_of_two(num_moves),
         G=_GAMES,
         IS_MASKED=legal_BA is not None,
+        IS_EXPLORING=exploring is not None,
     )
     return actions_B

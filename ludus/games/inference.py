@@ -1,8 +1,9 @@
 """A network as a player calls it: without gradients, in one precision, many games at once.
 
 A chain of linear layers and ReLUs is called layer by layer, bias and ReLU within the matrix product; the
-inputs of the first layer and the outputs of the last are padded to a width that matrix units read whole. Any
-other module is called as it is, or in bfloat16 a copy of it.
+inputs of the first layer and the outputs of the last are padded to a width that matrix units read whole.
+Where neither width nor type changes, the layer's own weights are used. Any other module is called as it is,
+or in bfloat16 a copy of it.
 
 Shapes: B games, W columns of the padded input, A moves.
 """
@@ -20,7 +21,9 @@ from torch import Tensor, nn
 Precision = Literal["float32", "tf32", "bfloat16"]
 """tf32: float32 numbers whose products are of 10 bits, by the matrix units of a GPU."""
 _ALIGNED = 16
-"""Rows are padded to a multiple of so many bytes."""
+"""Rows that matrix units read are padded to a multiple of so many bytes."""
+_FEWEST = 32
+"""On a GPU a product with fewer columns than this takes longer than one with so many."""
 
 
 class Inference:
@@ -28,6 +31,7 @@ class Inference:
 
     def __init__(self, net: nn.Module, *, inputs: int, precision: Precision) -> None:
         """`inputs` is how many features the network takes."""
+        self.precision = precision
         self.dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         self._net = net
         self._chain = linear_chain(net)
@@ -37,37 +41,67 @@ class Inference:
         if self._chain is None:
             self._copy = net if self.dtype == torch.float32 else _lowered(net)
         else:
-            self._layers = [self._make_layer(layer) for layer, _ in self._chain]
+            self._copies = [self._make_layer(layer) for layer, _ in self._chain]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the network is still made of the same layers, and of such that are called one by one."""
+        return self._chain is not None and linear_chain(self._net) == self._chain
 
     def _padded(self, width: int) -> int:
+        if self.precision == "float32":
+            return width
         step = _ALIGNED // self.dtype.itemsize
         return -(-width // step) * step
 
-    def _make_layer(self, layer: nn.Linear) -> tuple[Tensor, Tensor]:
+    def _make_layer(self, layer: nn.Linear) -> tuple[Tensor, Tensor] | None:
+        """Return room for a copy of a layer; None where it is used as it is."""
         assert self._chain is not None
         is_first, is_last = layer is self._chain[0][0], layer is self._chain[-1][0]
-        outputs, inputs = layer.weight.shape
-        shape = self._padded(outputs) if is_last else outputs, self.width if is_first else inputs
-        weight = layer.weight.new_zeros(shape, dtype=self.dtype)
-        return weight, layer.weight.new_zeros(shape[0], dtype=self.dtype)
+        weight, (outputs, inputs) = layer.weight, layer.weight.shape
+        if is_first:
+            inputs = self.width
+        if is_last and weight.is_cuda:
+            outputs = max(self._padded(outputs), _FEWEST)
+        if (
+            (outputs, inputs) == weight.shape
+            and weight.dtype == self.dtype
+            and layer.bias is not None
+        ):
+            return None
+        copy = weight.new_zeros(outputs, inputs, dtype=self.dtype)
+        return copy, weight.new_zeros(outputs, dtype=self.dtype)
+
+    def values(self, obs_BO: Tensor) -> Tensor:
+        """Return (B, A) values of what is observed by the network's present weights."""
+        obs_BW = obs_BO
+        if (self.width, self.dtype) != (obs_BO.shape[1], obs_BO.dtype):
+            obs_BW = obs_BO.new_zeros(len(obs_BO), self.width, dtype=self.dtype)
+            obs_BW[:, : self._inputs] = obs_BO
+        with matmuls_in(self.precision):
+            self.refresh()
+            return self(obs_BW)
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Copy the network's present weights; may be captured in a CUDA graph."""
+        own: list[Tensor] = []
+        theirs: list[Tensor] = []
         if self._chain is not None:
-            own, theirs = [], []
-            for (weight, bias), (layer, _) in zip(self._layers, self._chain, strict=True):
+            for copy, (layer, _) in zip(self._copies, self._chain, strict=True):
+                if copy is None:
+                    continue
                 outputs, inputs = layer.weight.shape
-                own.append(weight[:outputs, :inputs])
+                own.append(copy[0][:outputs, :inputs])
                 theirs.append(layer.weight)
                 if layer.bias is not None:
-                    own.append(bias[:outputs])
+                    own.append(copy[1][:outputs])
                     theirs.append(layer.bias)
-            torch._foreach_copy_(own, theirs)
         elif self._copy is not self._net:
-            held = list(self._net.parameters()) + list(self._net.buffers())
-            copies = list(self._copy.parameters()) + list(self._copy.buffers())
-            torch._foreach_copy_(copies, held)
+            own = [*self._copy.parameters(), *self._copy.buffers()]
+            theirs = [*self._net.parameters(), *self._net.buffers()]
+        if own:
+            torch._foreach_copy_(own, theirs)
 
     @torch.no_grad()
     def __call__(self, obs_BW: Tensor) -> Tensor:
@@ -76,7 +110,8 @@ class Inference:
             values_BA: Tensor = self._copy(obs_BW)
             return values_BA
         x = obs_BW
-        for (weight, bias), (_, has_relu) in zip(self._layers, self._chain, strict=True):
+        for copy, (layer, has_relu) in zip(self._copies, self._chain, strict=True):
+            weight, bias = (layer.weight, layer.bias) if copy is None else copy
             if has_relu and x.is_cuda:
                 x = torch._addmm_activation(bias, x, weight.t())
             else:

@@ -6,7 +6,7 @@ Shapes: B games, O features of an observation, A moves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, runtime_checkable
 
 import torch
 from pydantic import SerializeAsAny
@@ -30,6 +30,14 @@ class Player(Protocol):
         legal_BA says which moves are legal; None means that all are. A player that remembers the games
         has a method `begin(new_B)` besides, which `begin` below calls when games begin.
         """
+
+
+@runtime_checkable
+class ValuesMoves(Protocol):
+    """A player that says what each of its moves is worth, so that it can explore."""
+
+    def values(self, obs_BO: Tensor) -> Tensor:
+        """Return (B, A) how good each move is, legal or not."""
 
 
 def make_player(section: StrictConfig, game: FusedGame, role: str) -> Player:

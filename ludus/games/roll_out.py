@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from ludus.core.errors import ConfigError, LudusError
-from ludus.games.choose import random_move
+from ludus.games.choose import NUM_DRAWS, choose
 from ludus.games.game import FusedGame, State, check_games
-from ludus.games.player import Player, ask, begin, num_moves
+from ludus.games.player import Player, ValuesMoves, ask, begin, num_moves
 
 Seen = Tensor | dict[str, Tensor]
 RewardFunc = Callable[[str, Seen, Seen, Tensor], Tensor]
@@ -34,24 +35,6 @@ class Experiences(NamedTuple):
     """(M,) bool: whether the game had ended by its rules before the next turn."""
     next_obs: Tensor
     """(M, O) what the role saw at its next turn."""
-
-
-def explored(
-    actions_B: Tensor,
-    legal_BA: Tensor | None,
-    *,
-    num_actions: int,
-    rate: float | Tensor,
-    generator: torch.Generator,
-) -> Tensor:
-    """Return the actions, this share of them replaced by legal ones drawn uniformly."""
-    games, device = len(actions_B), actions_B.device
-    if legal_BA is None:
-        drawn_B = torch.randint(num_actions, (games,), generator=generator, device=device)
-    else:
-        drawn_B = random_move(legal_BA, generator)
-    is_drawn_B = torch.rand(games, generator=generator, device=device) < rate
-    return torch.where(is_drawn_B, drawn_B, actions_B)
 
 
 def play_turns(
@@ -78,15 +61,28 @@ def play_turns(
     index, count = game.roles.index(role), num_moves(game, role, who="a rollout")
     before, after = game.roles[:index], game.roles[index + 1 :]
 
-    def move(state: State, who: str, obs_BO: Tensor) -> tuple[State, Tensor, Tensor]:
-        actions_B = ask(
+    device = generator.device
+    rate = exploration_rate
+    if not isinstance(rate, Tensor):
+        rate = torch.full((), rate, device=device)
+
+    def explored(state: State, obs_BO: Tensor) -> Tensor:
+        player = players[role]
+        if isinstance(player, ValuesMoves) and role not in checked:
+            values_BA = player.values(obs_BO)
+        else:
+            # Whoever only names a move values no other.
+            values_BA = one_hot(named(state, role, obs_BO).long(), count).float()
+        draws_B2 = torch.rand(len(obs_BO), NUM_DRAWS, generator=generator, device=device)
+        return choose(values_BA, game.legal(obs_BO, role), rate=rate, draws_B2=draws_B2)
+
+    def named(state: State, who: str, obs_BO: Tensor) -> Tensor:
+        return ask(
             players[who], game, state, who, generator, seen_BO=obs_BO, is_checked=who in checked
         )
-        if who == role:
-            actions_B = explored(
-                actions_B, game.legal(obs_BO, who), num_actions=count, rate=exploration_rate,
-                generator=generator,
-            )  # fmt: skip
+
+    def move(state: State, who: str, obs_BO: Tensor) -> tuple[State, Tensor, Tensor]:
+        actions_B = explored(state, obs_BO) if who == role else named(state, who, obs_BO)
         state, rewards_BR = game.step(state, who, actions_B)
         return state, actions_B, rewards_BR[:, index]
 

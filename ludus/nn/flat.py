@@ -19,6 +19,9 @@ CHANGED_TRAINED = (
     "requires_grad of a parameter was changed after training began, which neither the optimizer nor a"
     " resumed run follows; freeze with 'parameter_groups' or learner.set_frozen"
 )
+_PIECES = 30
+"""How many tensors one launch of a fused optimizer takes."""
+_ALIGNED = 1024
 Vectors = Sequence[Tensor]
 """One for each part: weights, gradients, moments or means."""
 
@@ -146,3 +149,18 @@ def copy_all(vectors: Vectors, others: Vectors) -> None:
     """Copy the numbers of other vectors of the same layout in."""
     for vector, other in zip(vectors, others, strict=True):
         vector.copy_(other)
+
+
+def spread(pieces: list[slice]) -> list[slice]:
+    """Return the same places in about as many pieces as one call of a fused CUDA kernel takes.
+
+    A piece of up to 65,536 numbers is moved by one block of the GPU, so a small network in one piece would
+    leave nearly all of it idle.
+    """
+    total = sum(piece.stop - piece.start for piece in pieces)
+    size = -(-total // (_PIECES * _ALIGNED)) * _ALIGNED
+    return [
+        slice(start, min(start + size, piece.stop))
+        for piece in pieces
+        for start in range(piece.start, piece.stop, size)
+    ]

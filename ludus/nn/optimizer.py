@@ -13,7 +13,7 @@ from torch.optim.sgd import sgd
 
 from ludus.config.base import Fraction, NonNegativeFloat, PositiveFloat, StrictConfig
 from ludus.core import states
-from ludus.nn.flat import FlatParameters, FlatPart, Vectors
+from ludus.nn.flat import FlatParameters, FlatPart, Vectors, spread
 
 
 class Adam(StrictConfig):
@@ -63,6 +63,9 @@ class _Slices:
         self, part: FlatPart, moments: Vectors, decay: float, pieces: list[slice] | None
     ) -> None:
         """With None, all of it."""
+
+        if part.vector.is_cuda:
+            pieces = spread([slice(0, len(part.vector))] if pieces is None else pieces)
 
         def cut(vector: Tensor) -> list[Tensor]:
             return [vector] if pieces is None else [vector[piece] for piece in pieces]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from types import TracebackType
+from typing import Any
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -38,6 +39,10 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
+# A module of which torch says nothing to type checkers.
+_filling: Any = torch.utils.deterministic
+
+
 class Compute:
     """Sets torch and NumPy up as the settings say, and puts them back as they were at the end."""
 
@@ -49,6 +54,7 @@ class Compute:
     def __enter__(self) -> Compute:
         self._threads = torch.get_num_threads()
         self._deterministic = torch.are_deterministic_algorithms_enabled()
+        self._is_filled = _filling.fill_uninitialized_memory
         if self._settings.threads is not None:
             torch.set_num_threads(self._settings.threads)
             # NumPy computes too, where small networks act, with threads of its own.
@@ -60,6 +66,8 @@ class Compute:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             # The same as use_deterministic_algorithms, which would import the compiler as well.
             torch.set_deterministic_debug_mode("error")
+            # Filling every new tensor before it is written is for programs that read what they never wrote.
+            _filling.fill_uninitialized_memory = False
         return self
 
     def __exit__(
@@ -71,3 +79,4 @@ class Compute:
         self._blas.close()
         torch.set_num_threads(self._threads)
         torch.set_deterministic_debug_mode("error" if self._deterministic else "default")
+        _filling.fill_uninitialized_memory = self._is_filled

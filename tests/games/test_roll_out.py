@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State, Step
-from ludus.games.roll_out import Experiences, explored, play_turns, roll_out
+from ludus.games.roll_out import Experiences, play_turns, roll_out
 from ludus.seeds import generator
 from tests.games.sections import hironaka, player_of
 
@@ -121,23 +122,76 @@ def test_only_the_sampled_role_explores() -> None:
         assert same == {role: False, other: True}
 
 
+class Named:
+    """A player of a script that names one move, legal or not."""
+
+    def __init__(self, move: int) -> None:
+        self.move = move
+
+    def act(self, obs: Tensor, legal: Tensor | None, generator: torch.Generator) -> Tensor:
+        return torch.full((len(obs),), self.move)
+
+
+class Valued(Named):
+    """The same player, which says what its moves are worth."""
+
+    def values(self, obs: Tensor) -> Tensor:
+        return one_hot(torch.full((len(obs),), self.move), 3).float()
+
+
+class Masked(FusedGame):
+    """Never ends; of three moves the first and the last are legal in even games, the second in odd ones."""
+
+    roles = ("only",)
+
+    def actions(self, role: str) -> Moves:
+        return Moves(3)
+
+    def observation_size(self, role: str) -> int:
+        return 3
+
+    def reset(self, games: int, draws: torch.Generator) -> State:
+        legal = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+        return {"legal": legal.repeat(games // 2, 1)}
+
+    def observe(self, state: State, role: str) -> Tensor:
+        return state["legal"]
+
+    def legal(self, obs: Tensor, role: str) -> Tensor:
+        return obs > 0
+
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        return Step(state, torch.zeros(len(actions), 1))
+
+    def done(self, state: State) -> Tensor:
+        return torch.zeros(len(state["legal"]), dtype=torch.bool)
+
+
+def moves(player: Named, rate: float | Tensor) -> Tensor:
+    """Return what is played in 4,000 games, of which the odd ones have one legal move."""
+    game, draws = Masked(), generator(0, "explore")
+    found, _ = play_turns(
+        game, {"only": player}, "only", game.reset(4000, draws), turns=1, generator=draws,
+        exploration_rate=rate,
+    )  # fmt: skip
+    return found.actions
+
+
 @pytest.mark.covers("001-D2")
-def test_exploration_draws_legal_moves_alone_and_all_of_them() -> None:
-    legal = torch.tensor([[True, False, True], [False, True, False]]).repeat(2000, 1)
-    zeros = torch.zeros(len(legal), dtype=torch.int64)
-    drawn = explored(zeros, legal, num_actions=3, rate=1.0, generator=generator(0, "explore"))
-    assert legal.gather(1, drawn[:, None]).all()
-    assert 850 < int((drawn[::2] == 2).sum()) < 1150
-    every = explored(zeros, None, num_actions=3, rate=1.0, generator=generator(0, "explore"))
-    assert every.unique().tolist() == [0, 1, 2]
+@pytest.mark.parametrize("player", [Named(0), Valued(0)])
+def test_exploration_draws_legal_moves_alone_and_all_of_them(player: Named) -> None:
+    played = moves(player, 1.0)
+    assert (played[1::2] == 1).all()
+    assert 850 < int((played[::2] == 2).sum()) < 1150
+    assert (played[::2] != 1).all()
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.25])
-def test_so_large_a_share_of_moves_is_explored(rate: float) -> None:
-    best = torch.full((8000,), 3)
-    legal = torch.tensor([True, True, True, False]).expand(8000, 4)
-    drawn = explored(best, legal, num_actions=4, rate=rate, generator=generator(0, "explore"))
-    assert abs(float((drawn != 3).float().mean()) - rate) < 0.02
+@pytest.mark.parametrize("player", [Named(2), Valued(2)])
+@pytest.mark.parametrize("rate", [0.0, 0.25, torch.tensor(0.25)])
+def test_so_large_a_share_of_moves_is_explored(player: Named, rate: float | Tensor) -> None:
+    played = moves(player, rate)[::2]
+    # Half of what is drawn is the move that would have been played.
+    assert abs(float((played != 2).float().mean()) - float(rate) / 2) < 0.02
 
 
 class Countdown(FusedGame):

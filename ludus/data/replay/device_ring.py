@@ -5,7 +5,8 @@ Shapes: N rows of a push, B of a batch, C the capacity.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -75,8 +76,9 @@ class DeviceReplay:
         kept = min(count, self.capacity)
         numbers_N = torch.arange(count - kept, count, device=self.device)
         places_N = numbers_N.add_(self.total_pushed).remainder_(self.capacity)
-        for column, ring in self._rings.items():
-            ring.index_copy_(0, places_N, rows[column][count - kept :])
+        with _in_any_order():
+            for column, ring in self._rings.items():
+                ring.index_copy_(0, places_N, rows[column][count - kept :])
         self.total_pushed.add_(count)
         self._is_empty = False
 
@@ -98,8 +100,9 @@ class DeviceReplay:
         keep_N = keep_N & (ends_N > ends_N[-1] - self.capacity)
         places_N = (ends_N + (self.total_pushed - 1)).remainder_(self.capacity)
         places_N = places_N.masked_fill_(~keep_N, self.capacity)
-        for column, ring in self._with_spare.items():
-            ring.index_copy_(0, places_N, rows[column])
+        with _in_any_order():
+            for column, ring in self._with_spare.items():
+                ring.index_copy_(0, places_N, rows[column])
         self.total_pushed.add_(ends_N[-1])
         self._is_empty = False
 
@@ -181,3 +184,18 @@ class DeviceReplay:
                 return own.manual_seed(derive(self._seed, self.name, total))
             own.set_state(states.like(saved, "state", own.get_state()))
         return own
+
+
+@contextlib.contextmanager
+def _in_any_order() -> Iterator[None]:
+    """Let rows be written in any order: no place is written twice, but for the spare one that nobody reads.
+
+    Where torch is to be deterministic it would sort all places first, which takes three times as long as
+    the rest of a rollout.
+    """
+    mode = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("default")
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)

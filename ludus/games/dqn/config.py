@@ -143,8 +143,9 @@ class FusedDqnConfig(TrainerConfig):
     """From which size on an error counts in proportion rather than squared; null always squares."""
     max_grad_norm: PositiveFloat | None
     """Shorten a gradient that is longer than this; null leaves it."""
-    precision: Literal["float32", "bfloat16"]
-    """What the networks compute in; weights stay float32."""
+    precision: Literal["float32", "tf32", "bfloat16"]
+    """What the networks compute in; weights stay float32. float32 is float32 throughout; tf32 multiplies
+    matrices of float32 with 10 bits of their fractions on a GPU, and is float32 elsewhere; bfloat16 has 7."""
     engine: EngineKey
     """What executes the updates: auto chooses by length and device, eager calls them, tape (the CPU) and
     graph (CUDA) replay them without Python, compiled makes one function of each. With graph the batches are

@@ -20,10 +20,14 @@ from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.players import Mixed, NetPlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.player import Player
-from ludus.nn.engines.choice import EngineKey, EngineName
+from ludus.nn.engines.choice import EngineKey, EngineName, choose_engine
 from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.engines.graph import Graphed
 from ludus.nn.engines.settings import Following, Settings
+from ludus.session.begun import has_begun
+
+# From how many updates on compiling pays, by `engine: auto`.
+_WORTH_COMPILING = 150_000
 
 
 class Gather(Protocol):
@@ -65,10 +69,16 @@ class Execution:
         for wanted in (config.engine, sure):
             chosen = set[EngineName]()
             for learner in self._learners.values():
-                engine, notes = learner.choose_engine(
-                    wanted, self._run, num_updates=config.max_rounds
+                found = choose_engine(
+                    wanted,
+                    learner.subject(),
+                    is_long=config.max_rounds >= _WORTH_COMPILING,
+                    has_begun=has_begun(self._run.files),
+                    tell=lambda note: self._run.tell(note, event="engine"),
                 )
-                chosen.add(engine)
+                learner.execute(found.by, is_graph=found.used == "graph")
+                chosen.add(found.engine)
+                notes = [f"{learner.role}: {note}" for note in found.notes]
                 self.notes += [note for note in notes if note not in self.notes]
             if len(chosen) == 1:
                 break

@@ -12,15 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ludus.games.choose import best
 from ludus.games.game import FusedGame
 from ludus.games.player import Player, answered, begin
-
-
-def greedy(values_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
-    """Return (B,) the legal action of the greatest value."""
-    if legal_BA is not None:
-        values_BA = values_BA.masked_fill(~legal_BA, torch.finfo(values_BA.dtype).min)
-    return values_BA.argmax(1)
 
 
 class NetPlayer:
@@ -35,7 +29,7 @@ class NetPlayer:
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return the best legal actions."""
         with torch.no_grad(), self.autocast():
-            return greedy(self.net(obs_BO), legal_BA)
+            return best(self.net(obs_BO), legal_BA)
 
 
 class Mixed:

@@ -6,30 +6,28 @@ Shapes: B games or experiences, O features of an observation, A actions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ludus.core import Run, Stateful, states
+from ludus.core import Stateful, states
 from ludus.data.replay.device_ring import Column, DeviceReplay
+from ludus.games.choose import best
 from ludus.games.dqn.config import RoleConfig
-from ludus.games.dqn.players import greedy
 from ludus.games.game import FusedGame, Moves
+from ludus.games.inference import Inference, Precision, matmuls_in
 from ludus.games.networks import check_net, make_net
 from ludus.games.roll_out import Experiences
 from ludus.losses.dqn import td_errors, td_loss, td_targets
-from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
+from ludus.nn.engines.choice import Executor, Subject
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner, LossOf
 from ludus.nn.schedules import Scheduler, highest
 from ludus.nn.target import Target
 from ludus.seeds import derive, forked
-from ludus.session.begun import has_begun
 
 METRICS = ("loss", "grad_norm", "q_mean")
-# From how many updates on compiling pays, by `engine: auto`.
-_WORTH_COMPILING = 150_000
 
 
 class RoleLearner:
@@ -47,7 +45,7 @@ class RoleLearner:
         run_rounds: int,
         huber: float | None,
         max_grad_norm: float | None,
-        precision: Literal["float32", "bfloat16"],
+        precision: Precision,
     ) -> None:
         """`net` is a script's own network; without one the config's net_arch is built."""
         self.role, self.config, self.game, self.device = role, config, game, device
@@ -58,7 +56,11 @@ class RoleLearner:
         """Whether `fit` and `collect` do anything; `set_trainable` changes it."""
         self._numbers = torch.zeros(1, device=device)
         """The learning rate of the next update, where the device finds it."""
-        self._options: dict[str, Any] = {"max_grad_norm": max_grad_norm, "precision": precision}
+        self._precision: Precision = precision
+        self._options: dict[str, Any] = {
+            "max_grad_norm": max_grad_norm,
+            "precision": "float32" if precision == "tf32" else precision,
+        }
         inputs, moves = game.observation_size(role), game.actions(role)
         assert isinstance(moves, Moves)
         self.num_actions = moves.count
@@ -98,13 +100,8 @@ class RoleLearner:
 
     def take_net(self, net: nn.Module) -> None:
         """Learn with this network from now on: moments begin anew, and the target is its copy."""
-        config = self.config
-        check_net(
-            net,
-            role=self.role,
-            inputs=self.game.observation_size(self.role),
-            outputs=self.num_actions,
-        )
+        config, inputs = self.config, self.game.observation_size(self.role)
+        check_net(net, role=self.role, inputs=inputs, outputs=self.num_actions)
         self.net = net.to(self.device).eval()
         self.learner = Learner(
             self.net,
@@ -113,37 +110,29 @@ class RoleLearner:
             **self._options,
         )
         self.target = Target(self.learner)
+        if self.device.type == "cuda":
+            self._inference = Inference(self.net, inputs=inputs, precision=self._precision)
         self.plain_state = PlainState(self.net)
         self.update: Callable[..., None] = self._update
         self._draw_and_update: Callable[[], None] = self._drawn_then_updated
         self.is_captured = False
         """Whether updates are captured as a CUDA graph."""
 
-    def choose_engine(
-        self, wanted: EngineKey, run: Run, *, num_updates: int
-    ) -> tuple[EngineName, list[str]]:
-        """Let an engine execute the update from now on; return which, and what to tell.
-
-        A CUDA graph draws the batch as well.
-        """
-        chosen = choose_engine(
-            wanted,
-            Subject(
-                self._update, self, [self.net], self.device, self.example_inputs,
-                generators=[self.replay.generator],
-            ),
-            is_long=num_updates >= _WORTH_COMPILING,
-            has_begun=has_begun(run.files),
-            tell=lambda note: run.tell(note, event="engine"),
-        )  # fmt: skip
-        self.is_captured = chosen.used == "graph"
-        self._draw_and_update = self._drawn_then_updated
-        if self.is_captured:
-            self.update = self._update
-            self._draw_and_update = chosen.by(self._drawn_then_updated)
+    def execute(self, by: Executor, *, is_graph: bool) -> None:
+        """Let an engine execute the updates from now on; a CUDA graph draws their batches as well."""
+        self.is_captured = is_graph
+        self.update, self._draw_and_update = self._update, self._drawn_then_updated
+        if is_graph:
+            self._draw_and_update = by(self._drawn_then_updated)
         else:
-            self.update = chosen.by(self._update)
-        return chosen.engine, [f"{self.role}: {note}" for note in chosen.notes]
+            self.update = by(self._update)
+
+    def subject(self) -> Subject:
+        """Return the update, and what decides which engines can execute it."""
+        return Subject(
+            self._update, self, [self.net], self.device, self.example_inputs,
+            generators=[self.replay.generator],
+        )  # fmt: skip
 
     def example_inputs(self) -> tuple[Tensor, ...]:
         """Return inputs of `_update` of the shapes that it will have, holding zeros."""
@@ -160,8 +149,15 @@ class RoleLearner:
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return the best legal actions; whoever collects lets it explore."""
+        return best(self.values(obs_BO), legal_BA)
+
+    def values(self, obs_BO: Tensor) -> Tensor:
+        """Return (B, A) what the network says of each action, as it is now."""
+        if self.device.type == "cuda" and self._inference.is_current:
+            return self._inference.values(obs_BO)
         with torch.no_grad():
-            return greedy(self.learner(obs_BO), legal_BA)
+            found: Tensor = self.learner(obs_BO)
+            return found
 
     def remember(self, found: Experiences, keep: Tensor) -> None:
         """Keep the experiences of games that were not over; nothing waits for the device."""
@@ -170,7 +166,8 @@ class RoleLearner:
     def learn(self) -> None:
         """Make one update from experiences drawn uniformly, at the learning rate of this step."""
         self._numbers.fill_(self.lr_scheduler(self.num_updates))
-        self._draw_and_update()
+        with matmuls_in(self._precision):
+            self._draw_and_update()
         self.num_updates += 1
         self.num_counted += 1
 

@@ -26,6 +26,7 @@ def choose_kernel(
     P: tl.constexpr,
     G: tl.constexpr,
     IS_MASKED: tl.constexpr,
+    IS_EXPLORING: tl.constexpr,
 ):
     """Write the best legal move of each game, or with probability `rate` any legal one."""
     game = (tl.program_id(0).to(tl.int64) * G + tl.arange(0, G))[:, None]
@@ -41,12 +42,16 @@ def choose_kernel(
     is_best = is_legal & (value == tl.max(value, 1, keep_dims=True))
     best = tl.min(tl.where(is_best, move, P), 1, keep_dims=True)
 
-    num_before = tl.cumsum(is_legal.to(tl.int32), 1)
-    count = tl.sum(is_legal.to(tl.int32), 1, keep_dims=True)
-    share = tl.load(draws_ptr + game * draws_stride + 1, mask=is_game, other=0.0)
-    wanted = (share * count.to(tl.float32)).to(tl.int32)
-    drawn = tl.min(tl.where(is_legal & (num_before > wanted), move, P), 1, keep_dims=True)
-    is_drawn = tl.load(draws_ptr + game * draws_stride, mask=is_game, other=1.0) < tl.load(rate_ptr)
-    action = tl.where(is_drawn, drawn, best)
+    action = best
+    if IS_EXPLORING:
+        num_before = tl.cumsum(is_legal.to(tl.int32), 1)
+        count = tl.sum(is_legal.to(tl.int32), 1, keep_dims=True)
+        share = tl.load(draws_ptr + game * draws_stride + 1, mask=is_game, other=0.0)
+        wanted = (share * count.to(tl.float32)).to(tl.int32)
+        drawn = tl.min(tl.where(is_legal & (num_before > wanted), move, P), 1, keep_dims=True)
+        is_drawn = tl.load(draws_ptr + game * draws_stride, mask=is_game, other=1.0) < tl.load(
+            rate_ptr
+        )
+        action = tl.where(is_drawn, drawn, best)
     action = tl.where(action < P, action, 0).to(tl.int64)
     tl.store(actions_ptr + game, action, mask=is_game)
