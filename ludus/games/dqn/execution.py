@@ -19,7 +19,7 @@ from ludus.core import Run
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.players import Mixed, NetPlayer
 from ludus.games.dqn.role import RoleLearner
-from ludus.games.player import Player
+from ludus.games.player import Player, begin
 from ludus.nn.engines.choice import EngineKey, EngineName, choose_engine
 from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.engines.graph import Graphed
@@ -102,6 +102,7 @@ class Execution:
         learner = self._learners[role]
         if not learner.is_captured:
             self._collecting.pop(role, None)
+            self._seen.pop(role, None)
             return []
         players = list(_each(self._players(role)))
         why = self._why_not(role) or _why_not_repeated(players)
@@ -112,7 +113,7 @@ class Execution:
         self._collecting.pop(role, None)
         if why is not None:
             return [f"the games of the {role} are collected without a CUDA graph: {why}"]
-        self._collecting[role] = _Captured(self._run, learner, self._gather, _nets_of(players))
+        self._collecting[role] = _Captured(self._run, learner, self._gather, players)
         return []
 
 
@@ -120,9 +121,10 @@ class _Captured:
     """Collects the games of one role by a CUDA graph, made anew where a network is changed."""
 
     def __init__(
-        self, run: Run, learner: RoleLearner, gather: Gather, nets: list[nn.Module]
+        self, run: Run, learner: RoleLearner, gather: Gather, players: list[Player]
     ) -> None:
-        self._run, self._learner, self._gather = run, learner, gather
+        nets = _nets_of(players)
+        self._run, self._learner, self._gather, self._players = run, learner, gather, players
         self._draws = torch.Generator(learner.device)
         self._rate = torch.zeros((), device=learner.device)
         self._what = f"collecting the games of the {learner.role}"
@@ -139,6 +141,9 @@ class _Captured:
         self._draws.manual_seed(seed)
         self._rate.fill_(self._learner.exploration_rate)
         self._collect()
+        # What players remember of games they were never asked about here is the capture's, not theirs.
+        for player in self._players:
+            begin(player)
 
     def _work(self) -> None:
         learner = self._learner

@@ -42,13 +42,14 @@ class Morin:
             )
         self.first_weights = config.weights
         self._weights_BD: Tensor | None = None
+        self._firsts: dict[torch.device, Tensor] = {}
 
     def begin(self, new_B: Tensor | None = None) -> None:
         """Forget what the games have led to, all of them or those that are new."""
         if new_B is None or self._weights_BD is None:
             self._weights_BD = None
             return
-        first_D = self._weights_BD.new_tensor(self.first_weights)
+        first_D = self._first(self._weights_BD.device)
         self._weights_BD = torch.where(new_B.unsqueeze(1), first_D, self._weights_BD)
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
@@ -56,9 +57,7 @@ class Morin:
         assert legal_BA is not None
         weights_BD = self._weights_BD
         if weights_BD is None or len(weights_BD) != len(obs_BO):
-            weights_BD = torch.tensor(self.first_weights, device=obs_BO.device).expand(
-                len(obs_BO), -1
-            )
+            weights_BD = self._first(obs_BO.device).expand(len(obs_BO), -1)
         named_BD = weights_BD.masked_fill(~legal_BA, torch.inf)
         is_lightest_BD = legal_BA & (named_BD == named_BD.amin(1, keepdim=True))
         action_B = random_move(is_lightest_BD, generator)
@@ -66,6 +65,12 @@ class Morin:
         is_left_BD = legal_BA & (axes_D != action_B.unsqueeze(1))
         self._weights_BD = weights_BD.masked_fill(is_left_BD, 0.0)
         return action_B
+
+    def _first(self, device: torch.device) -> Tensor:
+        # Copied to a device once: the host would wait for the copy, and a capture does not allow it.
+        if device not in self._firsts:
+            self._firsts[device] = torch.tensor(self.first_weights, device=device)
+        return self._firsts[device]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the weights of the games under way."""
