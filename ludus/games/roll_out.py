@@ -60,29 +60,22 @@ def play_turns(
         begin(player)
     index, count = game.roles.index(role), num_moves(game, role, who="a rollout")
     before, after = game.roles[:index], game.roles[index + 1 :]
-
-    device = generator.device
     rate = exploration_rate
     if not isinstance(rate, Tensor):
-        rate = torch.full((), rate, device=device)
-
-    def explored(state: State, obs_BO: Tensor) -> Tensor:
-        player = players[role]
-        if isinstance(player, ValuesMoves) and role not in checked:
-            values_BA = player.values(obs_BO)
-        else:
-            # Whoever only names a move values no other.
-            values_BA = one_hot(named(state, role, obs_BO).long(), count).float()
-        draws_B2 = torch.rand(len(obs_BO), NUM_DRAWS, generator=generator, device=device)
-        return choose(values_BA, game.legal(obs_BO, role), rate=rate, draws_B2=draws_B2)
-
-    def named(state: State, who: str, obs_BO: Tensor) -> Tensor:
-        return ask(
-            players[who], game, state, who, generator, seen_BO=obs_BO, is_checked=who in checked
-        )
+        rate = torch.full((), rate, device=generator.device)
 
     def move(state: State, who: str, obs_BO: Tensor) -> tuple[State, Tensor, Tensor]:
-        actions_B = explored(state, obs_BO) if who == role else named(state, who, obs_BO)
+        player, is_checked = players[who], who in checked
+        if who == role and isinstance(player, ValuesMoves) and not is_checked:
+            actions_B = _explored(player.values(obs_BO), game.legal(obs_BO, who), rate, generator)
+        else:
+            actions_B = ask(
+                player, game, state, who, generator, seen_BO=obs_BO, is_checked=is_checked
+            )
+            if who == role:
+                # Whoever only names a move values no other.
+                values_BA = one_hot(actions_B.long(), count).float()
+                actions_B = _explored(values_BA, game.legal(obs_BO, who), rate, generator)
         state, rewards_BR = game.step(state, who, actions_B)
         return state, actions_B, rewards_BR[:, index]
 
@@ -103,6 +96,13 @@ def play_turns(
     if reward_func is not None:
         found = found._replace(rewards=_own_rewards(reward_func, game, role, found))
     return found, torch.cat(keeps)
+
+
+def _explored(
+    values_BA: Tensor, legal_BA: Tensor | None, rate: Tensor, generator: torch.Generator
+) -> Tensor:
+    draws_B2 = torch.rand(len(values_BA), NUM_DRAWS, generator=generator, device=generator.device)
+    return choose(values_BA, legal_BA, rate=rate, draws_B2=draws_B2)
 
 
 def roll_out(
