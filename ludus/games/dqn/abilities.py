@@ -14,14 +14,14 @@ from ludus.core.errors import ConfigError
 from ludus.games.dqn.evaluation import HELD_OUT, RhoEvaluation, metrics_of
 from ludus.games.dqn.players import NetPlayer
 from ludus.games.dqn.role import RoleLearner
-from ludus.games.dqn.roll_outs import RollOuts
+from ludus.games.dqn.two_roles import TwoRoles
 from ludus.games.export import export_policy
 from ludus.games.matches import told
 from ludus.games.player import Player
 from ludus.seeds import derive, forked
 
 
-class Abilities(RollOuts):
+class Abilities(TwoRoles):
     """The methods that `ludus eval`, `play` and `export` look for, and the seed's measurements."""
 
     def weights(self) -> dict[str, Tensor]:

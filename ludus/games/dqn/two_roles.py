@@ -91,7 +91,7 @@ class TwoRoles(Accessors, OwnEvaluation):
             if role in self._roles and not isinstance(replaced, nn.Module):
                 self._seat(role, replaced)
         self._sparring = self._make_sparring()
-        self.given_state = GivenState(self._players)
+        self._given_state = GivenState(self._players)
         self._is_used = False
         return self._roles
 
@@ -163,6 +163,12 @@ class TwoRoles(Accessors, OwnEvaluation):
         """Who plays each role now."""
         _ = self.learners
         return self._players
+
+    @property
+    def given_state(self) -> GivenState:
+        """What a script gave, as a part."""
+        _ = self.learners
+        return self._given_state
 
     @property
     def fused_game(self) -> FusedGame:

@@ -17,7 +17,9 @@ from ludus.games.dqn.evaluation import RhoEvaluation, scores_of, shares_of
 from ludus.games.dqn.execution import Execution
 from ludus.games.dqn.layers import layer_norms
 from ludus.games.dqn.plan import RoleWork, Work, Works, two_roles
-from ludus.games.dqn.two_roles import Given
+from ludus.games.dqn.roll_outs import RollOuts
+from ludus.games.dqn.saving import Saving
+from ludus.games.dqn.two_roles import Given, TwoRoles
 from ludus.games.host_syncs import HostSyncs
 from ludus.games.roll_out import RewardFunc, play_turns
 from ludus.judge.divergence import DivergenceGuard
@@ -29,7 +31,7 @@ from ludus.session.trainer import Trainer
 
 
 @register_trainer("fused_dqn")
-class DQNTrainer(Abilities, Trainer):
+class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
     """Trains a host and an agent, or one of them against a player who does not learn.
 
     train
@@ -67,7 +69,7 @@ class DQNTrainer(Abilities, Trainer):
         gives (B, A) values.
         """
         Trainer.__init__(self, config)
-        Abilities.__init__(self, host_net=host_net, agent_net=agent_net, reward_func=reward_func)
+        TwoRoles.__init__(self, host_net=host_net, agent_net=agent_net, reward_func=reward_func)
         self.note_given(host_net=host_net, agent_net=agent_net, reward_func=reward_func)
 
     def prepare(self, *, max_steps: int | None) -> None:
@@ -245,7 +247,8 @@ class DQNTrainer(Abilities, Trainer):
     def parts(self) -> Mapping[str, Stateful]:
         """Return learners, buffers and the judge; games begin anew at every collecting."""
         buffers = {f"{role}_replay": learner.replay for role, learner in self.learners.items()}
-        return {**self.learners, **buffers, "judge": self.judge, "given": self.given_state}
+        # Who plays comes first: what others have learned does not fit for that reason, which it tells.
+        return {"given": self.given_state, **self.learners, **buffers, "judge": self.judge}
 
     def best(self) -> Mapping[str, Any] | None:
         """Return the best networks by the first role's score."""
