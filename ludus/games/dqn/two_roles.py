@@ -225,9 +225,11 @@ class TwoRoles(Accessors, OwnEvaluation):
             self.fused_game.check_role(role)
             self._check_given(role, given)
         for role, given in wanted.items():
+            is_other = given is not self.get_net(role)
             self._seat(role, given)
-            self._replaced[role] = given
-            self.note_given(**{f"{role}_net": given})
+            if is_other:
+                self._replaced[role] = given
+                self.note_given(**{f"{role}_net": given})
         self.given_state.watch()
         self._execute_anew()
 

@@ -314,6 +314,8 @@ def test_what_cannot_take_a_role_is_refused_and_nothing_is_replaced(
 ) -> None:
     trainer = prepared()
     before = trainer.host_net, trainer.agent_net
+    trainer.replace_nets(host_net=trainer.host_net)
+    assert trainer.given_classes == {}, "new moments are no other network"
     with pytest.raises(ConfigError) as refused:
         trainer.replace_nets(**{"agent_net": First(), **given})
     assert told in str(refused.value)
