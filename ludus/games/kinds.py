@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated
 
 from pydantic import SerializeAsAny
 
 from ludus.config.registry import find
 from ludus.config.sections import StrictConfig, registered
+from ludus.core.errors import LudusError
+from ludus.games.first_turn import try_first_turn
 from ludus.games.game import FusedGame
 
 GameSection = Annotated[SerializeAsAny[StrictConfig], registered("game")]
@@ -15,7 +18,19 @@ GameSection = Annotated[SerializeAsAny[StrictConfig], registered("game")]
 
 
 def make_game(section: StrictConfig) -> FusedGame:
-    """Return the game of this section; its keys are the keywords that the game's class is built with."""
+    """Return the game of this section; its keys are the keywords that the game's class is built with.
+
+    Raises LudusError for a game that does not play its first turn as it should.
+    """
     keywords = {name: getattr(section, name) for name in type(section).model_fields}
-    game: FusedGame = find("game", keywords.pop("kind"))(**keywords)
+    made = find("game", keywords.pop("kind"))
+    try:
+        inspect.signature(made).bind(**keywords)
+    except TypeError as error:
+        raise LudusError(
+            f"the game {made.__name__} cannot be made of the keys of its Config ({error}); give its"
+            " constructor a keyword for each key but kind"
+        ) from None
+    game: FusedGame = made(**keywords)
+    try_first_turn(game)
     return game
