@@ -92,14 +92,21 @@ def _bounds(scaled_BND: Tensor, present_BN: Tensor) -> tuple[Tensor, Tensor]:
     is_self_NN = torch.eye(scaled_BND.shape[1], dtype=torch.bool, device=scaled_BND.device)
     others_PN = (present_BN.unsqueeze(1) & ~is_self_NN).flatten(0, 1)
     paid_PDN = (scaled_BND.mT.unsqueeze(1) - scaled_BND.unsqueeze(-1)).flatten(0, 1)
-    if scaled_BND.is_cuda:
-        lower_P, upper_P = _solved(paid_PDN, others_PN)
-    else:
-        # To ask which points are there costs nothing here; on a GPU it would wait.
+    if _may_be_read(scaled_BND):
         asked_P = present_BN.flatten()
         lower_P, upper_P = paid_PDN.new_full((2, len(asked_P)), torch.inf)
         lower_P[asked_P], upper_P[asked_P] = _solved(paid_PDN[asked_P], others_PN[asked_P])
+    else:
+        lower_P, upper_P = _solved(paid_PDN, others_PN)
     return lower_P.view_as(present_BN), upper_P.view_as(present_BN)
+
+
+def _may_be_read(tensor: Tensor) -> bool:
+    """Return whether to ask for numbers costs nothing, so that work may be left out by what they are.
+
+    On a GPU it would wait, and a tensor of another class, by which a function is traced, has none.
+    """
+    return type(tensor) is Tensor and tensor.device.type == "cpu"
 
 
 def _solved(paid_PDN: Tensor, others_PN: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,7 +114,7 @@ def _solved(paid_PDN: Tensor, others_PN: Tensor) -> tuple[Tensor, Tensor]:
     dimension, num_points = paid_PDN.shape[1:]
     tableau, basis_PD = _tableau(paid_PDN + _OFFSET, others_PN)
     for _ in range(_ROUNDS * (dimension + 1)):
-        if not tableau.is_cuda and not bool((tableau[:, -1, :-1] > _SMALL).any()):
+        if _may_be_read(tableau) and not bool((tableau[:, -1, :-1] > _SMALL).any()):
             break
         tableau, basis_PD = _pivoted(tableau, basis_PD)
     # Reduced costs of the slacks are the weights of the coordinates, right-hand sides those of the points.
