@@ -1,83 +1,103 @@
-"""A whole iteration of double DQN for the host and the agent of Hironaka's game.
+"""Double DQN for the host and the agent of Hironaka's game: rounds of the trainer, on a device.
 
-For each role: new games are played some turns with exploration, what the role experienced is stored, a batch
-is drawn, one update is made, and the target follows. On CUDA all of it is one graph, without the host.
+In a round each role plays new games of some turns with exploration, which are stored, draws a batch, makes
+one update, and its target follows; on CUDA these are captured graphs. What is timed is a run of the trainer
+with its log, from one record to the next; it is saved at its end. Networks 128-256-256-128.
 """
 
-from collections.abc import Callable, Iterator
+import contextlib
+import io
+import tempfile
+from typing import Any
 
 import torch
 
 import ludus
-from benchmarks._games_hironaka import make_game
-from benchmarks._games_timing import Timed
-from ludus.games.dqn.config import FusedDqnConfig
-from ludus.games.dqn.role import RoleLearner
-from ludus.games.roll_out import Experiences, play_turns
-from ludus.nn.engines.graph import Graphed
+from benchmarks._games_ppo import Clock
+from benchmarks._games_timing import wait
+from benchmarks._harness import Case, say
+from ludus.games.trainers.fused_dqn import DQNTrainer
 
 SIZES = {"cpu": (100,), "cuda": (1_000, 10_000, 100_000)}
+PRECISIONS = {"cpu": ("float32",), "cuda": ("float32", "tf32", "bfloat16")}
+ROUNDS = {"cpu": 5, "cuda": 50}
+"""How many rounds of the trainer are timed together."""
 TURNS = 4
 BATCH = 1024
-TAU = 0.01
-EXPLORATION = 0.1
-LEARNING_RATE = 1e-3
 
 
-def timed(device: torch.device) -> Iterator[Timed]:
-    """Yield iterations of some sizes, counted in transitions that are played and in updates."""
-    for games in SIZES[device.type]:
-        work = f"hironaka, DQN, {games:,} games x {TURNS} turns a role"
-        for unit, amount in (("transitions/s", 2 * games * TURNS), ("updates/s", 2)):
-            yield Timed(
-                work,
-                f"whole iteration, batch {BATCH:,}",
-                unit,
-                amount,
-                lambda games=games: iteration(games, device),
+class Watched(Clock):
+    """A clock that on a GPU also sees which share of the time kernels run, over the last records but one."""
+
+    def __init__(self, device: torch.device, last: int) -> None:
+        super().__init__(device)
+        self._last = last
+        self._profile: Any = None
+        self.busy = 0.0
+        """The share, between 0 and 1."""
+
+    def after_record(self) -> None:
+        """Note the time, and watch the kernels from the last record but one to the last."""
+        super().after_record()
+        if self._device.type == "cuda" and len(self.marks) == self._last - 1:
+            self._profile = torch.profiler.profile(
+                activities=[torch.profiler.ProfilerActivity.CUDA]
             )
+            self._profile.start()
+            wait(self._device)
+            self.before_train()
+        elif self._profile is not None and len(self.marks) == self._last:
+            self._profile.stop()
+            kernels = [e for e in self._profile.events() if e.device_type.name == "CUDA"]
+            self.busy = sum(e.time_range.elapsed_us() for e in kernels) / 1e6
+            self.busy /= self.marks[-1] - self.marks[-2]
 
 
-def iteration(games: int, device: torch.device) -> Callable[[], object]:
-    """Return an iteration of both roles, captured where the device is CUDA."""
-    config = ludus.example("fused_dqn").replace(
-        **{
-            f"{role}.{key}": value
-            for role in ("host", "agent")
-            for key, value in {
-                "net_arch": [128, 256, 256, 128], "batch_size": BATCH, "replay_capacity": 2**20, "tau": TAU
-            }.items()
-        }
-    )  # fmt: skip
-    assert isinstance(config, FusedDqnConfig)
-    game, generator = make_game(), torch.Generator(device).manual_seed(0)
-    sections = {"host": config.host, "agent": config.agent}
-    learners = {
-        role: RoleLearner(
-            role, section, game, net=None, seed=0, device=device, run_rounds=1000,
-            huber=1.0, max_grad_norm=10.0, precision="float32",
-        )
-        for role, section in sections.items() if section is not None
+def config(device: torch.device, games: int, precision: str, num_records: int) -> Any:
+    """Return the config of a run in which both roles play so many games a round."""
+    each = ROUNDS[device.type]
+    own: dict[str, Any] = {
+        "max_rounds": each * num_records, "record_every_rounds": each, "precision": precision,
+        "evaluation.every_rounds": 0, "log_time": False, "settings.device": device.type,
+        "settings.display": "none", "settings.checkpoint.every_seconds": 1e6,
     }  # fmt: skip
-    numbers = torch.tensor([EXPLORATION, LEARNING_RATE], device=device)
+    role: dict[str, Any] = {
+        "net_arch": [128, 256, 256, 128], "batch_size": BATCH, "rollout_size": games,
+        "initial_rollout_size": games, "max_rollout_step": TURNS, "steps_before_rollout": 1,
+        "steps_before_update_target": 1, "tau": 0.01, "replay_capacity": 2**20, "sparring": [],
+    }  # fmt: skip
+    own |= {f"{name}.{key}": value for name in ("host", "agent") for key, value in role.items()}
+    return ludus.example("fused_dqn").replace(**own)
 
-    def iterate(numbers: torch.Tensor) -> None:
-        for role, learner in learners.items():
-            with torch.no_grad():
-                found, keep = play_turns(
-                    game, learners, role, game.reset(games, generator), turns=TURNS,
-                    generator=generator, exploration_rate=numbers[0],
+
+def measured(device: torch.device, rounds: int) -> dict[Case, list[float]]:
+    """Return transitions and updates a second, and on a GPU the share of the time in which kernels run."""
+    values: dict[Case, list[float]] = {}
+    each = ROUNDS[device.type]
+    for games in SIZES[device.type]:
+        for precision in PRECISIONS[device.type]:
+            # The first record has the captures in it, the last one is profiled.
+            num_records = rounds + 2
+            trainer = DQNTrainer(config(device, games, precision, num_records))
+            clock = Watched(device, num_records)
+            trainer.add(clock)
+            with tempfile.TemporaryDirectory() as root, contextlib.redirect_stdout(io.StringIO()):
+                trainer.fit(root=root)
+            seconds = [
+                (after - before) / each
+                for before, after in zip(clock.marks[:-2], clock.marks[1:-1], strict=True)
+            ]
+            amounts = {"transitions/s": 2 * games * TURNS, "updates/s": 2}
+            found = {unit: [n / one for one in seconds] for unit, n in amounts.items()}
+            if device.type == "cuda":
+                found["% in kernels"] = [100 * clock.busy]
+            for unit, rates in found.items():
+                case = Case(
+                    f"hironaka, DQN, {games:,} games x {TURNS} turns a role",
+                    f"ludus, {precision}, batch {BATCH:,}", unit, "ludus", __name__, "measured",
+                    is_larger_better=True,
                 )  # fmt: skip
-                learner.remember(found, keep)
-                drawn = learner.replay.sample(BATCH)
-            learner._update(*(drawn[name] for name in Experiences._fields), numbers[1:])
-            learner.sync_target()
-
-    if device.type != "cuda":
-        iterate(numbers)
-        return lambda: iterate(numbers)
-    generators = [generator, *(learner.replay.generator for learner in learners.values())]
-    graphed = Graphed(iterate, device, generators=generators)
-    for _ in range(5):
-        graphed(numbers)
-    return lambda: graphed(numbers)
+                values[case] = rates
+                middle = sorted(rates)[len(rates) // 2]
+                say(f"{case.work}, {case.system}: {middle:.3g} {unit}")
+    return values

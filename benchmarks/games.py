@@ -9,12 +9,12 @@ import importlib
 
 import torch
 
-from benchmarks import _games_hironaka, _games_ppo
+from benchmarks import _games_dqn, _games_hironaka, _games_ppo
 from benchmarks._games_timing import Timed, rate_of
 from benchmarks._harness import BenchmarkError, Case, Row, say, summarise
 
 ROUNDS = 5
-SOURCES = ("_games_hironaka", "_games_dqn", "_games_ppo")
+SOURCES = ("_games_hironaka", "_games_ppo")
 """The modules of this folder whose `timed(device)` yields rows."""
 
 
@@ -33,6 +33,7 @@ def run(rounds: int, device: str = "cpu") -> list[Row]:
             values[case] = _rates(row, rounds, where)
             say(f"{row.work}, {row.system}: {sorted(values[case])[rounds // 2]:.3g} {row.unit}")
             gc.collect()
+    values |= _games_dqn.measured(where, rounds)
     values |= _games_ppo.measured(where, rounds)
     if device == "cuda":
         work = f"hironaka, {_games_hironaka.MEMORY_GAMES:,} games"

@@ -73,13 +73,12 @@ class Inference:
         return copy, weight.new_zeros(outputs, dtype=self.dtype)
 
     def values(self, obs_BO: Tensor) -> Tensor:
-        """Return (B, A) values of what is observed by the network's present weights."""
+        """Return (B, A) values of what is observed, by the weights of the last `refresh`."""
         obs_BW = obs_BO
         if (self.width, self.dtype) != (obs_BO.shape[1], obs_BO.dtype):
             obs_BW = obs_BO.new_zeros(len(obs_BO), self.width, dtype=self.dtype)
             obs_BW[:, : self._inputs] = obs_BO
         with matmuls_in(self.precision):
-            self.refresh()
             return self(obs_BW)
 
     @torch.no_grad()

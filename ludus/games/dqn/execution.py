@@ -9,6 +9,7 @@ computes is what is computed without it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -147,7 +148,11 @@ class _Captured:
 
     def _work(self) -> None:
         learner = self._learner
-        self._gather(learner.role, learner.config.rollout_size, self._draws, self._rate)
+        with contextlib.ExitStack() as stack:
+            for player in self._players:
+                if isinstance(player, RoleLearner):
+                    stack.enter_context(player.acting.steady())
+            self._gather(learner.role, learner.config.rollout_size, self._draws, self._rate)
 
     def _graphed(self, method: Callable[[], None]) -> Graphed:
         generators, device = [self._draws], self._learner.device

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from ludus.core import Stateful, states
 from ludus.data.replay.device_ring import Column, DeviceReplay
 from ludus.games.choose import best
+from ludus.games.dqn.acting import Acting
 from ludus.games.dqn.config import RoleConfig
 from ludus.games.game import FusedGame, Moves
-from ludus.games.inference import Inference, Precision, matmuls_in
+from ludus.games.inference import Precision, matmuls_in
 from ludus.games.networks import check_net, make_net
 from ludus.games.roll_out import Experiences
 from ludus.losses.dqn import td_errors, td_loss, td_targets
@@ -110,8 +111,7 @@ class RoleLearner:
             **self._options,
         )
         self.target = Target(self.learner)
-        if self.device.type == "cuda":
-            self._inference = Inference(self.net, inputs=inputs, precision=self._precision)
+        self.acting = Acting(self.learner, inputs=inputs, precision=self._precision)
         self.plain_state = PlainState(self.net)
         self.update: Callable[..., None] = self._update
         self._draw_and_update: Callable[[], None] = self._drawn_then_updated
@@ -153,11 +153,7 @@ class RoleLearner:
 
     def values(self, obs_BO: Tensor) -> Tensor:
         """Return (B, A) what the network says of each action, as it is now."""
-        if self.device.type == "cuda" and self._inference.is_current:
-            return self._inference.values(obs_BO)
-        with torch.no_grad():
-            found: Tensor = self.learner(obs_BO)
-            return found
+        return self.acting.values(obs_BO)
 
     def remember(self, found: Experiences, keep: Tensor) -> None:
         """Keep the experiences of games that were not over; nothing waits for the device."""

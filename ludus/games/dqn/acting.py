@@ -1,0 +1,48 @@
+"""How the network of a learner is asked for the values of moves.
+
+Shapes: B games, O features of an observation, A moves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ludus.games.inference import Inference, Precision, matmuls_in
+from ludus.nn.learner import Learner
+
+
+class Acting:
+    """A learner's network as it is now: on CUDA by fused layers where it is a chain of them, else called."""
+
+    def __init__(self, learner: Learner, *, inputs: int, precision: Precision) -> None:
+        """`inputs` is how many features the network takes."""
+        self._learner, self._precision = learner, precision
+        self._fused: Inference | None = None
+        if learner.flat.device.type == "cuda":
+            self._fused = Inference(learner.module, inputs=inputs, precision=precision)
+        self._is_steady = False
+
+    def values(self, obs_BO: Tensor) -> Tensor:
+        """Return (B, A) what the network says of each move."""
+        if self._fused is not None and self._fused.is_current:
+            if not self._is_steady:
+                self._fused.refresh()
+            return self._fused.values(obs_BO)
+        with torch.no_grad(), matmuls_in(self._precision):
+            values_BA: Tensor = self._learner(obs_BO)
+            return values_BA
+
+    @contextlib.contextmanager
+    def steady(self) -> Iterator[None]:
+        """Let the block ask for values many times: its network does not change there, so it is read once."""
+        if self._fused is not None and self._fused.is_current:
+            self._fused.refresh()
+        self._is_steady = True
+        try:
+            yield
+        finally:
+            self._is_steady = False
