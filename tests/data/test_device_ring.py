@@ -234,3 +234,18 @@ def test_what_cannot_be_drawn_or_kept_is_told() -> None:
         make(0)
     with pytest.raises(ConfigError, match="no columns"):
         DeviceReplay({}, 10, seed=0, device=CPU)
+
+
+@pytest.mark.parametrize("mode", [0, 2])
+def test_pushing_leaves_torch_as_deterministic_as_it_was(mode: int) -> None:
+    before = torch.get_deterministic_debug_mode()
+    buffer = make(capacity=4)
+    try:
+        torch.set_deterministic_debug_mode(mode)
+        buffer.push(rows(0, 3))
+        assert torch.get_deterministic_debug_mode() == mode
+        buffer.push_where(torch.tensor([True, False, True]), rows(3, 3))
+        assert torch.get_deterministic_debug_mode() == mode
+    finally:
+        torch.set_deterministic_debug_mode(before)
+    assert int(buffer.total_pushed) == 5

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError
 from ludus.games import rollout_graph
-from ludus.games.choose import choose
+from ludus.games.choose import best, choose
 from ludus.games.game import State
 from ludus.games.inference import Inference, Precision, linear_chain, matmuls_in
 from ludus.games.networks import make_net
@@ -153,6 +153,13 @@ def test_exploration_draws_legal_moves_alone_and_the_rest_take_the_best_legal_on
     assert (
         choose(VALUES, ~LEGAL & LEGAL, rate=torch.tensor(0.5), draws_B2=DRAWS).tolist() == [0] * 4
     )
+
+
+def test_the_best_move_is_the_first_legal_one_of_greatest_value() -> None:
+    assert best(VALUES, LEGAL).tolist() == [3] * 4
+    assert best(VALUES, None).tolist() == [1] * 4
+    assert best(VALUES, ~LEGAL & LEGAL).tolist() == [0] * 4
+    assert best(torch.zeros(2, 3), torch.tensor([[False, True, True]] * 2)).tolist() == [1, 1]
 
 
 def test_every_legal_move_is_drawn_as_often() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ludus.games import rollout_graph
-from ludus.games.choose import by_tensors, choose
+from ludus.games.choose import best, by_tensors, choose
 from ludus.games.game import State
 from ludus.games.hironaka.vertices import drop_non_vertices
 from ludus.games.inference import Precision
@@ -132,6 +132,8 @@ def test_the_kernel_chooses_as_the_tensors_do(moves: int, dtype: torch.dtype) ->
     for mask in (legal, None):
         chosen = choose(values, mask, rate=rate, draws_B2=draws)
         assert torch.equal(chosen, by_tensors(values, mask, rate=rate, draws_B2=draws))
+        never = by_tensors(values, mask, rate=torch.zeros_like(rate), draws_B2=draws)
+        assert torch.equal(best(values, mask), never)
 
 
 def rollout(*, restart: bool, precision: Precision, rounds: int = 2) -> RolloutGraph:

@@ -253,6 +253,19 @@ def test_networks_compute_in_this_type_and_weights_stay_float32(kind: str) -> No
         learner = prepared(small_dqn(precision=precision)).learners["agent"]
         assert str(learner.learner(torch.zeros(2, 21)).dtype) == f"torch.{precision}"
         assert learner.learner.flat.vectors[0].dtype == torch.float32
+    products = {"float32": "highest", "tf32": "high", "bfloat16": "highest"}
+    before = torch.get_float32_matmul_precision()
+    for precision, product in products.items():
+        seen = []
+        learner = prepared(small_dqn(precision=precision, engine="eager")).learners["agent"]
+        learner.net.register_forward_pre_hook(
+            lambda *given, seen=seen: seen.append(torch.get_float32_matmul_precision())
+        )
+        learner.values(torch.zeros(2, 21))
+        learner.learn()
+        assert len(seen) >= 3
+        assert {*seen} == {product}
+        assert torch.get_float32_matmul_precision() == before
 
 
 @changes(KIND, "engine")

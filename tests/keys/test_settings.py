@@ -62,18 +62,23 @@ def test_torch_gets_its_threads_and_its_determinism_for_the_run_alone(
 ) -> None:
     seen = []
 
+    def looked() -> tuple[int, bool, bool]:
+        is_filled: bool = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+        return torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), is_filled
+
     class Look:
         def before_train(self) -> None:
-            seen.append((torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()))
+            seen.append(looked())
 
-    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    before = looked()
     for threads, is_deterministic in ((1, True), (2, False)):
         changed = {"settings.threads": threads, "settings.deterministic": is_deterministic}
         trainer = ludus.build_trainer(tiny(kind, name=f"run{threads}", **changed))
         trainer.add(Look())
         trainer.fit(root=str(tmp_path))
-    assert seen == [(1, True), (2, False)]
-    assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == before
+    # New memory is not filled first: nothing reads what it has not written.
+    assert seen == [(1, True, False), (2, False, True)]
+    assert looked() == before
 
 
 @changes(TRAINERS, "settings.display", shown_by="supervised, ppo")

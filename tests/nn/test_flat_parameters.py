@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
-from ludus.nn.flat import FlatParameters
+from ludus.nn.flat import FlatParameters, spread
 
 
 class Tied(nn.Module):
@@ -157,3 +157,14 @@ def test_a_model_of_two_types_has_a_vector_of_each() -> None:
     assert [(v.dtype, v.numel()) for v in flat.vectors] == [(torch.float32, 9), (torch.float64, 6)]
     assert flat.names == [name for name, _ in module.named_parameters()]
     assert flat.norm() == pytest.approx(float(nn.utils.get_total_norm(module.parameters())))
+
+
+@pytest.mark.parametrize(
+    "pieces", [[slice(0, 140_000)], [slice(0, 3), slice(7, 9), slice(9, 9000)]]
+)
+def test_pieces_for_the_blocks_of_a_gpu_cover_the_same_places_once(pieces: list[slice]) -> None:
+    found = spread(pieces)
+    places = [place for piece in found for place in range(piece.start, piece.stop)]
+    assert places == [place for piece in pieces for place in range(piece.start, piece.stop)]
+    assert len(pieces) <= len(found) <= 30 + len(pieces)
+    assert max(piece.stop - piece.start for piece in found) <= 5120

@@ -374,6 +374,48 @@ def test_what_acting_and_learning_cost_is_written_beside_the_metrics(tmp_path: P
     ]
 
 
+@pytest.mark.covers("001-S12")
+def test_a_stage_on_a_gpu_is_timed_by_its_own_clock_which_is_read_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ludus.session import stage_times
+
+    class Event:
+        clock, read = 0.0, 0
+
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            self.at = Event.clock
+
+        def query(self) -> bool:
+            return False
+
+        def synchronize(self) -> None:
+            Event.read += 1
+
+        def elapsed_time(self, other: Any) -> float:
+            assert Event.read
+            return other.at - self.at
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(stage_times, "_MAX_PENDING", 3)
+    measured = stage_times.StageTimes(torch.device("cuda"))
+
+    def work(run: Any) -> None:
+        Event.clock += 2.0
+
+    stage = measured.timed("fit", work)
+    for _ in range(5):
+        stage(Run())
+    assert Event.read == 0
+    assert len(measured._pending) == 3
+    assert measured.take() == pytest.approx({"fit_ms": 2.0})
+    assert Event.read == 1
+    assert measured.take() == {}
+
+
 @pytest.mark.covers("004-S1")
 def test_a_cost_is_the_mean_since_it_was_last_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from ludus.session import stage_times
