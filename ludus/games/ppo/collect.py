@@ -110,7 +110,7 @@ def collect(
     by_others_RB says in which games each role is not played by the present network; None: in none.
     """
     game = live.game
-    num_roles = len(game.roles)
+    num_roles, is_never_over = len(game.roles), isinstance(game, ElementwiseGame)
     drawn_TRBK = action_draws(
         live.words(iteration, turns=turns),
         num_draws=distribution.num_draws,
@@ -118,7 +118,8 @@ def collect(
     )
     sides = [_Side() for _ in game.roles]
     for drawn_RBK, fresh in zip(drawn_TRBK, live.starts(iteration, turns), strict=True):
-        state, over_B = live.state, None
+        # Games of numbers are never over at their start, so there is nothing to hold back.
+        state, over_B = live.state, None if is_never_over else game.over(live.state)
         for role in range(num_roles):
             state, over_B = _move(
                 live,
@@ -153,7 +154,6 @@ def _move(
     actions = distribution.draw(outputs_BA, log_std, drawn_BK)
     sides[role].close(obs_BO)
     sides[role].begin(obs_BO, actions, over_B)
-    # At the first role's turn no game is over, so there is nothing to hold back.
     play = game.play if over_B is None else game.step
     after, rewards_BR = play(state, name, distribution.to_game(actions))
     live.note(rewards_BR, over_B)
@@ -173,7 +173,7 @@ def _rollout(
     kept_RTB = []
     for role, side in enumerate(sides):
         side.close(game.observe(state, game.roles[role]))
-        if len(sides) > 1:
+        if not isinstance(game, ElementwiseGame):
             kept_RTB.append(_kept(side, is_first=role == 0, by_others_RB=by_others_RB, role=role))
 
     def column(of: Callable[[_Side], list[Tensor]]) -> Tensor:

@@ -76,6 +76,16 @@ class EvaluationConfig(StrictConfig):
                 )
 
 
+def uneven_games(key: str, games: int, game: FusedGame) -> Iterator[str]:
+    """Yield what is wrong with a number of games in which each role is to be played as often."""
+    count = len(game.roles)
+    if games % count:
+        yield (
+            f"'{key}' is {games}, of which each of the {count} roles is to be played in as many; use"
+            f" {games + count - games % count}"
+        )
+
+
 class FusedPpoConfig(TrainerConfig):
     """Everything that decides a run of PPO on device games."""
 
@@ -123,7 +133,8 @@ class FusedPpoConfig(TrainerConfig):
     max_grad_norm: PositiveFloat | None
     """Clip the gradient to this norm; null does not clip."""
     precision: Literal["float32", "bfloat16"]
-    """What the networks compute in; weights stay float32."""
+    """What the networks compute in; weights stay float32. Where kernels make the rounds on CUDA (`fused`),
+    float32 has factors of matrix products as float16, so no feature above 65504, and float32 sums."""
     engine: EngineKey
     """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
     graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
@@ -150,11 +161,12 @@ class FusedPpoConfig(TrainerConfig):
             self.run_opts,
             "optimisation steps",
         )
-        if self.save_every_rounds > self.max_rounds:
-            yield (
-                f"'save_every_rounds' is {self.save_every_rounds}, but 'max_rounds' is"
-                f" {self.max_rounds}: it would never be reached; lower it, or set 0 for never"
-            )
+        for key in ("record_every_rounds", "save_every_rounds"):
+            if (value := getattr(self, key)) > self.max_rounds:
+                yield (
+                    f"'{key}' is {value}, but 'max_rounds' is {self.max_rounds}: it would never be"
+                    " reached; lower it, or set 0 for never"
+                )
         yield from unused_settings(self.settings)
 
     def _problems_of_roles(self, game: FusedGame) -> Iterator[str]:
@@ -175,6 +187,7 @@ class FusedPpoConfig(TrainerConfig):
                 f"{name} has the roles {roles}, but 'evaluation.opponent' is null: there is nobody to"
                 " be judged against; name a player, for example {kind: random}"
             )
+        yield from uneven_games("evaluation.games", self.evaluation.games, game)
         if self.rollout_steps < 2:
             yield (
                 f"'rollout_steps' is {self.rollout_steps}, but in self-play what comes of a move is seen"
@@ -216,9 +229,8 @@ class FusedPpoConfig(TrainerConfig):
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never comes to, and its value for never."""
-        off: dict[str, Any] = {}
-        if self.save_every_rounds > self.max_rounds:
-            off["save_every_rounds"] = 0
+        keys = ("record_every_rounds", "save_every_rounds")
+        off: dict[str, Any] = {key: 0 for key in keys if getattr(self, key) > self.max_rounds}
         if self.rounds_a_stage > self.max_rounds:
             off["rounds_a_stage"] = 1
         return off

@@ -5,17 +5,20 @@ Shapes: B games, R roles, A outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
 
-from ludus.core.errors import ConfigError
+from ludus.core import Run
+from ludus.core.errors import ConfigError, LudusError
 from ludus.games.actor_critic import ActionDistribution
 from ludus.games.game import FusedGame
 from ludus.games.matches import moments
 from ludus.games.player import Player, make_player
-from ludus.games.ppo.config import EvaluationConfig
+from ludus.games.ppo.config import EvaluationConfig, uneven_games
+from ludus.games.ppo.live import REMEDY
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
 from ludus.seeds import derive
@@ -55,16 +58,12 @@ class Evaluation:
         self.game = game
         self._seed = seed
         self._device = device
+        self._run: Run | None = None
         self.opponents: dict[str, Player] = {}
         """Who plays each role against the network."""
         if config.opponent is not None:
             section = config.opponent
             self.opponents = {role: make_player(section, game, role) for role in game.roles}
-        if len(game.roles) > 1 and config.games % len(game.roles):
-            raise ConfigError(
-                f"'evaluation.games' is {config.games}, of which each of the {len(game.roles)} roles is"
-                " to be played in as many; use a multiple of that"
-            )
 
     @property
     def metric(self) -> str:
@@ -86,28 +85,44 @@ class Evaluation:
             )
         )
 
+    @contextlib.contextmanager
+    def within(self, run: Run) -> Iterator[None]:
+        """Let an evaluation in the block raise Interrupted between two turns, once the run is to pause."""
+        self._run = run
+        try:
+            yield
+        finally:
+            self._run = None
+
     def player(self, outputs: Outputs, distribution: ActionDistribution) -> NetworkPlayer:
         """Return the network as it is judged."""
         return NetworkPlayer(outputs, distribution, is_greedy=self.config.actions == "greedy")
 
     def __call__(
-        self, player: Player, *, games: int | None = None, name: str = "evaluation"
+        self,
+        player: Player,
+        *,
+        games: int | None = None,
+        name: str = "evaluation",
     ) -> dict[str, float]:
         """Return the metrics of a player over games that are derived from the seed and this name."""
         games = self.config.games if games is None else games
         roles = self.game.roles
+        for problem in uneven_games("episodes", games, self.game):
+            raise LudusError(problem)
         if len(roles) == 1:
-            returns_B, lengths_B = self._played({roles[0]: player}, games, name)[:2]
+            returns_BR, lengths_B = self._played({}, roles[0], player, games, name)
             return {
-                "eval/return_mean": float(returns_B[:, 0].double().mean()),
-                "eval/return_std": float(returns_B[:, 0].double().std(correction=0)),
+                "eval/return_mean": float(returns_BR[:, 0].double().mean()),
+                "eval/return_std": float(returns_BR[:, 0].double().std(correction=0)),
                 "eval/length_mean": float(lengths_B.double().mean()),
             }
         rates, lengths = {}, []
         for index, role in enumerate(roles):
-            players = {**self.opponents, role: player}
-            count = max(1, games // len(roles))
-            returns_BR, lengths_B = self._played(players, count, f"{name}/{role}")
+            count = games // len(roles)
+            returns_BR, lengths_B = self._played(
+                self.opponents, role, player, count, f"{name}/{role}"
+            )
             own_B = returns_BR[:, index]
             rates[role] = [float(x.double().mean()) for x in (own_B > 0, own_B == 0, own_B < 0)]
             lengths.append(float(lengths_B.double().mean()))
@@ -117,17 +132,34 @@ class Evaluation:
         return {**dict(named), **own, "eval/length_mean": sum(lengths) / len(roles)}
 
     def _played(
-        self, players: Mapping[str, Player], games: int, name: str
+        self, opponents: Mapping[str, Player], role: str, player: Player, games: int, name: str
     ) -> tuple[Tensor, Tensor]:
-        """Return (B, R) what each role gained in each game, and (B,) how many moves it had."""
-        source = self.generator(name)
-        state = self.game.reset(games, source)
-        returns_BR = torch.zeros(games, len(self.game.roles), device=self._device)
+        """Return (B, R) what each role gained in each game, and (B,) how many moves it had.
+
+        A game that was over at its start is none of them.
+        """
+        game, source = self.game, self.generator(name)
+        state = game.reset(games, source)
+        has_begun_B = ~game.over(state)
+        if not bool(has_begun_B.any()):
+            raise ConfigError(
+                f"all {games} games of an evaluation are over at their start; {REMEDY}"
+            )
+        returns_BR = torch.zeros(games, len(game.roles), device=self._device)
         lengths_B = torch.zeros(games, device=self._device)
-        for moment in moments(self.game, players, state, source, max_turns=self.config.max_turns):
+        for moment in moments(
+            game,
+            {**opponents, role: player},
+            state,
+            source,
+            max_turns=self.config.max_turns,
+            # The network's own illegal moves are masked; to look would be to wait for the device.
+            checked=[other for other in game.roles if other != role],
+            is_interrupted=lambda: self._run is not None and self._run.interrupted,
+        ):
             returns_BR = returns_BR + moment.rewards
             lengths_B = lengths_B + (~moment.was_over).float()
-        return returns_BR, lengths_B
+        return returns_BR[has_begun_B], lengths_B[has_begun_B]
 
     def generator(self, name: str) -> torch.Generator:
         """Return the source of the random numbers of these games."""

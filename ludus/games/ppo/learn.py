@@ -195,11 +195,11 @@ class PpoUpdate:
 
 
 def filled(kept_N: Tensor) -> Tensor:
-    """Return as many places as there are rows: of those that are kept, from the first on again and again.
+    """Return as many places as there are rows: of those that are kept, in order, each about as often.
 
     So every row that is learned from is a real one and the shapes stay what they are, without the host
     having to know how many are kept.
     """
     order_N = torch.argsort((~kept_N).to(torch.uint8), stable=True)
     places_N = torch.arange(len(kept_N), device=kept_N.device)
-    return order_N[places_N % kept_N.sum().clamp(min=1)]
+    return order_N[places_N * kept_N.sum() // len(kept_N)]

@@ -12,17 +12,21 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
+from ludus.core.errors import ConfigError
 from ludus.games.counter_random import words
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import FusedGame, State, where
 from ludus.games.ppo.streams import Keys, keys_of, started
 from ludus.seeds import derive
 
+REMEDY = "there is nothing to play, so change what 'game' begins with"
+
 
 class LiveGames:
     """A batch of games in which every finished one begins anew at the end of the turn.
 
-    Between two turns no game is over. All randomness is a function of the seed and the round.
+    All randomness is a function of the seed and the round. A game may be over at its start, except one of
+    numbers: nobody moves in it, nothing is counted of it, and at the end of the turn another begins.
     """
 
     def __init__(self, game: FusedGame, *, num_games: int, seed: int, device: torch.device) -> None:
@@ -32,6 +36,10 @@ class LiveGames:
         self.device = device
         self._seed = seed
         self.state: State = self._first()
+        if bool(game.over(self.state).all()):
+            raise ConfigError(
+                f"all {num_games} games of {type(game).__name__} are over at their start; {REMEDY}"
+            )
         num_roles = len(game.roles)
         self.returns_BR = torch.zeros(num_games, num_roles, device=device)
         """What each role has gained in each game so far."""
@@ -73,10 +81,10 @@ class LiveGames:
 
     def end_turn(self, state: State, over_B: Tensor, fresh: State) -> None:
         """Put what the finished games came to into the totals, and let them begin anew."""
-        ended_B1 = over_B.unsqueeze(1)
+        ended_B1 = (over_B & (self.lengths_B > 0)).unsqueeze(1)
         all_B = torch.cat([ended_B1.float(), self.lengths_B.unsqueeze(1), self.returns_BR], 1)
         self.totals = self.totals + all_B.masked_fill(~ended_B1, 0.0).sum(0)
-        self.returns_BR = self.returns_BR.masked_fill(ended_B1, 0.0)
+        self.returns_BR = self.returns_BR.masked_fill(over_B.unsqueeze(1), 0.0)
         self.lengths_B = self.lengths_B.masked_fill(over_B, 0.0)
         self.state = {name: where(over_B, fresh[name], value) for name, value in state.items()}
 

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
+from ludus.core.errors import ConfigError
 from ludus.games.actor_critic import Outputs
 from ludus.games.ppo.collect import Policy
 from ludus.games.ppo.config import PastPlayersConfig
+from ludus.nn.held import extra_modules
 from ludus.nn.learner import Learner
 from ludus.seeds import generator
 
@@ -42,10 +44,20 @@ class PastPlayers:
         roles_R1 = torch.arange(num_roles, device=device).unsqueeze(1)
         self.plays_RB = (places_B % num_roles == roles_R1) & (places_B < self.num_games)
         """Which role is theirs in each game."""
+        if extra_modules(learner.module):
+            raise ConfigError(
+                f"{type(learner.module).__name__} has extra state (get_extra_state), which networks of"
+                " earlier rounds cannot keep; set past_players to null, or make it a buffer"
+            )
         self.rings = [
             torch.zeros(config.size, len(vector), device=device, dtype=vector.dtype)
             for vector in learner.flat.vectors
         ]
+        self.buffers = {
+            name: torch.stack([buffer] * config.size)
+            for name, buffer in learner.module.named_buffers()
+        }
+        """What each holds besides, such as the statistics of a batch norm."""
         self.num_kept = 0
 
     def keep(self, rounds: int) -> None:
@@ -54,6 +66,8 @@ class PastPlayers:
             place = self.num_kept % self.config.size
             for ring, vector in zip(self.rings, self._learner.flat.vectors, strict=True):
                 ring[place].copy_(vector.detach())
+            for name, buffer in self._learner.module.named_buffers():
+                self.buffers[name][place].copy_(buffer)
             self.num_kept += 1
 
     def chosen(self, iteration: int) -> int | None:
@@ -66,16 +80,17 @@ class PastPlayers:
 
     def outputs(self, place: int, obs_BO: Tensor) -> Outputs:
         """Return what the network at this place says."""
-        found: Outputs = self._learner.bound([ring[place] for ring in self.rings])(obs_BO)
+        own = {name: kept[place].clone() for name, kept in self.buffers.items()}
+        found: Outputs = self._learner.bound([ring[place] for ring in self.rings], own)(obs_BO)
         return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return the weights of all of them."""
-        return {"rings": list(self.rings), "num_kept": self.num_kept}
+        return {"rings": list(self.rings), "buffers": dict(self.buffers), "num_kept": self.num_kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy saved weights in."""
-        states.check_keys(state, "rings", "num_kept")
+        states.check_keys(state, "rings", "buffers", "num_kept")
         saved, count = (
             states.rows(state, "rings", length=len(self.rings)),
             states.whole(state, "num_kept"),
@@ -83,8 +98,14 @@ class PastPlayers:
         with states.within("rings"):
             for place, ring in enumerate(self.rings):
                 states.like(saved, place, ring, finite=True)
+        buffers = states.mapping(state, "buffers")
+        with states.within("buffers"):
+            states.check_keys(buffers, *self.buffers)
+            kept = {name: states.like(buffers, name, own) for name, own in self.buffers.items()}
         for ring, values in zip(self.rings, saved, strict=True):
             ring.copy_(values)
+        for name, values in kept.items():
+            self.buffers[name].copy_(values)
         self.num_kept = count
 
 

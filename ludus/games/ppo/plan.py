@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.core import Repeat, Run, Stage
-from ludus.core.plan import counted
+from ludus.core.errors import HookError
+from ludus.core.plan import counted, hook_names, walk_nodes
 from ludus.games.ppo.config import FusedPpoConfig
 
 Work = Callable[[Run], Mapping[str, Any] | None]
@@ -76,6 +77,17 @@ def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool) -> Repeat
             ),
         )
     return Repeat(name="train", times=1, body=(loop, finish))
+
+
+def as_fused(error: HookError, unfused: Repeat, config: FusedPpoConfig) -> HookError:
+    """Return what to tell of a hook that fits no node: the key that restores its node, where there is one."""
+    names = {name for node in walk_nodes(unfused) for name in hook_names(node)}
+    if not config.fused or not any(f".{name} " in str(error) for name in names):
+        return error
+    told = str(error).split(" fits no node")[0]
+    return HookError(
+        f"{told} fits no node of this plan, in which a round is one stage; set fused: false"
+    )
 
 
 def _every(interval: int, besides: str = "") -> str:

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful
-from ludus.core.errors import HookError
+from ludus.core.errors import HookError, Interrupted
 from ludus.core.hooks import Hooks
-from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.surroundings import Surroundings
 from ludus.games.actor_critic import ActorCritic, distribution_of
 from ludus.games.kernels.ppo.rounds import choose_kernels
@@ -25,8 +24,9 @@ from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.network import check_network, with_length
 from ludus.games.ppo.past import PastPlayers, meeting
-from ludus.games.ppo.plan import Works, make_plan
+from ludus.games.ppo.plan import Works, as_fused, make_plan
 from ludus.games.ppo.shuffle import Minibatches
+from ludus.games.ppo.undo import Undo
 from ludus.games.ppo.waiting import Waiting
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.choice import Subject, choose_engine
@@ -159,14 +159,7 @@ class PPOTrainer(Abilities, Trainer):
         try:
             return super()._bind_hooks(plan, around, state)
         except HookError as error:
-            nodes = walk_nodes(self._plan(is_fused=False))
-            names = {name for node in nodes for name in hook_names(node)}
-            if self.config.fused and any(f".{name} " in str(error) for name in names):
-                told = str(error).split(" fits no node")[0]
-                raise HookError(
-                    f"{told} fits no node of this plan, in which a round is one stage; set fused: false"
-                ) from None
-            raise
+            raise as_fused(error, self._plan(is_fused=False), self.config) from None
 
     def _collect(self, run: Run) -> None:
         assert self.waiting is not None
@@ -230,7 +223,11 @@ class PPOTrainer(Abilities, Trainer):
             run.counters["opt_steps"] += config.opts_a_round * count
             run.counters["round"] += count
             return
+        before = Undo(run, self.parts()) if config.rounds_a_stage > 1 else None
         for iteration in range(first, min(first + config.rounds_a_stage, config.max_rounds)):
+            if before is not None and run.interrupted:
+                before.undo()
+                raise Interrupted
             rows = self.ppo.estimate(self.collect_rollout(iteration))
             run.counters["game_steps"] += self._moves_a_round
             for epoch in range(config.passes):
@@ -241,7 +238,7 @@ class PPOTrainer(Abilities, Trainer):
     def _evaluate(self, run: Run) -> Mapping[str, float]:
         if GUARD.diverged(self.ppo.metrics()) is not None:
             return {}  # it must not become the best; the record that follows ends the run
-        with self._clock.stopped():
+        with self._clock.stopped(), self.evaluation.within(run):
             metrics = self.evaluate()
             self.judge.hear(run, metrics, lambda score: self.weights())
         return metrics

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import ludus
+from ludus.core.errors import ConfigError
 from ludus.core.surroundings import Bare
-from ludus.games.actor_critic import Categorical
+from ludus.games.actor_critic import ActorCritic, Categorical
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.ppo.collect import Rollout, collect
@@ -151,10 +153,10 @@ def test_no_advantage_leans_on_a_move_whose_outcome_is_not_known() -> None:
     assert torch.allclose(rows.split(sizes, 1)[3].squeeze(1), expected, atol=1e-5)
 
 
-def test_every_row_that_is_learned_from_is_a_kept_one() -> None:
+def test_every_row_that_is_learned_from_is_a_kept_one_and_each_is_about_as_often() -> None:
     kept = torch.tensor([False, True, False, True, True, False, False])
     places = filled(kept)
-    assert places.tolist() == [1, 3, 4, 1, 3, 4, 1]
+    assert places.tolist() == [1, 1, 1, 3, 3, 4, 4]
     assert filled(torch.ones(4, dtype=torch.bool)).tolist() == [0, 1, 2, 3]
 
 
@@ -176,6 +178,56 @@ def test_a_past_player_plays_by_its_own_weights() -> None:
         trainer.flat.vectors[0].add_(1.0)
     assert torch.equal(trainer.past.outputs(0, obs)[0], before)
     assert not torch.equal(trainer.learner(obs)[0], before)
+
+
+class WithStatistics(nn.Module):
+    """An actor-critic whose answers depend on a buffer."""
+
+    is_repeatable = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(18)
+        self.layers = ActorCritic(18, Moves(9), [8])
+
+    def forward(self, obs: Tensor) -> Any:
+        return self.layers(self.norm(obs))
+
+
+def test_a_past_player_plays_by_its_own_statistics() -> None:
+    trainer: Any = ludus.build_trainer(
+        small_self_play(past_players={"size": 2, "every_rounds": 1, "share": 1.0})
+    )
+    trainer.set_model(WithStatistics())
+    trainer.prepare(max_steps=None)
+    trainer.past.keep(0)
+    obs = torch.rand(3, 18)
+    before = trainer.learner(obs)[0].detach().clone()
+    trainer.network.norm.running_mean += 3.0
+    assert torch.equal(trainer.past.outputs(0, obs)[0], before)
+    assert not torch.equal(trainer.learner(obs)[0], before)
+    state = copy.deepcopy(trainer.past.state_dict())
+    trainer.past.keep(1)
+    trainer.past.keep(2)
+    assert not torch.equal(trainer.past.outputs(0, obs)[0], before)
+    trainer.past.load_state_dict(state)
+    assert torch.equal(trainer.past.outputs(0, obs)[0], before)
+
+
+def test_extra_state_is_refused_where_past_players_would_lack_it() -> None:
+    class Extra(WithStatistics):
+        def get_extra_state(self) -> Any:
+            return {"seen": 1}
+
+        def set_extra_state(self, state: Any) -> None:
+            pass
+
+    trainer: Any = ludus.build_trainer(
+        small_self_play(past_players={"size": 2, "every_rounds": 1, "share": 1.0})
+    )
+    trainer.set_model(Extra())
+    with pytest.raises(ConfigError, match=r"Extra has extra state.*set past_players to null"):
+        trainer.prepare(max_steps=None)
 
 
 def test_the_oldest_of_the_past_players_goes_first() -> None:

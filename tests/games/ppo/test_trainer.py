@@ -63,6 +63,7 @@ def test_the_trainer_is_public_and_takes_a_config() -> None:
             {"fused": True, "rounds_a_stage": 3, "record_every_rounds": 3},
             "'evaluation.every_rounds' is 2, but a stage makes 3 rounds",
         ),
+        ({"record_every_rounds": 7}, "'record_every_rounds' is 7, but 'max_rounds' is 6"),
         ({"save_every_rounds": 7}, "'save_every_rounds' is 7, but 'max_rounds' is 6"),
         ({"evaluation.min_delta": 1.0}, "means nothing where 'patience' is null"),
         ({"evaluation.every_rounds": 0, "evaluation.target": 9.0}, "there are no evaluations"),
@@ -103,11 +104,9 @@ def test_roles_that_see_different_things_are_refused() -> None:
         small_self_play(game=hironaka())
 
 
-def test_self_play_needs_two_turns_and_as_many_games_for_each_role() -> None:
+def test_self_play_needs_two_turns() -> None:
     with pytest.raises(ConfigError, match="is seen a turn later; use 2 or more"):
         small_self_play(rollout_steps=1)
-    with pytest.raises(ConfigError, match=r"'evaluation.games' is 7, of which each of the 2 roles"):
-        trained(small_self_play(**{"evaluation.games": 7}))
 
 
 def test_a_network_with_outputs_of_another_size_is_refused() -> None:
@@ -189,7 +188,7 @@ def test_both_seats_are_played_in_half_of_the_games_each() -> None:
 
 def test_self_play_learns_to_beat_the_random_player() -> None:
     config = small_self_play(
-        max_rounds=40, num_games=64, rollout_steps=8, minibatches=4, widths=[32, 32], fused=True,
+        seed=2, max_rounds=40, num_games=64, rollout_steps=8, minibatches=4, widths=[32, 32], fused=True,
         save_every_rounds=0, record_every_rounds=0, gamma=1.0, gae_lambda=0.7, entropy_coef=0.02,
         normalise_advantage=False,
         **{"evaluation.games": 400, "evaluation.every_rounds": 40, "optimizer.learning_rate": 0.005},

@@ -13,6 +13,8 @@ from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
 
+_NOTE = "whole rounds are made by Triton kernels (products of float16 factors, summed in float32)"
+
 
 def numbers_of(config: FusedPpoConfig) -> PpoNumbers:
     """Return the numbers of a config that decide an iteration."""
@@ -69,6 +71,6 @@ def choose_kernels(
     if overridden:
         reason = f"{overridden[0]} is overridden"
     if reason is None:
-        return KernelRounds(config, live, ppo), ["whole rounds are made by Triton kernels"]
+        return KernelRounds(config, live, ppo), [_NOTE]
     told = f"rounds are not made by kernels: {reason}"
     return None, [told] if live.device.type == "cuda" else []

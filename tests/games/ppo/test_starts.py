@@ -1,0 +1,127 @@
+"""Games that are over at their start: nobody moves in them, and nothing is learned from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import ludus
+from ludus.core.errors import ConfigError, LudusError
+from ludus.core.surroundings import Bare
+from ludus.games.actor_critic import Categorical
+from ludus.games.game import FusedGame, Moves, State, Step
+from ludus.games.ppo import evaluate
+from ludus.games.ppo.collect import collect
+from ludus.games.ppo.live import LiveGames
+from ludus.games.trainers import fused_ppo
+from tests.games.ppo.small import small_ppo, small_self_play
+
+CPU = torch.device("cpu")
+
+
+class Heap(FusedGame):
+    """Take one or two from a heap of 0 to 3; every move is worth 1 to who makes it, and none is worth 7."""
+
+    def __init__(self, roles: tuple[str, ...] = ("player",), largest: int = 3) -> None:
+        self.roles = roles
+        self.is_symmetric = True
+        self.largest = largest
+
+    def actions(self, role: str) -> Moves:
+        return Moves(2)
+
+    def observation_size(self, role: str) -> int:
+        return 1
+
+    def reset(self, games: int, generator: torch.Generator) -> State:
+        heap_B = torch.randint(
+            self.largest + 1, (games,), generator=generator, device=generator.device
+        )
+        return {"heap": heap_B}
+
+    def observe(self, state: State, role: str) -> Tensor:
+        return state["heap"].unsqueeze(1).float()
+
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        heap_B = (state["heap"] - 1 - actions).clamp(min=0)
+        gains_BR = torch.zeros(len(heap_B), len(self.roles), device=heap_B.device)
+        gains_BR[:, self.roles.index(role)] = torch.where(state["heap"] > 0, 1.0, 7.0)
+        return Step({"heap": heap_B}, gains_BR)
+
+    def done(self, state: State) -> Tensor:
+        return state["heap"] == 0
+
+
+def always_one(obs_BO: Tensor, role: int) -> tuple[Tensor, None]:
+    return torch.tensor([30.0, -30.0]).expand(len(obs_BO), 2), None
+
+
+@pytest.mark.parametrize("roles", [("player",), ("first", "second")])
+def test_nobody_moves_in_a_game_that_is_over_at_its_start(roles: tuple[str, ...]) -> None:
+    live = LiveGames(Heap(roles), num_games=32, seed=0, device=CPU)
+    began_over = live.state["heap"] == 0
+    assert began_over.any()
+    rollout = collect(live, always_one, Categorical(), iteration=0, turns=6, by_others_RB=None)
+    assert rollout.kept is not None
+    over_TN = rollout.obs[:, :, 0] == 0
+    assert over_TN[:, :32].any()
+    assert not rollout.kept[over_TN].any()
+    assert rollout.kept.any()
+    assert not rollout.rewards[over_TN].any()
+    assert rollout.rewards.max() == 1.0
+    found = live.take_metrics()
+    # One is taken at a time, so a heap of 1 to 3 has as many moves: those of 0 are not among the games.
+    assert found["rollout/ep_len_mean"] >= 1.5
+    assert found["rollout/episodes"] > 0
+
+
+def with_game(game: FusedGame, config: Any) -> Any:
+    trainer: Any = ludus.build_trainer(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fused_ppo, "make_game", lambda section: game)
+        trainer.fit(around=Bare)
+    return trainer
+
+
+def test_a_run_whose_games_are_all_over_at_their_start_is_refused() -> None:
+    with pytest.raises(ConfigError, match="all 6 games of Heap are over at their start"):
+        with_game(Heap(largest=0), small_ppo())
+
+
+def test_an_evaluation_is_of_the_games_that_begin() -> None:
+    trainer = with_game(Heap(), small_ppo(**{"evaluation.games": 400}))
+    found = trainer.evaluate()
+    assert found["eval/return_mean"] == found["eval/length_mean"] >= 1.0
+    trainer.fused_game.largest = 0
+    with pytest.raises(ConfigError, match="all 400 games of an evaluation are over at their start"):
+        trainer.evaluate()
+
+
+def test_a_number_of_games_that_the_roles_cannot_share_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'evaluation.games' is 7, of which each of the 2.*use 8"
+    ):
+        small_self_play(**{"evaluation.games": 7})
+    trainer: Any = ludus.build_trainer(small_self_play())
+    trainer.prepare(max_steps=None)
+    with pytest.raises(LudusError, match=r"'episodes' is 7, of which each of the 2 roles.*use 8"):
+        trainer.evaluate_weights(trainer.weights(), episodes=7)
+
+
+def test_an_evaluation_looks_at_the_moves_of_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    whole = evaluate.moments
+
+    def spied(*given: Any, checked: Any, **named: Any) -> Any:
+        seen.append(checked)
+        return whole(*given, checked=checked, **named)
+
+    monkeypatch.setattr(evaluate, "moments", spied)
+    for config in (small_ppo(), small_self_play()):
+        trainer: Any = ludus.build_trainer(config)
+        trainer.prepare(max_steps=None)
+        trainer.evaluate()
+    assert seen == [[], ["second"], ["first"]]
