@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.utils.fusion import fuse_linear_bn_eval
 
+from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame, Moves
+from ludus.games.networks import ResidualBlock
 from ludus.nn.export.numpy_policy import Kind, save_policy
 from ludus.nn.export.steps import exported_steps
 
@@ -49,6 +53,24 @@ def export_policy(
         obs_shape=(size,),
         action=action,
         body=[],
-        heads={head: exported_steps(network)},
+        heads={head: exported_steps(_folded(network))},
         has_masks=game.legal(torch.zeros(1, size), role) is not None,
     )
+
+
+def _folded(network: nn.Module) -> nn.Module:
+    """Return the network as it plays: batch norm after a linear layer is a part of that layer."""
+    if not isinstance(network, nn.Sequential):
+        return network
+    layers: list[nn.Module] = []
+    for layer in copy.deepcopy(network).eval():
+        if isinstance(layer, nn.BatchNorm1d) and layers and isinstance(layers[-1], nn.Linear):
+            layers[-1] = fuse_linear_bn_eval(layers[-1], layer)
+        elif isinstance(layer, ResidualBlock):
+            raise LudusError(
+                "the network has residual blocks (r.. in its net_arch), which a policy for NumPy cannot"
+                " have; its weights are in models/"
+            )
+        else:
+            layers.append(layer)
+    return nn.Sequential(*layers)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import ludus
+from ludus.core.errors import LudusError
 from tests.command_line import Ludus, in_process
 from tests.games.dqn.small import prepared, small_dqn
 
@@ -64,6 +65,25 @@ def test_the_policies_of_both_roles_are_exported_for_numpy(
         moves = policy(obs.numpy(), None if legal is None else legal.numpy())
         wanted = trainer.learners[role].act(obs, legal, torch.Generator())
         assert moves.tolist() == wanted.tolist()
+
+
+def test_batch_norm_is_exported_as_it_plays_and_residual_blocks_are_refused(tmp_path: Path) -> None:
+    trainer = prepared(small_dqn())
+    norms = [layer for layer in trainer.host_net if isinstance(layer, torch.nn.BatchNorm1d)]
+    assert norms
+    draws = torch.Generator().manual_seed(0)
+    for norm in norms:
+        norm.running_mean.uniform_(-0.5, 0.5, generator=draws)
+        norm.running_var.uniform_(0.001, 0.1, generator=draws)
+    trainer.export(trainer.weights(), tmp_path / "own")
+    obs = torch.randn(200, trainer.fused_game.observation_size("host"), generator=draws)
+    moves = ludus.NumpyPolicy.load(tmp_path / "own" / "host")(obs.numpy())
+    wanted = trainer.learners["host"].act(obs, None, torch.Generator())
+    assert moves.tolist() == wanted.tolist()
+    assert len(set(moves.tolist())) > 1
+    trainer = prepared(small_dqn(**{"host.net_arch": ["r8"]}))
+    with pytest.raises(LudusError, match="the network has residual blocks"):
+        trainer.export(trainer.weights(), tmp_path / "residual")
 
 
 def test_the_report_is_written_and_the_keys_are_explained(
