@@ -17,8 +17,10 @@ def _findings() -> Iterator[Finding]:
     reason = why_no_kernels(device)
     if reason is None:
         yield "ok", "games", f"stepped by Triton kernels on {device.type}"
+        yield "ok", "fused_ppo", "games of numbers for one: whole rounds by Triton kernels"
     else:
         yield "note", "games", f"stepped by plain PyTorch: {reason}"
+        yield "note", "fused_ppo", f"its rounds are made in plain PyTorch: {reason}"
 
 
 declare(

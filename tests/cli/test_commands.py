@@ -255,6 +255,11 @@ def test_doctor_says_what_this_machine_can_do(call: Ludus) -> None:
         else "plain PyTorch: Triton kernels need"
     )
     assert f"games          stepped by {by}" in told.out
+    rounds = by.removesuffix(" on cuda")
+    assert (
+        "\nok   fused_ppo" in told.out
+        or f"fused_ppo      its rounds are made in {rounds}" in told.out
+    )
 
 
 def test_doctor_says_what_an_engine_lacks(call: Ludus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import triton.language as tl
 
 from ludus.core.errors import LudusError
 from ludus.games import elementwise
+from ludus.games.kernels.inlinable import why_not_inlined
 
 
 @triton.jit
@@ -66,25 +67,20 @@ def inlined(function: Callable[..., Any]) -> Any:
     """Return a copy of a function that computes in a kernel what the function computes on tensors.
 
     Its globals are bound anew: operations to Triton's, numbers to constants, functions to such copies.
-    Raises LudusError for any other global.
+    Raises LudusError for a function of which `why_not_inlined` has something to say.
     """
-    if not isinstance(function, types.FunctionType):
-        raise LudusError(f"{function!r} cannot be inlined in a kernel; use a function of a module")
+    reason = why_not_inlined(function)
+    if reason is not None:
+        raise LudusError(f"no kernel can inline it: {reason}")
+    assert isinstance(function, types.FunctionType)
     # Triton reads annotations too.
     bound: dict[str, Any] = {"tl": tl, "Tensor": tl.tensor}
     for name in function.__code__.co_names:
-        value = function.__globals__.get(name)
-        if isinstance(value, types.FunctionType) and value in _OPERATIONS:
-            bound[name] = _OPERATIONS[value]
-        elif isinstance(value, int | float):
+        value = function.__globals__[name]
+        if isinstance(value, int | float):
             bound[name] = tl.constexpr(value)
-        elif isinstance(value, types.FunctionType):
-            bound[name] = inlined(value)
         else:
-            raise LudusError(
-                f"{function.__module__}.{function.__name__} uses '{name}', which a kernel does not know;"
-                " use the operations of ludus.games.elementwise, global numbers and such functions"
-            )
+            bound[name] = _OPERATIONS[value] if value in _OPERATIONS else inlined(value)
     copy = types.FunctionType(function.__code__, bound, function.__name__)
     copy.__module__ = function.__module__
     copy.__qualname__ = function.__qualname__

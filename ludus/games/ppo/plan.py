@@ -28,8 +28,11 @@ class Works:
     finish: Work
 
 
-def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool) -> Repeat:
-    """Return rounds of collecting, estimating and updating, or the same with whole rounds as one stage."""
+def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool, made: str) -> Repeat:
+    """Return rounds of collecting, estimating and updating, or the same with whole rounds as one stage.
+
+    `made` says how such a stage makes them.
+    """
 
     # A round counts as soon as its last update is made, so that what follows it is logged under it.
     def is_due(run: Run, interval: int) -> bool:
@@ -53,7 +56,7 @@ def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool) -> Repeat
     )  # fmt: skip
     finish = Stage(name="finish", work=works.finish, always=True)
     if is_fused:
-        note = counted(config.rounds_a_stage, "whole round", "whole rounds")
+        note = f"{counted(config.rounds_a_stage, 'whole round', 'whole rounds')}, {made}"
         loop = Repeat(
             name="round",
             until=lambda run: run.counters["round"] >= config.max_rounds,

@@ -129,13 +129,19 @@ class PPOTrainer(Abilities, Trainer):
         )
         ppo.update = chosen.by(ppo._update)
         self.config = config.replace(engine=chosen.engine)
-        own = [
-            name
-            for name in ("collect_rollout", "outputs", "train_step")
-            if getattr(type(self), name) is not getattr(PPOTrainer, name) or name in vars(self)
-        ]
-        self._by_kernels, notes = choose_kernels(self.config, self.live, ppo, overridden=own)
-        self._engine_notes = [*chosen.notes, *notes]
+        self._engine_notes = list(chosen.notes)
+        self._by_kernels, self._rounds_are_made = None, ""
+        if config.fused:
+            own = [
+                name
+                for name in ("collect_rollout", "outputs", "train_step")
+                if getattr(type(self), name) is not getattr(PPOTrainer, name) or name in vars(self)
+            ]
+            self._by_kernels, self._rounds_are_made = choose_kernels(
+                self.config, self.live, ppo, overridden=own
+            )
+            if self.device.type == "cuda":
+                self._engine_notes.append(f"whole rounds are made {self._rounds_are_made}")
 
     def plan(self) -> Repeat:
         """Return rounds of collecting and updating."""
@@ -152,7 +158,7 @@ class PPOTrainer(Abilities, Trainer):
             save=self._save,
             finish=self._finish,
         )
-        return make_plan(self.config, works, is_fused=is_fused)
+        return make_plan(self.config, works, is_fused=is_fused, made=self._rounds_are_made)
 
     def _bind_hooks(self, plan: Repeat, around: Surroundings, state: object) -> Hooks:
         """Bind the hooks; where one needs a stage that a fused round lacks, name the key that restores it."""

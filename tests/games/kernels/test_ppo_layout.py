@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ludus.games.actor_critic import ActorCritic, perceptron
+from ludus.games.elementwise import Numbers, Outcome
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels import triton_path
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.layout import layout_of, why_no_kernels
+from ludus.games.rules import cartpole
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.rules.pendulum import Pendulum
 from ludus.games.rules.tic_tac_toe import TicTacToe
@@ -40,6 +42,36 @@ class Longer(CartPole):
 
     def play(self, state: State, role: str, actions: Tensor) -> Step:
         return super().play(state, role, 1 - actions)
+
+
+def closing(wind: float) -> type[CartPole]:
+    def advance(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor, action: Tensor) -> Outcome:
+        return cartpole.advance(x + wind, v, angle, spin, action)
+
+    return type("Closing", (CartPole,), {"advance": staticmethod(advance)})
+
+
+def by_torch(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor) -> Numbers:
+    return torch.erf(x), v, angle, spin
+
+
+def with_default(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor, scale: float = 1.0) -> Numbers:
+    return x * scale, v, angle, spin
+
+
+def endless(x: Tensor) -> Tensor:
+    return endless(x)
+
+
+def by_endless(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor) -> Numbers:
+    return endless(x), v, angle, spin
+
+
+def seeing(features: Any) -> Any:
+    """Return a game that shows other features; they are never computed here."""
+    game = CartPole(max_steps=5)
+    game.features = features
+    return game
 
 
 def changed(change: Callable[[ActorCritic], object]) -> Learner:
@@ -103,6 +135,11 @@ def test_without_a_gpu_that_is_the_reason() -> None:
         ({"learned": learner(net(64, 256))}, "do not both have two hidden layers"),
         ({"learned": learner(Wider(4, Moves(2), [8, 8]))}, "the network is Wider, not ActorCritic"),
         ({"game": Longer(max_steps=5)}, "Longer has a function 'play' of its own"),
+        ({"game": closing(0.1)(max_steps=5)}, "advance uses 'wind' of the function around it"),
+        ({"game": seeing(by_torch)}, "by_torch uses 'torch', which a kernel does not know"),
+        ({"game": seeing(with_default)}, "with_default has parameters with defaults"),
+        ({"game": seeing(by_endless)}, "endless calls itself"),
+        ({"game": seeing(torch.sin)}, "is not a function of a module"),
         ({"learned": changed(with_relu)}, "tanh after each, and nothing else"),
         ({"learned": changed(without_bias)}, "tanh after each, and nothing else"),
         ({"learned": changed(with_other_value)}, "of the value [4, 8, 16, 1]"),

@@ -306,7 +306,8 @@ def test_the_plan_and_the_explanation_are_printed(
 ) -> None:
     call = in_process(monkeypatch, capsys)
     config = written(small_ppo(fused=True, rounds_a_stage=2, record_every_rounds=2), tmp_path)
-    assert "iterate (2 whole rounds)" in call("plan", config).out
+    made = "in plain PyTorch: Triton kernels need a CUDA device, and this one is cpu"
+    assert f"iterate (2 whole rounds, {made})" in call("plan", config).out
     assert "how far one round may move" in call("explain", config, "clip").out.lower()
 
 

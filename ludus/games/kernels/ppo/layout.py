@@ -14,6 +14,7 @@ from ludus.games.actor_critic import ActorCritic
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import FusedGame, Moves
 from ludus.games.kernels import triton_path
+from ludus.games.kernels.inlinable import why_not_inlined
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.triton_path import power_of_two
 from ludus.nn.engines.gate import why_not_repeatable
@@ -112,7 +113,8 @@ def _why_not_game(game: FusedGame) -> str | None:
         return f"the game's numbers are {game.dtype}, not torch.float32"
     if game.num_features > MAX_INPUTS or game.moves.count > MAX_OUTPUTS:
         return f"{kind.__name__} has over {MAX_INPUTS} features or over {MAX_OUTPUTS} moves"
-    return None
+    reasons = map(why_not_inlined, (game.begin, game.features, game.advance))
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _why_not_network(network: nn.Module) -> str | None:

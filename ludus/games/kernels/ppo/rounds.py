@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ludus.core.errors import LudusError
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
 from ludus.games.kernels.ppo.layout import why_no_kernels
@@ -13,7 +14,7 @@ from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
 
-_NOTE = "whole rounds are made by Triton kernels (products of float16 factors, summed in float32)"
+BY_KERNELS = "by Triton kernels (float16 factors, float32 sums)"
 
 
 def numbers_of(config: FusedPpoConfig) -> PpoNumbers:
@@ -37,8 +38,19 @@ class KernelRounds:
         self._kernels = PpoKernels(live.game, ppo.learner, self._own, live.keys, self._numbers)
 
     def make_ready(self) -> None:
-        """Compile and capture what a round is made of, so that no round has to wait for it."""
-        self._kernels.make_ready()
+        """Compile and capture what a round is made of, so that no round has to wait for it.
+
+        Raises LudusError where Triton cannot compile the functions of the game.
+        """
+        from triton.compiler.errors import CompilationError
+
+        try:
+            self._kernels.make_ready()
+        except CompilationError as error:
+            raise LudusError(
+                f"Triton cannot compile the functions of {type(self._live.game).__name__} ({_first(error)});"
+                " keep to arithmetic and the operations of ludus.games.elementwise, or set fused: false"
+            ) from error
 
     def make(self, first: int, count: int, learning_rate: Callable[[int], float]) -> None:
         """Make rounds from number `first` on; the rate is a function of the update, the first being 0."""
@@ -58,19 +70,24 @@ class KernelRounds:
         ppo.num_counted += count * self._numbers.num_updates
 
 
+def _first(error: BaseException) -> str:
+    """Return the last line of what came first: what fails in an inlined function is passed on by callers."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
 def choose_kernels(
     config: FusedPpoConfig, live: LiveGames, ppo: PpoUpdate, *, overridden: Sequence[str]
-) -> tuple[KernelRounds | None, list[str]]:
-    """Return what makes rounds by kernels, or None, and what to tell of it on a GPU.
+) -> tuple[KernelRounds | None, str]:
+    """Return what makes the rounds of a fused run by kernels, or None, and how they are made.
 
     `overridden` are the methods of a round that a script has its own of.
     """
-    if not config.fused:
-        return None, []
     reason = why_no_kernels(live.game, ppo.learner, numbers_of(config))
     if overridden:
         reason = f"{overridden[0]} is overridden"
     if reason is None:
-        return KernelRounds(config, live, ppo), [_NOTE]
-    told = f"rounds are not made by kernels: {reason}"
-    return None, [told] if live.device.type == "cuda" else []
+        return KernelRounds(config, live, ppo), BY_KERNELS
+    return None, f"in plain PyTorch: {reason}"
