@@ -162,12 +162,17 @@ def _describe_all(cls: type[StrictConfig], data: object, error: ValidationError)
     """Return a line for each place that is wrong, however many choices a union tried there."""
     lines: dict[str, str] = {}
     found: dict[str, str] = {}
+    sections = set[str]()
     for problem in error.errors():
         path, line = _describe(cls, data, problem)
         told = lines.get(path)
         lines[path] = f"{told} or {line.removeprefix('must be ')}" if told else line
         found[path] = _found(problem["input"]) if line.startswith("must ") else ""
-    return [f"'{path}' {line}{found[path]}" for path, line in lines.items()]
+        if line.startswith("must ") and isinstance(problem["input"], Mapping):
+            sections.add(path)
+    # Who wrote a section meant one: what is wrong inside it says more than that it is no word.
+    meant = {path for path in sections if any(other.startswith(f"{path}.") for other in lines)}
+    return [f"'{path}' {line}{found[path]}" for path, line in lines.items() if path not in meant]
 
 
 def _describe(cls: type[StrictConfig], data: Any, problem: Any) -> tuple[str, str]:
