@@ -16,6 +16,7 @@ from ludus.config.registry import find
 from ludus.config.sections import StrictConfig, registered, validate
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State
+from ludus.nn.engines.unsaved import is_foreign
 
 PlayerSection = Annotated[SerializeAsAny[StrictConfig], registered("player")]
 """The section of a config that names a scripted player."""
@@ -77,6 +78,16 @@ def begin(player: Player, new_B: Tensor | None = None) -> None:
     told = getattr(player, "begin", None)
     if told is not None:
         told(new_B)
+
+
+def foreign(players: Mapping[str, Player]) -> set[str]:
+    """Return the roles that a player of no class of ludus's plays, alone or with others: whose moves are
+    looked at before they are made."""
+    return {
+        role
+        for role, player in players.items()
+        if any(is_foreign(type(one)) for one in getattr(player, "members", (player,)))
+    }
 
 
 def ask(

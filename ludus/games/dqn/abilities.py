@@ -77,7 +77,7 @@ class Abilities(TwoRoles):
     def _rhos(self, **options: Any) -> dict[str, float]:
         evaluation = RhoEvaluation(self.config, self.fused_game, self.device)
         with self._spared() as players:
-            return evaluation.rhos(players, checked=self._foreign, **options)
+            return evaluation.rhos(players, **options)
 
     @contextlib.contextmanager
     def _spared(self) -> Iterator[Mapping[str, Player]]:
@@ -104,5 +104,5 @@ class Abilities(TwoRoles):
         self.fused_game.check_role(role)
         evaluation = RhoEvaluation(self.config, self.fused_game, self.device)
         with self._spared() as players:
-            played = evaluation.play(players, pair, checked=self._foreign, games=num_samples)
+            played = evaluation.play(players, pair, games=num_samples)
         return played.counts[role]

@@ -12,7 +12,7 @@ from ludus.core.errors import ConfigError
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.rho import Played, play_games, rho
 from ludus.games.game import FusedGame, State
-from ludus.games.player import Player, make_player
+from ludus.games.player import Player, foreign, make_player
 from ludus.judge.scores import Score
 from ludus.seeds import derive
 
@@ -82,7 +82,6 @@ class RhoEvaluation:
         players: Mapping[str, Player],
         pair: str,
         *,
-        checked: Collection[str] = (),
         stream: str = CHOOSING,
         games: int | None = None,
         max_steps: int | None = None,
@@ -97,14 +96,13 @@ class RhoEvaluation:
         seats = {
             role: players[role] if who == role else self.scripted[role, who] for role, who in wanted
         }
-        own = {role for role in checked if seats[role] is players[role]}
         return play_games(
             self.game,
             seats,
             state,
             max_steps=self.config.evaluation.max_steps if max_steps is None else max_steps,
             generator=draws,
-            checked=own,
+            checked=foreign(seats),
             is_interrupted=is_interrupted,
         )
 
@@ -112,7 +110,6 @@ class RhoEvaluation:
         self,
         players: Mapping[str, Player],
         *,
-        checked: Collection[str] = (),
         stream: str = CHOOSING,
         games: int | None = None,
         max_steps: int | None = None,
@@ -122,8 +119,7 @@ class RhoEvaluation:
         return {
             pair: rho(
                 self.play(
-                    players, pair, checked=checked, stream=stream, games=games,
-                    max_steps=max_steps, seed=seed,
+                    players, pair, stream=stream, games=games, max_steps=max_steps, seed=seed,
                 )
             )
             for pair in self.pairs
@@ -133,13 +129,12 @@ class RhoEvaluation:
         self,
         players: Mapping[str, Player],
         *,
-        checked: Collection[str],
         is_interrupted: Callable[[], bool],
     ) -> tuple[dict[str, float], dict[str, Tensor]]:
         """Return the metrics, and how often host and agent chose each action against each other."""
         rhos, counts = {}, dict[str, Tensor]()
         for pair in self.pairs:
-            played = self.play(players, pair, checked=checked, is_interrupted=is_interrupted)
+            played = self.play(players, pair, is_interrupted=is_interrupted)
             rhos[pair] = rho(played)
             counts = counts or played.counts
         return metrics_of(self.game, rhos, self.config.trained), counts

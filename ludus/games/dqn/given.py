@@ -22,9 +22,9 @@ class GivenState:
     A network that learns is a part by itself, with all that it holds.
     """
 
-    def __init__(self, players: Mapping[str, Player]) -> None:
-        """`players` may change: who plays a role is looked up each time."""
-        self.players = players
+    def __init__(self, players: Mapping[str, Player], sparring: Mapping[str, Player]) -> None:
+        """`players` may change: who plays a role is looked up each time; `sparring` are met besides."""
+        self.players, self.sparring = players, sparring
         self.num_rollouts = dict.fromkeys(ROLES, 0)
         """How many rollouts of each role a script has asked for: each has games of its own."""
         self._plain: dict[str, tuple[Player, PlainState]] = {}
@@ -32,9 +32,12 @@ class GivenState:
 
     def watch(self) -> None:
         """Notice from now on what players without a state change in themselves."""
-        for role, player in self.players.items():
-            if self._plain.get(role, (None,))[0] is not player:
-                self._plain[role] = player, PlainState(*_watched(player))
+        for name, player in self._all().items():
+            if self._plain.get(name, (None,))[0] is not player:
+                self._plain[name] = player, PlainState(*_watched(player))
+
+    def _all(self) -> dict[str, Player]:
+        return {**self.players, **self.sparring}
 
     def inexact_because(self) -> list[str]:
         """Return what networks and players that a script gave change without its being saved."""
@@ -59,30 +62,32 @@ class GivenState:
     def state_dict(self) -> dict[str, Any]:
         """Return who plays, and the states of those that have one."""
         return {
-            "players": {role: _who(player) for role, player in self.players.items()},
-            "states": {role: _state(player) for role, player in self.players.items()},
+            "players": {name: _who(player) for name, player in self._all().items()},
+            "states": {name: _state(player) for name, player in self._all().items()},
             "num_rollouts": dict(self.num_rollouts),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put the states back; refuse those of other players."""
         states.check_keys(state, "players", "states", "num_rollouts")
-        for key in ("players", "states", "num_rollouts"):
+        everyone = self._all()
+        for key in ("players", "states"):
             with states.within(key):
-                states.check_keys(states.mapping(state, key), *self.players)
-        for role, player in self.players.items():
-            before, now = states.text(state["players"], role), _who(player)
+                states.check_keys(states.mapping(state, key), *everyone)
+        for name, player in everyone.items():
+            before, now = states.text(state["players"], name), _who(player)
             if before != now:
                 raise states.StateError(
-                    f"players/{role}",
+                    f"players/{name}",
                     f"was {before} when it was saved and is {now} now: give the trainer the same with"
-                    f" replace_nets({role}_net=...) before fit",
+                    f" replace_nets({name}_net=...) before fit",
                 )
         with states.within("num_rollouts"):
-            counts = {role: states.whole(state["num_rollouts"], role) for role in self.players}
-        for role, player in self.players.items():
-            with states.within(f"states/{role}"):
-                _load(player, state["states"][role])
+            states.check_keys(states.mapping(state, "num_rollouts"), *ROLES)
+            counts = {role: states.whole(state["num_rollouts"], role) for role in ROLES}
+        for name, player in everyone.items():
+            with states.within(f"states/{name}"):
+                _load(player, state["states"][name])
         self.num_rollouts = counts
 
 

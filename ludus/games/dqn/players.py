@@ -41,6 +41,11 @@ class Mixed:
         self.game, self.role = game, role
         self.players, self.last = list(players), last
 
+    @property
+    def members(self) -> list[Player]:
+        """All of them."""
+        return [*(player for player, _ in self.players), self.last]
+
     def begin(self, new_B: Tensor | None) -> None:
         """Tell those who remember their games that these begin anew."""
         for player, part in self._parts(0 if new_B is None else len(new_B)):

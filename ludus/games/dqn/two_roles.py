@@ -66,8 +66,6 @@ class TwoRoles(Accessors, OwnEvaluation):
         self.device = resolve_device(config.settings.device)
         self._game = make_game(config.game)
         self._players: dict[str, Player] = {}
-        self._foreign: set[str] = set()
-        """The roles whose moves are looked at, for they are chosen by a script's own player."""
         self._roles = {}
         for role in config.trained:
             section, given = config.role(role), self._given[role]
@@ -91,7 +89,12 @@ class TwoRoles(Accessors, OwnEvaluation):
             if role in self._roles and not isinstance(replaced, nn.Module):
                 self._seat(role, replaced)
         self._sparring = self._make_sparring()
-        self._given_state = GivenState(self._players)
+        partners = {
+            f"{role}/sparring/{number}": player
+            for role, met in self._sparring.items()
+            for number, (player, _) in enumerate(met)
+        }
+        self._given_state = GivenState(self._players, partners)
         self._is_used = False
         return self._roles
 
@@ -138,7 +141,6 @@ class TwoRoles(Accessors, OwnEvaluation):
         self._check_given(role, given)
         if isinstance(given, nn.Module):
             return NetPlayer(given.to(self.device).eval())
-        self._foreign.add(role)
         return given
 
     def _check_given(self, role: str, given: Given) -> None:
@@ -236,7 +238,6 @@ class TwoRoles(Accessors, OwnEvaluation):
     def _seat(self, role: str, given: Given) -> None:
         """Let this play a role from now on; a network learns where the role has a learner."""
         learner = self.learners.get(role)
-        self._foreign.discard(role)
         if learner is None or not isinstance(given, nn.Module):
             self._players[role] = self._as_player(role, given)
             if learner is not None:

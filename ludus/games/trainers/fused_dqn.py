@@ -10,7 +10,7 @@ import torch
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.errors import ConfigError
 from ludus.games.dqn.abilities import Abilities
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import RhoEvaluation, scores_of, shares_of
@@ -21,6 +21,7 @@ from ludus.games.dqn.roll_outs import RollOuts
 from ludus.games.dqn.saving import Saving
 from ludus.games.dqn.two_roles import Given, TwoRoles
 from ludus.games.host_syncs import HostSyncs
+from ludus.games.player import foreign
 from ludus.games.roll_out import RewardFunc, play_turns
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
@@ -83,10 +84,13 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
         self._is_used = True
         for learner in self.learners.values():
             learner.set_length(config.max_rounds)
+        self._check_starts()
         self.evaluation = RhoEvaluation(config, self.fused_game, self.device)
         self.judge = Judge(*scores_of(config))
         metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
-        self._guard = DivergenceGuard(remedy="look at the rewards, or lower gamma", guarded=metrics)
+        self._guard = DivergenceGuard(
+            remedy="lower gamma; observations and rewards must be finite", guarded=metrics
+        )
         self._times, self._host_syncs = StageTimes(self.device), HostSyncs(self.device)
         self._execution = Execution(
             self.run, self.learners, self._gather,
@@ -146,8 +150,8 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
 
     def _why_not_captured(self, role: str) -> str | None:
         """Return what of a script's own keeps the games of a role from being captured."""
-        if self._foreign:
-            return f"the {min(self._foreign)} is a script's own player, whose moves are looked at"
+        if strangers := foreign(self._met_by(role)):
+            return f"the {min(strangers)} is a player of your own, whose moves are looked at"
         if self._reward_func is not None:
             return "the rewards are given by a script's own function"
         if self.has_own_roll_out:
@@ -168,16 +172,32 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
     def _warm_up(self, run: Run) -> None:
         """Play the first games of each role."""
         for role, learner in self.learners.items():
-            size = learner.config.initial_rollout_size
-            seed = derive(self.config.seed, f"{role}/warm_up")
-            draws = torch.Generator(self.device).manual_seed(seed)
-            self._gather(role, size, draws, learner.exploration_rate)
+            draws = self._first_draws(role)
+            self._gather(role, learner.config.initial_rollout_size, draws, learner.exploration_rate)
             if not int(learner.replay.total_pushed):
-                raise LudusError(
-                    f"all {size} first games of the {role} had ended before they began; raise"
-                    f" {role}.initial_rollout_size, or max_num_points or max_value of the game"
-                )
+                raise self._nothing_to_learn(role)
         self._count_steps(run)
+
+    def _first_draws(self, role: str) -> torch.Generator:
+        seed = derive(self.config.seed, f"{role}/warm_up")
+        return torch.Generator(self.device).manual_seed(seed)
+
+    def _check_starts(self) -> None:
+        """Raise ConfigError where the first games of a role have all ended before they begin."""
+        if self.has_own_roll_out:
+            return
+        for role, learner in self.learners.items():
+            size = learner.config.initial_rollout_size
+            starts = self.fused_game.reset(size, self._first_draws(role))
+            if bool(self.fused_game.over(starts).all()):
+                raise self._nothing_to_learn(role)
+
+    def _nothing_to_learn(self, role: str) -> ConfigError:
+        size = self.learners[role].config.initial_rollout_size
+        return ConfigError(
+            f"all {size} first games of the {role} had ended before they began; raise"
+            f" {role}.initial_rollout_size, or max_num_points or max_value of the game"
+        )
 
     def _gather(
         self, role: str, games: int, draws: torch.Generator, rate: float | torch.Tensor
@@ -186,17 +206,17 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
         if self.has_own_roll_out:
             self.collect_rollout(role, games)
             return
-        learner = self.learners[role]
+        learner, players = self.learners[role], self._met_by(role)
         with self.inference_mode():
             found, keep = play_turns(
                 self.fused_game,
-                self._met_by(role),
+                players,
                 role,
                 self.fused_game.reset(games, draws),
                 turns=learner.config.max_rollout_step,
                 generator=draws,
                 exploration_rate=rate,
-                checked=self._foreign,
+                checked=foreign(players),
                 reward_func=self._reward_func,
             )
             learner.remember(found, keep)
@@ -208,7 +228,7 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
         self._count_steps(run)
         with self._spared() as players:
             found, counts = self.evaluation.evaluate(
-                players, checked=self._foreign, is_interrupted=lambda: run.interrupted
+                players, is_interrupted=lambda: run.interrupted
             )
         for role, counted in counts.items():
             found |= shares_of(role, counted)
