@@ -53,6 +53,7 @@ def filled(*counts: int, capacity: int = 10) -> DeviceReplay:
     return buffer
 
 
+@pytest.mark.covers("001-D9")
 @pytest.mark.parametrize(
     "counts", [(4,), (10,), (4, 4), (4, 4, 4), (7, 10), (3, 9, 9, 9), (23,), (6, 25, 1), (1,) * 34]
 )
@@ -109,6 +110,7 @@ def test_a_buffer_whose_masks_kept_nothing_gives_zeros() -> None:
     assert not buffer.sample(4)["move"].any()
 
 
+@pytest.mark.covers("001-M8")
 def test_every_row_held_is_drawn_as_often_as_any_other() -> None:
     """30 000 draws of 6 rows: each 5 000 times, give or take five deviations of 65."""
     drawn = filled(4, 2).sample(30_000)["move"]
@@ -143,6 +145,7 @@ def test_a_batch_is_not_changed_by_later_pushes_or_draws() -> None:
     torch.testing.assert_close(batch, before, rtol=0, atol=0)
 
 
+@pytest.mark.covers("001-D9")
 def test_pushed_rows_are_copied() -> None:
     buffer, pushed = make(), rows(0, 4)
     buffer.push(pushed)
@@ -202,6 +205,7 @@ def test_another_capacity_is_refused() -> None:
         make(11).load_state_dict(filled(4).state_dict())
 
 
+@pytest.mark.covers("001-D9")
 @pytest.mark.parametrize(
     ("change", "told"),
     [

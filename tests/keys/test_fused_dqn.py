@@ -76,6 +76,7 @@ def test_a_run_has_so_many_rounds_and_follows_from_its_seed(kind: str) -> None:
     assert Ran(small_dqn(max_rounds=4)).result.counters["round"] == 4
 
 
+@pytest.mark.covers("001-S11")
 @changes(KIND, "host", "agent", "opponent")
 def test_a_role_that_is_null_is_played_by_the_opponent(kind: str) -> None:
     for role, other in (ROLES, ROLES[::-1]):
@@ -89,6 +90,7 @@ def test_a_role_that_is_null_is_played_by_the_opponent(kind: str) -> None:
         small_dqn(opponent=RANDOM)
 
 
+@pytest.mark.covers("001-S11")
 @changes(KIND, *both("net_arch"))
 def test_the_network_has_these_layers(kind: str) -> None:
     for role in ROLES:
@@ -151,6 +153,7 @@ def test_a_role_collects_and_moves_its_target_every_so_many_rounds(kind: str) ->
     assert ran.rounds("sync_target", "agent") == [2, 4]
 
 
+@pytest.mark.covers("001-S12")
 @changes(KIND, *both("tau"))
 def test_the_target_moves_so_far_towards_the_network(kind: str) -> None:
     for role in ROLES:
@@ -207,6 +210,7 @@ def test_exploration_moves_at_every_round_by_its_schedule(
         small_dqn(**{"host.exploration.schedule": {**falling, "final": 2.0}})
 
 
+@pytest.mark.covers("001-S11")
 @changes(KIND, *both("optimizer", "learning_rate_schedule"))
 def test_weights_move_by_the_optimizer_at_the_rate_of_the_schedule(kind: str) -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 4}
@@ -328,6 +332,7 @@ def test_a_run_ends_when_no_role_has_got_better_for_so_long(kind: str) -> None:
         small_dqn(**{"evaluation.min_delta": 0.5})
 
 
+@pytest.mark.covers("001-S12")
 @changes(KIND, "log_time")
 def test_the_time_of_each_stage_of_each_role_is_measured(kind: str) -> None:
     timed = Ran(small_dqn()).records[0].timing
@@ -335,6 +340,7 @@ def test_the_time_of_each_stage_of_each_role_is_measured(kind: str) -> None:
     assert not [name for name in Ran(small_dqn(log_time=False)).records[0].timing if "_ms" in name]
 
 
+@pytest.mark.covers("001-S12")
 @changes(KIND, "layerwise_logging")
 def test_the_norm_of_every_layer_is_logged(kind: str) -> None:
     ran = Ran(small_dqn(layerwise_logging=True))
