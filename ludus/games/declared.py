@@ -8,7 +8,7 @@ from ludus.config.rooms import Finding, declare
 
 
 def _findings() -> Iterator[Finding]:
-    """Yield how games would be stepped here, and why not in a quicker way."""
+    """Yield how games and rounds would be executed here, and why not in a quicker way."""
     import torch
 
     from ludus.games.kernels.triton_path import why_no_kernels
@@ -21,6 +21,10 @@ def _findings() -> Iterator[Finding]:
     else:
         yield "note", "games", f"stepped by plain PyTorch: {reason}"
         yield "note", "fused_ppo", f"its rounds are made in plain PyTorch: {reason}"
+    if device.type == "cuda":
+        yield "ok", "fused_dqn", "its rounds are captured as CUDA graphs"
+    else:
+        yield "note", "fused_dqn", "its rounds are called: CUDA graphs need a CUDA device"
 
 
 declare(

@@ -260,6 +260,8 @@ def test_doctor_says_what_this_machine_can_do(call: Ludus) -> None:
         "\nok   fused_ppo" in told.out
         or f"fused_ppo      its rounds are made in {rounds}" in told.out
     )
+    rounds = "captured as CUDA graphs" if torch.cuda.is_available() else "called: CUDA graphs need"
+    assert f"fused_dqn      its rounds are {rounds}" in told.out
 
 
 def test_doctor_says_what_an_engine_lacks(call: Ludus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,11 @@ class Execution:
             self.notes += self._look(role)
         return chosen.pop()
 
+    def captured(self, role: str) -> set[str]:
+        """Return which stages of a role are CUDA graphs, as things are now."""
+        is_captured = {"fit": self._learners[role].is_captured, "collect": role in self._collecting}
+        return {stage for stage, is_so in is_captured.items() if is_so}
+
     def collect(self, role: str, seed: int) -> None:
         """Let a role play new games with draws of this seed, and remember them."""
         for note in self._look(role):

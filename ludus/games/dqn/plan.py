@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from ludus.games.dqn.config import FusedDqnConfig, RoleConfig
 
 Work = Callable[[Run], Mapping[str, Any] | None]
 RoleWork = Callable[[str, Run], Mapping[str, Any] | None]
+_GRAPH = "a CUDA graph"
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,17 @@ class Works:
     finish: Work
 
 
-def two_roles(config: FusedDqnConfig, works: Works, *, is_trained: Callable[[str], bool]) -> Repeat:
+def two_roles(
+    config: FusedDqnConfig,
+    works: Works,
+    *,
+    is_trained: Callable[[str], bool],
+    captured: Mapping[str, Collection[str]],
+) -> Repeat:
     """Return rounds in which each role that is trained makes one update.
 
-    `is_trained` is asked in every round: a script may freeze a role for a while.
+    `is_trained` is asked in every round: a script may freeze a role for a while. `captured` names the
+    stages of each role that are CUDA graphs.
     """
 
     # A round counts as soon as its last update is made, so that what follows it is logged under it.
@@ -46,7 +54,7 @@ def two_roles(config: FusedDqnConfig, works: Works, *, is_trained: Callable[[str
     for role in config.trained:
         section = config.role(role)
         assert section is not None
-        roles.append(_role(role, section, works, is_trained))
+        roles.append(_role(role, section, works, is_trained, captured[role]))
     rounds = Repeat(
         name="round",
         times=config.max_rounds,
@@ -70,7 +78,11 @@ def two_roles(config: FusedDqnConfig, works: Works, *, is_trained: Callable[[str
 
 
 def _role(
-    role: str, section: RoleConfig, works: Works, is_trained: Callable[[str], bool]
+    role: str,
+    section: RoleConfig,
+    works: Works,
+    is_trained: Callable[[str], bool],
+    captured: Collection[str],
 ) -> Repeat:
     target, rollout = section.steps_before_update_target, section.steps_before_rollout
     return Repeat(
@@ -81,9 +93,11 @@ def _role(
         body=(
             Stage(name="sync_target", work=partial(works.sync_target, role),
                   when=lambda run: is_due(run.counters["round"], target), note=every(target)),
-            Stage(name="fit", work=partial(works.fit, role)),
+            Stage(name="fit", work=partial(works.fit, role),
+                  note=_GRAPH if "fit" in captured else ""),
             Stage(name="collect", work=partial(works.collect, role),
-                  when=lambda run: is_due(run.counters["round"] + 1, rollout), note=every(rollout)),
+                  when=lambda run: is_due(run.counters["round"] + 1, rollout),
+                  note=every(rollout, f", {_GRAPH}" if "collect" in captured else "")),
         ),
     )  # fmt: skip
 

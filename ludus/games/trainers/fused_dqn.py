@@ -136,6 +136,7 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
                 finish=self._finish,
             ),
             is_trained=lambda role: self.learners[role].is_trained,
+            captured={role: self._execution.captured(role) for role in self.learners},
         )
 
     def _watched(self, stage: str, work: RoleWork) -> RoleWork:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ludus.core.plan import render
 from ludus.games.dqn import execution
 from ludus.games.trainers.fused_dqn import DQNTrainer
 from tests.games.dqn.small import prepared, small_dqn
@@ -156,3 +157,11 @@ def test_one_engine_is_chosen_for_both_roles() -> None:
     assert trainer.config.engine == "tape"
     assert any(note.startswith("agent:") for note in trainer._execution.notes)
     assert len(trainer._execution.notes) == len(set(trainer._execution.notes))
+
+
+def test_the_printed_plan_says_which_stages_are_cuda_graphs() -> None:
+    trainer = prepared()
+    assert "CUDA graph" not in render(trainer.plan())
+    told(trainer)
+    lines = [line.strip() for line in render(trainer.plan()).splitlines() if "CUDA" in line]
+    assert lines == ["fit (a CUDA graph)", "collect (every 2 rounds, a CUDA graph)"] * 2
