@@ -194,6 +194,18 @@ def test_so_large_a_share_of_moves_is_explored(player: Named, rate: float | Tens
     assert abs(float((played != 2).float().mean()) - float(rate) / 2) < 0.02
 
 
+def test_a_player_whose_moves_are_looked_at_is_asked_for_moves_not_for_values() -> None:
+    class Named0(Named):
+        def values(self, obs: Tensor) -> str:
+            return "of its own"
+
+    game = Masked()
+    with pytest.raises(LudusError, match="played 0 in game 1, which is illegal"):
+        roll_out(
+            game, {"only": Named0(0)}, "only", games=4, turns=1, generator=generator(0, "explore")
+        )
+
+
 class Countdown(FusedGame):
     """The first role takes from a number, the second adds a reward of its own; truncated at the end."""
 

@@ -27,6 +27,7 @@ TESTS: dict[str, list[str]] = {
 }
 """Where the tests of each folder are, the nearest first."""
 
+_EXECUTION = "ludus/games/dqn/execution.py"
 _RULES, _PLAYERS = "ludus/games/rules", "ludus/games/players"
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
@@ -146,7 +147,22 @@ _GAMES = [
      "is_highest_BPD.sum(-1)"),
     (f"{_PLAYERS}/spivakovsky.py", "(enough_BG & is_new_BG)", "enough_BG"),
     (f"{_PLAYERS}/morin.py", "masked_fill(is_left_BD, 0.0)", "masked_fill(is_left_BD, 9.0)"),
-    (f"{_PLAYERS}/random.py", "places_BA > wanted_B", "places_BA >= wanted_B"),
+    ("ludus/games/choose.py", "places_BA > wanted_B", "places_BA >= wanted_B"),
+    ("ludus/games/choose.py", "draws_B2[:, 0] < rate", "draws_B2[:, 0] < 0.5 * rate"),
+    ("ludus/games/choose.py", "values_BA = values_BA.masked_fill(~legal_BA, -torch.inf)", "pass"),
+    ("ludus/games/roll_out.py", "one_hot(actions_B.long(), count).float()",
+     "0 * one_hot(actions_B.long(), count).float()"),
+    ("ludus/games/roll_out.py", "isinstance(player, ValuesMoves) and not is_checked",
+     "isinstance(player, ValuesMoves)"),
+    (_EXECUTION, "self._draws.manual_seed(seed)", "pass"),
+    (_EXECUTION, "self._rate.fill_(self._learner.exploration_rate)", "self._rate.fill_(0.0)"),
+    (_EXECUTION, "self._why_not(role) or _why_not_repeated(players)", "self._why_not(role)"),
+    (_EXECUTION, "self._why_not(role) or _why_not_repeated(players)",
+     "_why_not_repeated(players)"),
+    (_EXECUTION, "if self._seen.get(role) == seen:", "if role in self._seen:"),
+    (_EXECUTION, "            begin(player)", "            pass"),
+    ("ludus/games/dqn/acting.py", "if not self._is_steady:", "if True:"),
+    ("ludus/games/host_syncs.py", "self.num_syncs, self._since = 0, None", "pass"),
     ("ludus/games/gym_env.py", "return self._seen(), -1.0, True, False",
      "return self._seen(), 0.0, False, False"),
     ("ludus/games/game.py", "wrong_B = wrong_B & ~self.over(state)",
