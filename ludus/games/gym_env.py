@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 RANDOM: Mapping[str, object] = {"kind": "random"}
-_STARTS = 1000
+_STARTS, _FIRST_STARTS = 1000, 4
 
 
 class _HironakaEnv(gymnasium.Env[Any, np.int64]):
@@ -77,19 +77,25 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         """Return what the learner sees of a new game that has not ended."""
         super().reset(seed=seed)
         self._generator.manual_seed(int(self.np_random.integers(2**62)))
-        starts = self.game.reset(_STARTS, self._generator)
-        going_B = ~self.game.over(starts)
-        if not going_B.any():
-            raise LudusError(
-                f"all of {_STARTS} random starts have ended: one point is below all others; give more"
-                " points or a greater max_value"
-            )
-        first = int(going_B.int().argmax())
-        self._state = {name: value[first : first + 1] for name, value in starts.items()}
+        self._state = self._started()
         self._num_steps = 0
         begin(self.opponent)
         self._let_the_host_begin()
         return self._seen(), self._info()
+
+    def _started(self) -> State:
+        """Return a game that has not ended."""
+        # Nearly every start will do, so that few are drawn at first.
+        for count in (_FIRST_STARTS, _STARTS - _FIRST_STARTS):
+            starts = self.game.reset(count, self._generator)
+            going_B = ~self.game.over(starts)
+            if going_B.any():
+                first = int(going_B.int().argmax())
+                return {name: value[first : first + 1] for name, value in starts.items()}
+        raise LudusError(
+            f"all of {_STARTS} random starts have ended: one point is below all others; give more"
+            " points or a greater max_value"
+        )
 
     def _let_the_host_begin(self) -> None:
         """Let the opponent move first, where it does."""
