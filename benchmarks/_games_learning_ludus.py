@@ -101,7 +101,12 @@ def num_env_steps(task: str) -> int:
 def _config(name: str, seed: int) -> Any:
     config = ludus.read_config(REPOSITORY / "configs" / f"{name}.yaml")
     return config.replace(
-        **{"seed": seed, "settings.display": "plain", "settings.threads": 1, "settings.device": "cpu"}
+        **{
+            "seed": seed,
+            "settings.display": "plain",
+            "settings.threads": 1,
+            "settings.device": "cpu",
+        }
     )
 
 

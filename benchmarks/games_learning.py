@@ -2,7 +2,7 @@
 
 PPO learns three control tasks by the env steps of the shipped configs of fused_ppo, beside SB3's PPO (with
 the settings of its zoo) and ludus's own `ppo` on gymnasium's envs. DQN learns the host, and the agent, of
-Hironaka's game against a random player, in fused_dqn and by SB3's DQN in HironakaHostEnv and HironakaAgentEnv,
+Hironaka's game against a random player, in fused_dqn and by SB3's DQN in Hironaka's gymnasium envs,
 with the same settings, updates and transitions. The score is that of the last network: the mean return of 100
 episodes, or rho over 2,000 games, from the same starts for all and of no training. A host's rho should be
 high, an agent's low. A score has no ratio; the training times have, evaluation excluded.
