@@ -91,6 +91,8 @@ class ElementwiseGame(FusedGame):
     advance: Callable[..., Outcome]
     moves: Moves | Bounds
     """What the player may do."""
+    names: tuple[str, ...] = ()
+    """The moves as people call them, or units of the numbers; without names they are told as numbers."""
 
     def __init__(self, *, max_steps: int, dtype: torch.dtype = torch.float32) -> None:
         """Cut a game off after `max_steps`, unless it has ended."""
@@ -142,6 +144,30 @@ class ElementwiseGame(FusedGame):
         }
         rewards_B = torch.zeros_like(state["steps"], dtype=torch.float32) + reward
         return Step(after, rewards_B.unsqueeze(1))
+
+    def text(self, state: State, game: int) -> str:
+        """Return a picture of one game, if there is one, and its numbers by name."""
+        numbers = state["numbers"][game].tolist()
+        told = self.described(*numbers), f"step {int(state['steps'][game])}"
+        return "\n".join([*self.picture(*numbers), ", ".join(told)])
+
+    def picture(self, *numbers: float) -> Sequence[str]:
+        """Return lines that show a state; none, unless a game draws it."""
+        return ()
+
+    def described(self, *numbers: float) -> str:
+        """Return the numbers of a state, named as the parameters of `features` are."""
+        names = inspect.signature(self.features).parameters
+        return ", ".join(f"{name} {x:.3g}" for name, x in zip(names, numbers, strict=True))
+
+    def told(self, role: str, action: Tensor) -> str:
+        """Return the name of a move, or numbers with their units."""
+        if not self.names:
+            return super().told(role, action)
+        if isinstance(self.moves, Moves):
+            return self.names[int(action)]
+        told = zip(action.tolist(), self.names, strict=True)
+        return ", ".join(f"{x:+.2f} {unit}" for x, unit in told)
 
     def done(self, state: State) -> Tensor:
         """Return whether each game has ended by its rules."""

@@ -111,6 +111,10 @@ class FusedGame(ABC):
         """Return one game of the batch as people read it; this waits for the device."""
         return "\n".join(f"{name} {value[game].tolist()}" for name, value in state.items())
 
+    def told(self, role: str, action: Tensor) -> str:
+        """Return one action of a role as people read it; this waits for the device."""
+        return str(action.tolist())
+
     def over(self, state: State) -> Tensor:
         """Return (B,) whether each game is over, ended or cut off."""
         done_B, truncated_B = self.done(state), self.truncated(state)

@@ -85,7 +85,7 @@ def told(
         number += 1
         returns_R = returns_R + moment.rewards[0].cpu()
         state = moment.after
-        what = moment.actions[0].tolist()
+        what = game.told(moment.role, moment.actions[0])
         yield f"\nmove {number}: {moment.role} plays {what}\n{game.text(state, 0)}"
     end = "ended" if bool(game.done(state)[0]) else "was cut off"
     gains = ", ".join(

@@ -96,6 +96,10 @@ class StonesGame(FusedGame):
         """Return two planes (B, 2, rows, columns), one's own first; row 0 is the bottom."""
         return obs_BO.reshape(-1, 2, self.num_rows, self.num_columns)
 
+    def told(self, role: str, action: Tensor) -> str:
+        """Return the sign of the player, and where it is put."""
+        return f"{_SIGNS[1 + self.roles.index(role)]} at {int(action)}"
+
     def text(self, state: State, game: int) -> str:
         """Return the board, X for the first player and O for the second."""
         cells_2C = self._cells(state["stones"][game : game + 1])[0]

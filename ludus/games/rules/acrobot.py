@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Literal
 
 from torch import Tensor
@@ -9,6 +11,7 @@ from torch import Tensor
 from ludus.config.base import Positive
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
+from ludus.games.drawing import Drawing, Point
 from ludus.games.elementwise import (
     ElementwiseGame,
     Numbers,
@@ -110,3 +113,24 @@ class Acrobot(ElementwiseGame):
     features = staticmethod(features)
     advance = staticmethod(advance)
     moves = Moves(3)
+    names = ("torque to the left", "no torque", "torque to the right")
+
+    def picture(self, *numbers: float) -> Sequence[str]:
+        """Return both links, and the height that the tip has to pass."""
+        drawing, (middle, tip) = Drawing(2.0, rows=9), _ends(*numbers)
+        drawing.line((-2.0, 1.0), (2.0, 1.0), ".")
+        drawing.line((0.0, 0.0), middle, "*")
+        drawing.line(middle, tip, "+")
+        drawing.put((0.0, 0.0), "o")
+        return drawing.rows()
+
+    def described(self, *numbers: float) -> str:
+        """Return how high the tip is, and how the links turn."""
+        height = _ends(*numbers)[1][1]
+        return f"tip at {height:+.2f} m of 1 m, links {numbers[2]:+.2f} and {numbers[3]:+.2f} rad/s"
+
+
+def _ends(angle_1: float, angle_2: float, *spins: float) -> tuple[Point, Point]:
+    """Return where the first link and the second end; both hang at angle 0."""
+    x, y = math.sin(angle_1), -math.cos(angle_1)
+    return (x, y), (x + math.sin(angle_1 + angle_2), y - math.cos(angle_1 + angle_2))

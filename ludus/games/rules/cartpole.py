@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Literal
 
 from torch import Tensor
@@ -21,6 +23,7 @@ FORCE = 10.0
 SECONDS = 0.02
 MAX_X = 2.4
 MAX_ANGLE = 0.20943951023931953
+_HALF_TRACK = 24
 
 
 def begin(u0: Tensor, u1: Tensor, u2: Tensor, u3: Tensor) -> Numbers:
@@ -67,3 +70,19 @@ class CartPole(ElementwiseGame):
     features = staticmethod(features)
     advance = staticmethod(advance)
     moves = Moves(2)
+    names = ("left", "right")
+
+    def picture(self, *numbers: float) -> Sequence[str]:
+        """Return the track from edge to edge with the cart on it, and how the pole leans."""
+        x, _, angle, _ = numbers
+        place = min(max(round((x / MAX_X + 1) * _HALF_TRACK), 0), 2 * _HALF_TRACK)
+        track = list("|" + "-" * (2 * _HALF_TRACK + 1) + "|")
+        track[place : place + 3] = "[=]"
+        lean = "|" if abs(angle) < 0.02 else "/" if angle > 0 else "\\"
+        return " " * (place + 1) + lean, "".join(track)
+
+    def described(self, *numbers: float) -> str:
+        """Return where cart and pole are, and how they move."""
+        x, v, angle, spin = numbers
+        degrees = math.degrees(angle)
+        return f"cart {x:+.2f} m, {v:+.2f} m/s; pole {degrees:+.1f} degrees, {spin:+.2f} rad/s"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Literal
 
 from torch import Tensor
@@ -9,6 +11,7 @@ from torch import Tensor
 from ludus.config.base import Positive
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
+from ludus.games.drawing import Drawing
 from ludus.games.elementwise import (
     ElementwiseGame,
     Numbers,
@@ -69,3 +72,17 @@ class Pendulum(ElementwiseGame):
     features = staticmethod(features)
     advance = staticmethod(advance)
     moves = Bounds((-MAX_TORQUE,), (MAX_TORQUE,))
+    names = ("N m",)
+
+    def picture(self, *numbers: float) -> Sequence[str]:
+        """Return the pole around its pivot."""
+        drawing, angle = Drawing(1.0, rows=7), numbers[0]
+        drawing.line((0.0, 0.0), (-math.sin(angle), math.cos(angle)), "*")
+        drawing.put((0.0, 0.0), "o")
+        return drawing.rows()
+
+    def described(self, *numbers: float) -> str:
+        """Return how far the pole is from upright, to the left or to the right, and how it turns."""
+        angle, spin = numbers
+        degrees = math.degrees(math.remainder(angle, TURN))
+        return f"pole {degrees:+.0f} degrees from upright, {spin:+.2f} rad/s"
