@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from ludus.config.base import (
     Count,
@@ -19,14 +17,13 @@ from ludus.config.registry import find
 from ludus.games.kinds import GameSection
 from ludus.games.networks import NetArch, arch_problems
 from ludus.games.player import PlayerSection
+from ludus.games.rounds import PositiveShare, Share, intervals_unreached, never_reached
 from ludus.games.unused import unused_settings
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
 
 ROLES = ("host", "agent")
-Share = Annotated[float, Field(ge=0, le=1)]
-PositiveShare = Annotated[float, Field(gt=0, le=1)]
 
 
 class ExplorationConfig(StrictConfig):
@@ -166,6 +163,11 @@ class FusedDqnConfig(TrainerConfig):
         """The roles that learn."""
         return [role for role in ROLES if getattr(self, role) is not None]
 
+    @property
+    def opts_a_round(self) -> int:
+        """How many optimisation steps a round has: one of each role."""
+        return len(self.trained)
+
     def role(self, role: str) -> RoleConfig | None:
         """Return how this role learns; None where it does not."""
         section: RoleConfig | None = getattr(self, role)
@@ -180,12 +182,7 @@ class FusedDqnConfig(TrainerConfig):
                 f"'game.kind' is {self.game.kind}, whose roles are {', '.join(roles)}; fused_dqn"  # type: ignore[attr-defined]
                 " trains a host and an agent: call the roles of your game so, or train it with fused_ppo"
             )
-        for key in ("record_every_rounds", "save_every_rounds"):
-            if (value := getattr(self, key)) > self.max_rounds:
-                yield (
-                    f"'{key}' is {value}, but max_rounds is {self.max_rounds}: it would never be reached;"
-                    " lower it, or set 0 for never"
-                )
+        yield from never_reached(self)
         yield from unused_settings(self.settings)
 
     def _role_problems(self) -> Iterator[str]:
@@ -213,5 +210,4 @@ class FusedDqnConfig(TrainerConfig):
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never comes to, and its value for never."""
-        keys = ("record_every_rounds", "save_every_rounds")
-        return {key: 0 for key in keys if getattr(self, key) > self.max_rounds}
+        return intervals_unreached(self)

@@ -9,8 +9,8 @@ from typing import Any
 
 from ludus.core import Repeat, Run, Stage
 from ludus.games.dqn.config import FusedDqnConfig, RoleConfig
+from ludus.games.rounds import Work, after_a_round, every, is_due
 
-Work = Callable[[Run], Mapping[str, Any] | None]
 RoleWork = Callable[[str, Run], Mapping[str, Any] | None]
 _GRAPH = "a CUDA graph"
 
@@ -41,15 +41,6 @@ def two_roles(
     `is_trained` is asked in every round: a script may freeze a role for a while. `captured` names the
     stages of each role that are CUDA graphs.
     """
-
-    # A round counts as soon as its last update is made, so that what follows it is logged under it.
-    def is_evaluated(run: Run) -> bool:
-        every, rounds = config.evaluation.every_rounds, run.counters["round"]
-        return is_due(rounds, every) or (every > 0 and rounds >= config.max_rounds)
-
-    def is_recorded(run: Run) -> bool:
-        return is_evaluated(run) or is_due(run.counters["round"], config.record_every_rounds)
-
     roles = []
     for role in config.trained:
         section = config.role(role)
@@ -60,13 +51,7 @@ def two_roles(
         times=config.max_rounds,
         body=(
             Repeat(name="update", times=1, counter="round", body=tuple(roles)),
-            Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
-                  note=every(config.evaluation.every_rounds, ", and after the last")),
-            Stage(name="record", work=works.record, when=is_recorded,
-                  note=every(config.record_every_rounds, ", and after an evaluation")),
-            Stage(name="save", work=works.save,
-                  when=lambda run: is_due(run.counters["round"], config.save_every_rounds),
-                  note=every(config.save_every_rounds)),
+            *after_a_round(config, evaluate=works.evaluate, record=works.record, save=works.save),
         ),
     )  # fmt: skip
     body = (
@@ -100,15 +85,3 @@ def _role(
                   note=every(rollout, f", {_GRAPH}" if "collect" in captured else "")),
         ),
     )  # fmt: skip
-
-
-def is_due(count: int, interval: int) -> bool:
-    """Return whether a counter that goes up by one stands at a multiple; 0 means never."""
-    return interval > 0 and count > 0 and count % interval == 0
-
-
-def every(interval: int, besides: str = "") -> str:
-    """Return a few words for the printed plan."""
-    if not interval:
-        return "never"
-    return f"every {'round' if interval == 1 else f'{interval} rounds'}{besides}"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from ludus.config.base import (
     Count,
@@ -19,13 +17,11 @@ from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame
 from ludus.games.kinds import GameSection, make_game
 from ludus.games.player import PlayerSection
+from ludus.games.rounds import PositiveShare, Share, intervals_unreached, never_reached
 from ludus.games.unused import unused_settings
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
-
-Discount = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class PastPlayersConfig(StrictConfig):
@@ -35,7 +31,7 @@ class PastPlayersConfig(StrictConfig):
     """How many of them are kept; the oldest goes first."""
     every_rounds: Positive
     """Keep the network of every so many rounds."""
-    share: Share
+    share: PositiveShare
     """In which share of the games one role is played by one of them, another each round."""
 
 
@@ -112,9 +108,9 @@ class FusedPpoConfig(TrainerConfig):
     """Networks of earlier rounds as opponents in self-play; null: the present one meets itself alone."""
     reward_scale: PositiveFloat
     """Multiply rewards by this for learning; what is logged and judged is the game's own."""
-    gamma: Discount
+    gamma: Share
     """How much a reward one turn later is worth."""
-    gae_lambda: Discount
+    gae_lambda: Share
     """How far ahead advantages look: 0 one turn, 1 to the end of the game."""
     clip: PositiveFloat
     """How far one round may move the probability of an action, as a ratio from 1."""
@@ -161,12 +157,7 @@ class FusedPpoConfig(TrainerConfig):
             self.run_opts,
             "optimisation steps",
         )
-        for key in ("record_every_rounds", "save_every_rounds"):
-            if (value := getattr(self, key)) > self.max_rounds:
-                yield (
-                    f"'{key}' is {value}, but 'max_rounds' is {self.max_rounds}: it would never be"
-                    " reached; lower it, or set 0 for never"
-                )
+        yield from never_reached(self)
         yield from unused_settings(self.settings)
 
     def _problems_of_roles(self, game: FusedGame) -> Iterator[str]:
@@ -229,8 +220,7 @@ class FusedPpoConfig(TrainerConfig):
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never comes to, and its value for never."""
-        keys = ("record_every_rounds", "save_every_rounds")
-        off: dict[str, Any] = {key: 0 for key in keys if getattr(self, key) > self.max_rounds}
+        off = intervals_unreached(self)
         if self.rounds_a_stage > self.max_rounds:
             off["rounds_a_stage"] = 1
         return off

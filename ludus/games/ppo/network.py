@@ -1,4 +1,4 @@
-"""Check a network that a script gives, and make a run a given number of updates long."""
+"""Check a network that a script gives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torch import nn
 from ludus.core.errors import ConfigError
 from ludus.games.game import FusedGame, Moves
 from ludus.games.networks import shape_of, tried
-from ludus.games.ppo.config import FusedPpoConfig
 
 
 def check_network(network: object, game: FusedGame) -> nn.Module:
@@ -38,23 +37,3 @@ def check_network(network: object, game: FusedGame) -> nn.Module:
             f" {type(game).__name__} it returns {form}"
         )
     return network
-
-
-def with_length(config: FusedPpoConfig, max_steps: int) -> tuple[FusedPpoConfig, list[str]]:
-    """Return the config of a run of at least so many optimisation steps, in whole rounds, and a sentence
-    for each key that had to change besides its length."""
-    if max_steps < 1:
-        raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
-    rounds = -(-max_steps // config.opts_a_round)
-    fitted = config.model_copy(update={"max_rounds": rounds})
-    changes = fitted.unreached()
-    notes = [
-        f"for fit(max_steps={max_steps}) '{key}' is {value} rather than {getattr(config, key)}"
-        for key, value in changes.items()
-    ]
-    if rounds * config.opts_a_round != max_steps:
-        notes.append(
-            f"for fit(max_steps={max_steps}) the run makes {rounds * config.opts_a_round} optimisation"
-            f" steps, {rounds} whole rounds of {config.opts_a_round}"
-        )
-    return config.replace(max_rounds=rounds, **changes), notes

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from ludus.core import Repeat, Run, Stage
+from ludus.core import Repeat, Stage
 from ludus.core.errors import HookError
 from ludus.core.plan import counted, hook_names, walk_nodes
 from ludus.games.ppo.config import FusedPpoConfig
-
-Work = Callable[[Run], Mapping[str, Any] | None]
+from ludus.games.rounds import Work, after_a_round
 
 
 @dataclass(frozen=True)
@@ -34,26 +31,7 @@ def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool, made: str
     `made` says how such a stage makes them.
     """
 
-    # A round counts as soon as its last update is made, so that what follows it is logged under it.
-    def is_due(run: Run, interval: int) -> bool:
-        return interval > 0 and run.counters["round"] % interval == 0
-
-    def is_evaluated(run: Run) -> bool:
-        every = config.evaluation.every_rounds
-        return every > 0 and (is_due(run, every) or run.counters["round"] >= config.max_rounds)
-
-    def is_recorded(run: Run) -> bool:
-        return is_evaluated(run) or is_due(run, config.record_every_rounds)
-
-    then = (
-        Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
-              note=_every(config.evaluation.every_rounds, ", and after the last")),
-        Stage(name="record", work=works.record, when=is_recorded,
-              note=_every(config.record_every_rounds, ", and after an evaluation")),
-        Stage(name="save", work=works.save,
-              when=lambda run: is_due(run, config.save_every_rounds),
-              note=_every(config.save_every_rounds)),
-    )  # fmt: skip
+    then = after_a_round(config, evaluate=works.evaluate, record=works.record, save=works.save)
     finish = Stage(name="finish", work=works.finish, always=True)
     if is_fused:
         note = f"{counted(config.rounds_a_stage, 'whole round', 'whole rounds')}, {made}"
@@ -91,9 +69,3 @@ def as_fused(error: HookError, unfused: Repeat, config: FusedPpoConfig) -> HookE
     return HookError(
         f"{told} fits no node of this plan, in which a round is one stage; set fused: false"
     )
-
-
-def _every(interval: int, besides: str = "") -> str:
-    if not interval:
-        return "never"
-    return f"every {'round' if interval == 1 else f'{interval} rounds'}{besides}"

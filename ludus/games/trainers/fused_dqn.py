@@ -16,13 +16,14 @@ from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import RhoEvaluation, scores_of, shares_of
 from ludus.games.dqn.execution import Execution
 from ludus.games.dqn.layers import layer_norms
-from ludus.games.dqn.plan import RoleWork, Work, Works, two_roles
+from ludus.games.dqn.plan import RoleWork, Works, two_roles
 from ludus.games.dqn.roll_outs import RollOuts
 from ludus.games.dqn.saving import Saving
 from ludus.games.dqn.two_roles import Given, TwoRoles
 from ludus.games.host_syncs import HostSyncs
 from ludus.games.player import foreign
 from ludus.games.roll_out import RewardFunc, play_turns
+from ludus.games.rounds import Work, with_length
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive
@@ -77,7 +78,7 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
         """Build game, networks and buffers; what a script has built and changed already is kept."""
         config, self._notes = self.config, list[str]()
         if max_steps is not None:
-            config = self._with_length(max_steps)
+            config, self._notes = with_length(config, max_steps)
         self.config = config = as_begun(config, self.run.files)
         if self._roles is None or self._is_used:
             self._build()
@@ -101,18 +102,6 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
     def _execute_anew(self) -> None:
         if self._is_used:
             self._execution.choose_engine(self.config, self.device)
-
-    def _with_length(self, max_steps: int) -> FusedDqnConfig:
-        """Return the config of a run of so many updates, counted over all roles."""
-        if max_steps < 1:
-            raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
-        rounds = -(-max_steps // len(self.config.trained))
-        changes = self.config.model_copy(update={"max_rounds": rounds}).unreached()
-        self._notes += [
-            f"for fit(max_steps={max_steps}) '{key}' is {value} rather than {getattr(self.config, key)}"
-            for key, value in changes.items()
-        ]
-        return self.config.replace(max_rounds=rounds, **changes)
 
     def open(self) -> None:
         """Say what fit changed, and why updates are not executed as they could be."""

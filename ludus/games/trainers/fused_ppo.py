@@ -22,12 +22,13 @@ from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.evaluate import Evaluation
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
-from ludus.games.ppo.network import check_network, with_length
+from ludus.games.ppo.network import check_network
 from ludus.games.ppo.past import PastPlayers, meeting
 from ludus.games.ppo.plan import Works, as_fused, make_plan
 from ludus.games.ppo.shuffle import Minibatches
 from ludus.games.ppo.undo import Undo
 from ludus.games.ppo.waiting import Waiting
+from ludus.games.rounds import with_length
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved

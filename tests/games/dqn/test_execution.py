@@ -103,7 +103,7 @@ def own_net() -> nn.Module:
     ("changed", "given", "why"),
     [
         ({}, {"reward_func": lambda role, obs, then, done: done.float()}, "script's own function"),
-        ({"agent": None, "opponent": "given"}, {"agent_net": First()}, "script's own player"),
+        ({"agent": None, "opponent": "given"}, {"agent_net": First()}, "player of your own"),
         ({"engine": "eager"}, {"agent_net": own_net()}, "OwnNet is neither torch's nor ludus's"),
     ],
 )

@@ -333,7 +333,7 @@ def test_what_a_script_puts_into_a_scheduler_is_saved_with_the_run() -> None:
             "'host': 'net_arch.0' is b, batch norm of the layer before it",
         ),
         ({"host.batch_size": 100}, {}, "more than replay_capacity 60 can hold"),
-        ({"save_every_rounds": 7}, {}, "but max_rounds is 6: it would never be reached"),
+        ({"save_every_rounds": 7}, {}, "but 'max_rounds' is 6: it would never be reached"),
         ({"evaluation.every_rounds": 0, "evaluation.patience": 2}, {}, "there are no evaluations"),
     ],
 )

@@ -1,0 +1,120 @@
+"""What runs that are counted in rounds share: how long they are, and what follows a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Protocol, Self, TypeVar
+
+from pydantic import Field
+
+from ludus.core import Run, Stage
+from ludus.core.errors import ConfigError
+
+Share = Annotated[float, Field(ge=0, le=1)]
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+Work = Callable[[Run], Mapping[str, Any] | None]
+
+_INTERVALS = ("record_every_rounds", "save_every_rounds")
+
+
+class Evaluated(Protocol):
+    """The section of a config that says when is evaluated."""
+
+    @property
+    def every_rounds(self) -> int: ...
+
+
+class InRounds(Protocol):
+    """A config of a run that is counted in rounds."""
+
+    @property
+    def max_rounds(self) -> int: ...
+    @property
+    def record_every_rounds(self) -> int: ...
+    @property
+    def save_every_rounds(self) -> int: ...
+    @property
+    def evaluation(self) -> Evaluated: ...
+    @property
+    def opts_a_round(self) -> int:
+        """How many optimisation steps a round has."""
+
+    def unreached(self) -> dict[str, Any]:
+        """Return each key that a run of this length never comes to, and its value for never."""
+
+    def replace(self, **changes: Any) -> Self: ...
+    def model_copy(self, *, update: Mapping[str, Any]) -> Self: ...
+
+
+C = TypeVar("C", bound=InRounds)
+
+
+def intervals_unreached(config: InRounds) -> dict[str, Any]:
+    """Return each interval that is longer than the run, and its value for never."""
+    return {key: 0 for key in _INTERVALS if getattr(config, key) > config.max_rounds}
+
+
+def never_reached(config: InRounds) -> Iterator[str]:
+    """Yield a sentence for each interval that is longer than the run."""
+    for key in intervals_unreached(config):
+        yield (
+            f"'{key}' is {getattr(config, key)}, but 'max_rounds' is {config.max_rounds}: it would never"
+            " be reached; lower it, or set 0 for never"
+        )
+
+
+def with_length(config: C, max_steps: int) -> tuple[C, list[str]]:
+    """Return the config of a run of at least so many optimisation steps, in whole rounds, and a sentence
+    for each key that had to change besides its length."""
+    if max_steps < 1:
+        raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
+    rounds = -(-max_steps // config.opts_a_round)
+    changes = config.model_copy(update={"max_rounds": rounds}).unreached()
+    notes = [
+        f"for fit(max_steps={max_steps}) '{key}' is {value} rather than {getattr(config, key)}"
+        for key, value in changes.items()
+    ]
+    if rounds * config.opts_a_round != max_steps:
+        notes.append(
+            f"for fit(max_steps={max_steps}) the run makes {rounds * config.opts_a_round} optimisation"
+            f" steps, {rounds} whole rounds of {config.opts_a_round}"
+        )
+    return config.replace(max_rounds=rounds, **changes), notes
+
+
+def after_a_round(
+    config: InRounds, *, evaluate: Work, record: Work, save: Work
+) -> tuple[Stage, ...]:
+    """Return the stages that follow a round: evaluate, record, save, each as often as the config says.
+
+    A round counts as soon as its last update is made, so that what follows it is logged under it.
+    """
+
+    def is_evaluated(run: Run) -> bool:
+        interval, rounds = config.evaluation.every_rounds, run.counters["round"]
+        return is_due(rounds, interval) or (interval > 0 and rounds >= config.max_rounds)
+
+    def is_recorded(run: Run) -> bool:
+        return is_evaluated(run) or is_due(run.counters["round"], config.record_every_rounds)
+
+    return (
+        Stage(name="evaluate", work=evaluate, when=is_evaluated,
+              note=every(config.evaluation.every_rounds, ", and after the last")),
+        Stage(name="record", work=record, when=is_recorded,
+              note=every(config.record_every_rounds, ", and after an evaluation")),
+        Stage(name="save", work=save,
+              when=lambda run: is_due(run.counters["round"], config.save_every_rounds),
+              note=every(config.save_every_rounds)),
+    )  # fmt: skip
+
+
+def is_due(count: int, interval: int) -> bool:
+    """Return whether a counter stands at a multiple; 0 means never."""
+    return interval > 0 and count > 0 and count % interval == 0
+
+
+def every(interval: int, besides: str = "") -> str:
+    """Return a few words for the printed plan."""
+    if not interval:
+        return "never"
+    return f"every {'round' if interval == 1 else f'{interval} rounds'}{besides}"
