@@ -164,6 +164,10 @@ def test_the_target_moves_so_far_towards_the_network(kind: str) -> None:
             wanted = before + tau * (now.detach() - before)
             learner.sync_target()
             assert torch.allclose(learner.target.vectors[0], wanted, atol=1e-6)
+            # The statistics of batch norm are taken over with the weights they belong to.
+            held, theirs = learner.target.held.tensors(), learner.learner.held.tensors()
+            assert held["1.running_mean"].any()
+            assert torch.equal(held["1.running_mean"], theirs["1.running_mean"])
 
 
 @changes(KIND, *both("gamma"))
