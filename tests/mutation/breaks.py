@@ -23,12 +23,17 @@ TESTS: dict[str, list[str]] = {
         "tests/supervised/test_update.py",
         "tests/test_golden_traces.py",
     ],
-    "ludus/games": ["tests/games/rules", "tests/games/players", "tests/games"],
+    "ludus/games": [
+        "tests/games/rules",
+        "tests/games/hironaka",
+        "tests/games/players",
+        "tests/games",
+    ],
 }
 """Where the tests of each folder are, the nearest first."""
 
 _EXECUTION = "ludus/games/dqn/execution.py"
-_RULES, _PLAYERS = "ludus/games/rules", "ludus/games/players"
+_RULES, _PLAYERS, _MATHS = (f"ludus/games/{name}" for name in ("rules", "players", "hironaka"))
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
@@ -137,12 +142,15 @@ _GAMES = [
     (f"{_RULES}/connect_four.py", "_HEIGHT = 7", "_HEIGHT = 6"),
     (f"{_RULES}/tic_tac_toe.py", "0o421, 0o124", "0o421, 0o421"),
     (f"{_RULES}/pendulum.py", "spin = minimum(maximum(spin, -MAX_SPIN), MAX_SPIN)", "spin = spin"),
-    ("ludus/games/stones.py", "cells_B2C if role == \"first\" else cells_B2C.flip(1)", "cells_B2C"),
-    ("ludus/games/stones.py", "won_B | (taken_B | stone_B == full)", "won_B"),
-    ("ludus/games/hironaka/vertices.py", "torch.where(is_whole_B, 1e-9, 1e-6)",
-     "torch.where(is_whole_B, 1e-9, 1e-12)"),
-    ("ludus/games/hironaka/vertices.py", "_ROUNDS = 4", "_ROUNDS = 1"),
-    ("ludus/games/hironaka/polyhedra.py", "wrong_BN = ~finite_BN | ", "wrong_BN = "),
+    (f"{_RULES}/_stones.py", "cells_B2C if role == \"first\" else cells_B2C.flip(1)", "cells_B2C"),
+    (f"{_RULES}/_stones.py", "won_B | (taken_B | stone_B == full)", "won_B"),
+    (f"{_MATHS}/vertices.py", "(least_B / 2).clamp(min=_ROUNDING)", "1e-9"),
+    (f"{_MATHS}/vertices.py", "(lower_BN > error) | ", ""),
+    (f"{_MATHS}/vertices.py", "_ROUNDS = 4", "_ROUNDS = 1"),
+    (f"{_MATHS}/exact.py", "return divisor > offset", "return divisor >= offset"),
+    (f"{_MATHS}/exact.py", "if mine > least", "if mine < least"),
+    (f"{_MATHS}/polyhedra.py", "is_vertex(rows[place], others)", "True"),
+    (f"{_MATHS}/polyhedra.py", "wrong_BN = ~finite_BN | ", "wrong_BN = "),
     (f"{_PLAYERS}/zeillinger.py", "is_highest_BPD.sum(-1) + is_lowest_BPD.sum(-1)",
      "is_highest_BPD.sum(-1)"),
     (f"{_PLAYERS}/spivakovsky.py", "(enough_BG & is_new_BG)", "enough_BG"),
@@ -163,10 +171,15 @@ _GAMES = [
     (_EXECUTION, "            begin(player)", "            pass"),
     ("ludus/games/dqn/acting.py", "if not self._is_steady:", "if True:"),
     ("ludus/games/host_syncs.py", "self.num_syncs, self._since = 0, None", "pass"),
-    ("ludus/games/gym_env.py", "return self._seen(), -1.0, True, False",
+    (f"{_MATHS}/gym_env.py", "return self._seen(), -1.0, True, False",
      "return self._seen(), 0.0, False, False"),
     ("ludus/games/game.py", "wrong_B = wrong_B & ~self.over(state)",
      "wrong_B = wrong_B & self.over(state)"),
+    ("ludus/games/playoffs.py", "start = {name: value[goes_on_B] for name, value in start.items()}", "pass"),
+    ("ludus/games/tree.py", " & goes_on_B.unsqueeze(1)", ""),
+    ("ludus/games/tree.py", "(*after, *before)", "(*before,)"),
+    ("ludus/games/first_turn.py", "(tuple(found.shape), found.dtype) != (shape, dtype)", "False"),
+    ("ludus/games/export.py", "layers[-1] = fuse_linear_bn_eval(layers[-1], layer)", "pass"),
 ]  # fmt: skip
 
 BREAKS = [

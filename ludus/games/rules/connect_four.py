@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
-from ludus.games.stones import StonesGame
+from ludus.games.rules._stones import StonesGame
 
 # A column has a bit more than cells, which stays empty, so that no line runs from one into the next.
 _HEIGHT = 7

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
-from ludus.games.stones import StonesGame
+from ludus.games.rules._stones import StonesGame
 
 # Rows, columns and diagonals, a bit for each cell.
 _LINES = (0o007, 0o070, 0o700, 0o111, 0o222, 0o444, 0o421, 0o124)

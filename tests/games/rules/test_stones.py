@@ -7,9 +7,9 @@ import torch
 
 from ludus.core.errors import ConfigError
 from ludus.games.choose import random_move
+from ludus.games.rules._stones import StonesGame
 from ludus.games.rules.connect_four import ConnectFour
 from ludus.games.rules.tic_tac_toe import TicTacToe
-from ludus.games.stones import StonesGame
 from ludus.seeds import generator
 
 

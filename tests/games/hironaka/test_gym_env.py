@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 
 import ludus.games
 from ludus.core.errors import ConfigError, LudusError
-from ludus.games.gym_env import HironakaAgentEnv, HironakaHostEnv
+from ludus.games.hironaka.gym_env import HironakaAgentEnv, HironakaHostEnv
 from ludus.games.rules.hironaka import Hironaka
 
 SMALL: dict[str, Any] = {"dimension": 2, "max_num_points": 4, "max_value": 5}
