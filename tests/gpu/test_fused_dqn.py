@@ -127,7 +127,7 @@ class First:
     ("given", "changed", "why"),
     [
         ({"reward_func": waiting}, {}, "script's own function"),
-        ({"agent_net": First()}, {"agent": None, "opponent": "given"}, "script's own player"),
+        ({"agent_net": First()}, {"agent": None, "opponent": "given"}, "player of your own"),
     ],
 )
 def test_what_cannot_be_captured_is_told_and_played_all_the_same(

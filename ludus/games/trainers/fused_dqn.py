@@ -102,11 +102,15 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
     def _execute_anew(self) -> None:
         if self._is_used:
             self._execution.choose_engine(self.config, self.device)
+            self._tell_notes()
 
     def open(self) -> None:
         """Say what fit changed, and why updates are not executed as they could be."""
         for note in self._notes:
             self.run.tell(note, event="changed_by_fit")
+        self._tell_notes()
+
+    def _tell_notes(self) -> None:
         for note in self._execution.notes:
             self.run.tell(note, event="engine")
 

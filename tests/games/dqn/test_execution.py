@@ -165,3 +165,12 @@ def test_the_printed_plan_says_which_stages_are_cuda_graphs() -> None:
     told(trainer)
     lines = [line.strip() for line in render(trainer.plan()).splitlines() if "CUDA" in line]
     assert lines == ["fit (a CUDA graph)", "collect (every 2 rounds, a CUDA graph)"] * 2
+
+
+def test_a_network_that_is_put_in_during_a_run_and_cannot_be_repeated_is_told_of() -> None:
+    trainer = prepared(small_dqn(engine="tape"))
+    notes: list[str] = []
+    trainer.run.tell = lambda note, event: notes.append(note)  # type: ignore[method-assign,assignment]
+    trainer.replace_nets(agent_net=own_net())
+    assert len(notes) == 1
+    assert notes[0].startswith("agent: the update is not taped: OwnNet")
