@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor
 from ludus.core.errors import LudusError
 from ludus.core.surroundings import Bare
 from ludus.games.actor_critic import ActorCritic, Categorical
-from ludus.games.elementwise import ElementwiseGame
+from ludus.games.elementwise import ElementwiseGame, Numbers
 from ludus.games.host_syncs import HostSyncs
 from ludus.games.kernels.ppo import rounds
 from ludus.games.kernels.ppo.iteration import PpoNumbers
@@ -22,6 +23,7 @@ from ludus.games.ppo.shuffle import constants, rows_in_order
 from ludus.games.ppo.streams import keys_of
 from ludus.games.rules.acrobot import Acrobot
 from ludus.games.rules.cartpole import CartPole
+from ludus.games.trainers import fused_ppo
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from ludus.losses.distributions import categorical_entropy, categorical_log_probs
 from ludus.losses.ppo import clipped_policy_loss, normalised, value_loss
@@ -310,14 +312,11 @@ def test_a_trainer_makes_its_rounds_by_kernels_as_without_them() -> None:
 def test_a_trainer_counts_how_often_it_waits_for_the_gpu() -> None:
     trainer = PPOTrainer(small_ppo(**FUSED | {"record_every_rounds": 0}))
     trainer.fit(max_steps=4, around=Bare)
-    syncs = HostSyncs(HERE)
-    with syncs.counted():
-        # The first stage has captured the graph; to be given no number is to wait for none.
-        trainer._by_kernels.make(1, 3, lambda number: 1e-3)
+    syncs, weights = HostSyncs(HERE), trainer.flat.vectors[0]
+    # The first stage has captured the graph; to be given no number is to wait for none.
+    syncs.counting(lambda run: trainer._by_kernels.make(1, 3, lambda number: 1e-3))(trainer.run)
     assert syncs.num_syncs == 0
-    with syncs.counted():
-        float(trainer.flat.vectors[0].sum())
-        float(trainer.flat.vectors[0].sum())
+    syncs.counting(lambda run: {"sums": [float(weights.sum()), float(weights.sum())]})(trainer.run)
     assert syncs.num_syncs == 2
 
 
@@ -339,6 +338,43 @@ def test_how_many_rounds_a_stage_has_changes_no_bit() -> None:
     one, two = ends
     assert torch.equal(one.flat.vectors[0], two.flat.vectors[0])
     assert torch.equal(one.live.state["numbers"], two.live.state["numbers"])
+
+
+class Asked(PPOTrainer):
+    """Is asked to pause after the first stage."""
+
+    def after_iterate(self) -> None:
+        self.run.interrupted = True
+
+
+def test_a_run_by_kernels_ends_as_if_never_interrupted(tmp_path: Path) -> None:
+    config = small_ppo(**FUSED, name="run")
+    whole = PPOTrainer(config)
+    whole.fit(root=str(tmp_path / "whole"))
+    Asked(config).fit(root=str(tmp_path / "cut"))
+    resumed = PPOTrainer(config)
+    resumed.fit(root=str(tmp_path / "cut"), resume=True)
+    assert resumed._by_kernels is not None
+    assert torch.equal(whole.flat.vectors[0], resumed.flat.vectors[0])
+    assert torch.equal(whole.live.state["numbers"], resumed.live.state["numbers"])
+    files = [tmp_path / one / "run" / "metrics.jsonl" for one in ("whole", "cut")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def squared(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor) -> Numbers:
+    return x**2, v, angle, spin
+
+
+@pytest.mark.skipif(not IS_GPU, reason="the interpreter runs any Python")
+def test_functions_that_triton_cannot_compile_are_called_plainly_and_that_is_told() -> None:
+    patched = type("Squared", (CartPole,), {"features": staticmethod(squared)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fused_ppo, "make_game", lambda section: patched(max_steps=9))
+        trainer = PPOTrainer(small_ppo(**FUSED))
+        trainer.fit(around=Bare)
+    assert trainer._by_kernels is None
+    assert "Triton cannot compile the functions of Squared" in trainer._engine_notes[-1]
+    assert trainer.run.counters["round"] == 4
 
 
 @pytest.mark.parametrize("name", ["train_step", "collect_rollout", "outputs"])

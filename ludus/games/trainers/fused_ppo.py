@@ -13,7 +13,7 @@ from ludus.core.errors import HookError, Interrupted
 from ludus.core.hooks import Hooks
 from ludus.core.surroundings import Surroundings
 from ludus.games.actor_critic import ActorCritic, distribution_of
-from ludus.games.kernels.ppo.rounds import choose_kernels
+from ludus.games.kernels.ppo.rounds import choose_kernels, plainly
 from ludus.games.kinds import make_game
 from ludus.games.ppo.abilities import Abilities
 from ludus.games.ppo.clock import TrainingClock
@@ -141,8 +141,6 @@ class PPOTrainer(Abilities, Trainer):
             self._by_kernels, self._rounds_are_made = choose_kernels(
                 self.config, self.live, ppo, overridden=own
             )
-            if self.device.type == "cuda":
-                self._engine_notes.append(f"whole rounds are made {self._rounds_are_made}")
 
     def plan(self) -> Repeat:
         """Return rounds of collecting and updating."""
@@ -283,10 +281,12 @@ class PPOTrainer(Abilities, Trainer):
         """Say what fit changed, and how the updates are executed."""
         for note in self._notes:
             self.run.tell(note, event="changed_by_fit")
+        if self._by_kernels is not None and (reason := self._by_kernels.make_ready()):
+            self._by_kernels, self._rounds_are_made = None, plainly(reason)
+        if self.config.fused and self.device.type == "cuda":
+            self._engine_notes.append(f"whole rounds are made {self._rounds_are_made}")
         for note in self._engine_notes:
             self.run.tell(note, event="engine")
-        if self._by_kernels is not None:
-            self._by_kernels.make_ready()
         self._clock.start(self.run)
 
     def inexact_because(self) -> list[str]:

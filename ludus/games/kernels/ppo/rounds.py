@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ludus.core.errors import LudusError
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
 from ludus.games.kernels.ppo.layout import why_no_kernels
@@ -37,20 +36,19 @@ class KernelRounds:
         self._numbers = numbers_of(config)
         self._kernels = PpoKernels(live.game, ppo.learner, self._own, live.keys, self._numbers)
 
-    def make_ready(self) -> None:
+    def make_ready(self) -> str | None:
         """Compile and capture what a round is made of, so that no round has to wait for it.
 
-        Raises LudusError where Triton cannot compile the functions of the game.
+        Returns why it cannot be, where Triton knows no code for the functions of the game.
         """
         from triton.compiler.errors import CompilationError
 
         try:
             self._kernels.make_ready()
         except CompilationError as error:
-            raise LudusError(
-                f"Triton cannot compile the functions of {type(self._live.game).__name__} ({_first(error)});"
-                " keep to arithmetic and the operations of ludus.games.elementwise, or set fused: false"
-            ) from error
+            kind = type(self._live.game).__name__
+            return f"Triton cannot compile the functions of {kind}: {_first(error)}"
+        return None
 
     def make(self, first: int, count: int, learning_rate: Callable[[int], float]) -> None:
         """Make rounds from number `first` on; the rate is a function of the update, the first being 0."""
@@ -90,4 +88,9 @@ def choose_kernels(
         reason = f"{overridden[0]} is overridden"
     if reason is None:
         return KernelRounds(config, live, ppo), BY_KERNELS
-    return None, f"in plain PyTorch: {reason}"
+    return None, plainly(reason)
+
+
+def plainly(reason: str) -> str:
+    """Return how rounds are made without kernels, and why."""
+    return f"in plain PyTorch: {reason}"
