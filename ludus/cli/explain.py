@@ -124,17 +124,22 @@ def _sections_in(value: object) -> dict[str, StrictConfig]:
     return {str(key): item for key, item in named if isinstance(item, StrictConfig)}
 
 
-def _unused(annotation: object, path: str, null: str) -> Iterator[tuple[str, Any, str]]:
-    """Yield the keys that a section set to null would have, as far as they do not depend on a kind."""
+def _unused(
+    annotation: object, path: str, null: str, around: tuple[type[StrictConfig], ...] = ()
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield the keys that a section set to null would have, as far as they do not depend on a kind.
+
+    A section may hold others of its own class, as parts of a net_arch do: those are told once.
+    """
     section = section_class(annotation, None)
-    if section is None:
+    if section is None or section in around:
         return
     for name, field in section.model_fields.items():
         inner = annotation_of(field)
         kinds = tuple(tags(inner))
         yield f"{path}.{name}", _Unset(null, kinds), " ".join((field.description or "").split())
         if not kinds:
-            yield from _unused(inner, f"{path}.{name}", null)
+            yield from _unused(inner, f"{path}.{name}", null, (*around, section))
 
 
 def _shown(value: object) -> str:

@@ -95,3 +95,13 @@ def test_the_report_is_written_and_the_keys_are_explained(
     assert "How far the target network moves" in told
     plan = call("plan", str(tmp_path / "hironaka.yaml")).out
     assert plan.index("sync_target") < plan.index("fit") < plan.index("collect")
+
+
+def test_the_keys_of_a_role_that_is_null_are_explained(call: Ludus, tmp_path: Path) -> None:
+    path = str(tmp_path / "hironaka.yaml")
+    Path(path).write_text(call("new", "fused_dqn").out)
+    given = ("agent=null", "opponent={kind: morin, weights: [1.0, 1.0, 1.0]}")
+    assert "Who plays the role that is not trained" in call("explain", path, *given, "opponent").out
+    told = call("explain", path, *given).out
+    # A net_arch may hold others; its keys are told once.
+    assert told.count("agent.net_arch.repeat") == 1
