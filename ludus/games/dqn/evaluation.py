@@ -59,7 +59,10 @@ class RhoEvaluation:
             for role, kind in zip(game.roles, pair, strict=True)
             if kind != role
         }
-        if config.evaluation.every_rounds:
+
+    def check_starts(self) -> None:
+        """Raise ConfigError where the games by which the best are chosen have ended before they begin."""
+        if self.config.evaluation.every_rounds:
             self.starts(CHOOSING)
 
     def starts(

@@ -87,6 +87,7 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
             learner.set_length(config.max_rounds)
         self._check_starts()
         self.evaluation = RhoEvaluation(config, self.fused_game, self.device)
+        self.evaluation.check_starts()
         self.judge = Judge(*scores_of(config))
         metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
         self._guard = DivergenceGuard(

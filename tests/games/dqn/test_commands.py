@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import ludus
-from ludus.core.errors import LudusError
+from ludus.core.errors import ConfigError, LudusError
 from tests.command_line import Ludus, in_process
 from tests.games.dqn.small import prepared, small_dqn
 
@@ -36,6 +38,64 @@ def test_both_best_models_are_evaluated_over_games_by_which_nothing_was_chosen(
         assert 0 <= told["metrics"]["eval/rho/host_vs_random"] <= 1
     other = call("eval", run, "--model", "last", "--episodes", "9", "--seed", "5", "--json").json
     assert other["metrics"] != told["metrics"]
+
+
+def starts_of(work: Callable[[], object], trainer: Any) -> set[tuple[float, ...]]:
+    """Return the first points of all games that are played meanwhile."""
+    seen: set[tuple[float, ...]] = set()
+    game, reset = trainer.fused_game, trainer.fused_game.reset
+
+    def noted(games: int, draws: torch.Generator) -> Any:
+        state = reset(games, draws)
+        seen.update(map(tuple, state["points"].flatten(1).tolist()))
+        return state
+
+    game.reset = noted
+    try:
+        work()
+    finally:
+        del game.reset
+    return seen
+
+
+def test_an_evaluation_afterwards_is_over_other_games_than_those_that_chose_or_trained() -> None:
+    many = {"evaluation.games": 50, "game.max_num_points": 12, "game.max_value": 20}
+    trainer = prepared(small_dqn(**many))
+    weights = trainer.weights()
+    choosing = starts_of(lambda: trainer._evaluate(trainer.run), trainer)
+    again = starts_of(lambda: trainer.evaluate_rho(), trainer)
+    training = starts_of(lambda: trainer._warm_up(trainer.run), trainer)
+    held_out = starts_of(lambda: trainer.evaluate_weights(weights), trainer)
+    assert choosing == again, "the best are chosen by the same games every time"
+    assert len(held_out) == len(choosing) == 50
+    assert not held_out & choosing
+    assert not held_out & training
+    other = starts_of(lambda: trainer.evaluate_weights(weights, seed=7), trainer)
+    assert not other & (held_out | choosing | training)
+
+
+@pytest.mark.parametrize("episodes", [1, 7])
+def test_an_odd_number_of_games_is_played_in_full(run: str, call: Ludus, episodes: int) -> None:
+    words = "eval", run, "--model", "last", "--episodes", str(episodes), "--seed", "1"
+    told = call(*words, "--json").json["metrics"]
+    assert told["eval/games"] == episodes
+    trainer = prepared(small_dqn(**{"evaluation.games": 7}))
+    assert len(starts_of(lambda: trainer._evaluate(trainer.run), trainer)) == 7
+    assert int(trainer.count_actions("host", num_samples=3).sum()) >= 1
+
+
+def test_an_evaluation_of_no_games_or_of_none_that_goes_on_is_told(run: str, call: Ludus) -> None:
+    none = call("eval", run, "--episodes", "0")
+    assert (none.code, none.out) == (2, "")
+    assert "--episodes" in none.err
+    trainer = prepared(small_dqn(**{"game.max_num_points": 2, "game.dimension": 2}))
+    told = []
+    for seed in range(12):
+        try:
+            trainer.evaluate_weights(trainer.weights(), episodes=1, seed=seed)
+        except ConfigError as refused:
+            told.append(str(refused))
+    assert "all 1 games of an evaluation have ended before they begin; raise" in told[0]
 
 
 def test_a_game_is_printed_move_by_move(run: str, call: Ludus) -> None:
