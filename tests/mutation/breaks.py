@@ -34,6 +34,7 @@ TESTS: dict[str, list[str]] = {
 
 _EXECUTION = "ludus/games/dqn/execution.py"
 _RULES, _PLAYERS, _MATHS = (f"ludus/games/{name}" for name in ("rules", "players", "hironaka"))
+_FUSED_DQN = "ludus/games/dqn"
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
@@ -179,6 +180,33 @@ _GAMES = [
     ("ludus/games/tree.py", "(*after, *before)", "(*before,)"),
     ("ludus/games/first_turn.py", "(tuple(found.shape), found.dtype) != (shape, dtype)", "False"),
     ("ludus/games/export.py", "layers[-1] = fuse_linear_bn_eval(layers[-1], layer)", "pass"),
+    ("ludus/games/player.py", "return actions.masked_fill(over_B, 0)", "return actions"),
+    ("ludus/games/player.py", "if any(is_foreign(type(one)) for one", "if all(is_foreign(type(one)) for one"),
+    ("ludus/games/matches.py", "        begin(player)", "        pass"),
+    ("ludus/games/roll_out.py", "return done_B | legal_BA.any(1)", "return True"),
+    ("ludus/games/rounds.py", "rounds = -(-max_steps // config.opts_a_round)",
+     "rounds = max_steps // config.opts_a_round + 1"),
+    (f"{_FUSED_DQN}/rho.py", "if moment.role == game.roles[0]:", "if True:"),
+    (f"{_FUSED_DQN}/roll_outs.py", "        asked[role] += 1", "        pass"),
+    (f"{_FUSED_DQN}/roll_outs.py", "return type(self)._roll_out is not RollOuts._roll_out",
+     "return False"),
+    (f"{_FUSED_DQN}/abilities.py", "stream=HELD_OUT, games=episodes", "games=episodes"),
+    (f"{_FUSED_DQN}/given.py", "return NetPlayer(copy.deepcopy(net), autocast)",
+     "return NetPlayer(net, autocast)"),
+    (f"{_FUSED_DQN}/given.py", "kept.callback(player.load_state_dict, before)", "pass"),
+    (f"{_FUSED_DQN}/given.py", "Held(player.net, without=()).load(state)", "pass"),
+    (f"{_FUSED_DQN}/given.py", "            if before != now:", "            if False:"),
+    (f"{_FUSED_DQN}/two_roles.py", '                self.note_given(**{f"{role}_net": given})',
+     "                pass"),
+    (f"{_FUSED_DQN}/two_roles.py", '        self.given_classes.pop("reward_func", None)',
+     "        pass"),
+    (f"{_FUSED_DQN}/two_roles.py",
+     "if role in self._roles and not isinstance(replaced, nn.Module):", "if False:"),
+    (f"{_FUSED_DQN}/saving.py", "buffers[role].load_state_dict(learner.replay.state_dict())",
+     "pass"),
+    ("ludus/games/trainers/fused_dqn.py", "        self.evaluation.check_starts()", "        pass"),
+    ("ludus/store/state_folder.py", "check_directory(path, lambda place: _is_ours(place, what), what=what)",
+     "pass"),
 ]  # fmt: skip
 
 BREAKS = [
