@@ -89,4 +89,5 @@ def test_what_is_beyond_the_edge_is_not_drawn() -> None:
     drawing = Drawing(1.0, rows=3)
     drawing.line((0.0, 0.0), (5.0, 0.0), "-")
     drawing.put((0.0, -1.0), "v")
+    drawing.line((0.0, 5.0), (-5.0, -5.0), "!")
     assert drawing.rows() == ["", "  ---", "  v"]

@@ -32,7 +32,7 @@ TESTS: dict[str, list[str]] = {
 }
 """Where the tests of each folder are, the nearest first."""
 
-_EXECUTION = "ludus/games/dqn/execution.py"
+_EXECUTION, _DEVICE_PPO = "ludus/games/dqn/execution.py", "ludus/games/ppo"
 _RULES, _PLAYERS, _MATHS = (f"ludus/games/{name}" for name in ("rules", "players", "hironaka"))
 _FUSED_DQN = "ludus/games/dqn"
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
@@ -179,6 +179,23 @@ _GAMES = [
     ("ludus/games/tree.py", " & goes_on_B.unsqueeze(1)", ""),
     ("ludus/games/tree.py", "(*after, *before)", "(*before,)"),
     ("ludus/games/first_turn.py", "(tuple(found.shape), found.dtype) != (shape, dtype)", "False"),
+    (f"{_DEVICE_PPO}/live.py", "(over_B & (self.lengths_B > 0))", "over_B"),
+    (f"{_DEVICE_PPO}/collect.py", "None if is_never_over else game.over(live.state)", "None"),
+    (f"{_DEVICE_PPO}/evaluate.py", "return returns_BR[has_begun_B], lengths_B[has_begun_B]",
+     "return returns_BR, lengths_B"),
+    (f"{_DEVICE_PPO}/learn.py", "places_N * kept_N.sum() // len(kept_N)",
+     "places_N % kept_N.sum().clamp(min=1)"),
+    (f"{_DEVICE_PPO}/past.py", "self.buffers[name][place].copy_(buffer)", "pass"),
+    (f"{_DEVICE_PPO}/past.py", "for ring in self.rings], own)(obs_BO)",
+     "for ring in self.rings])(obs_BO)"),
+    (f"{_DEVICE_PPO}/undo.py", "self._parts[name].load_state_dict(state)", "pass"),
+    (f"{_DEVICE_PPO}/undo.py", "self._run.counters[name] = count", "pass"),
+    (f"{_DEVICE_PPO}/clock.py", "self._since += time.monotonic() - started", "pass"),
+    (f"{_DEVICE_PPO}/shuffle.py", "if self._order_of != (iteration, epoch):",
+     "if self._order_of[0] != iteration:"),
+    ("ludus/games/kernels/inlinable.py", "if code.co_freevars:", "if False:"),
+    ("ludus/games/trainers/fused_ppo.py", "self._clock.start(self.run)", "pass"),
+    ("ludus/games/drawing.py", "if 0 <= row < rows and", "if 0 <= row and"),
     ("ludus/games/export.py", "layers[-1] = fuse_linear_bn_eval(layers[-1], layer)", "pass"),
     ("ludus/games/player.py", "return actions.masked_fill(over_B, 0)", "return actions"),
     ("ludus/games/player.py", "if any(is_foreign(type(one)) for one", "if all(is_foreign(type(one)) for one"),
