@@ -84,8 +84,21 @@ def test_a_run_of_captured_rounds_is_the_eager_one_to_the_bit(changed: dict[str,
     assert [r.scalars for r in captured.records] == [r.scalars for r in eager.records]
 
 
-def test_in_bfloat16_captured_rounds_are_the_eager_ones_too() -> None:
-    runs = [Ran(on_cuda(precision="bfloat16", engine=engine)) for engine in ("auto", "eager")]
+LARGE: dict[str, Any] = {
+    f"{role}.{key}": value
+    for role in ("host", "agent")
+    for key, value in {"net_arch": [128, 256, 128], "batch_size": 512, "rollout_size": 700,
+                       "replay_capacity": 5000}.items()
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changed", [{}, LARGE])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_captured_rounds_are_the_eager_ones_in_every_precision_and_size(
+    precision: str, changed: dict[str, Any]
+) -> None:
+    given = {**changed, "precision": precision}
+    runs = [Ran(on_cuda(**given, engine=engine)) for engine in ("auto", "eager")]
     assert is_captured(runs[0].trainer, "host")
     assert different(ending(runs[0].trainer), ending(runs[1].trainer)) == []
 
