@@ -1,4 +1,7 @@
-"""Draw the curves of the learning benchmark: python -m benchmarks._plot_learning CURVES.json OUT.svg"""
+"""Draw the curves of a learning benchmark: python -m benchmarks._plot_learning CURVES.json OUT.svg [X] [Y]
+
+X and Y say what the axes are.
+"""
 
 import json
 import sys
@@ -11,7 +14,8 @@ matplotlib.use("svg")
 
 import matplotlib.pyplot as plt
 
-COLOURS = {"ludus": "#0b6e4f", "sb3": "#c0722a"}
+COLOURS = {"ludus": "#0b6e4f", "ludus ppo": "#4a78b5", "sb3": "#c0722a"}
+LABELS = ("env steps", "mean return of the latest training episodes")
 NUM_POINTS = 60
 
 
@@ -29,8 +33,9 @@ def main() -> None:
         panel.legend(fontsize=8, frameon=False, loc="lower right")
     for panel in list(panels.flat)[len(curves) :]:
         panel.set_axis_off()
-    figure.supxlabel("env steps", fontsize=9)
-    figure.supylabel("mean return of the latest training episodes", fontsize=9)
+    across, up = sys.argv[3:5] if len(sys.argv) > 4 else LABELS
+    figure.supxlabel(across, fontsize=9)
+    figure.supylabel(up, fontsize=9)
     figure.savefig(sys.argv[2], metadata={"Date": None})
 
 

@@ -8,7 +8,7 @@ episodes, or rho over 2,000 games, from the same starts for all and of no traini
 high, an agent's low. A score has no ratio; the training times have, evaluation excluded.
 
 The curves go to games-learning-curves.json in the current directory:
-`python -m benchmarks._plot_learning games-learning-curves.json FILE.svg` draws them.
+`python -m benchmarks._plot_learning games-learning-curves.json FILE.svg transitions score` draws them.
 """
 
 import json
