@@ -123,3 +123,17 @@ def test_whole_numbers_on_the_host_agree_with_the_slow_version(points: Tensor) -
     for at, point in enumerate(rows):
         others = rows[:at] + rows[at + 1 :]
         assert is_vertex(point, others) == stands_out(point, others)
+
+
+def test_where_no_number_may_be_read_the_vertices_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draws = torch.Generator().manual_seed(0)
+    points = torch.randint(12, (60, 14, 3), generator=draws).float()
+    points[::4, ::3], points[5] = -1.0, -1.0
+    wanted = drop_non_vertices(points)
+    scaled = drop_non_vertices(rescale(points))
+    monkeypatch.setattr("ludus.games.hironaka.vertices._may_be_read", lambda tensor: False)
+    assert torch.equal(drop_non_vertices(points), wanted)
+    assert torch.equal(drop_non_vertices(rescale(points)), scaled)
+    assert (wanted[..., 0] >= 0).sum() < (drop_dominated(points)[..., 0] >= 0).sum()
