@@ -16,9 +16,10 @@ from ludus.data.replay.device_ring import Column, DeviceReplay
 from ludus.games.choose import best
 from ludus.games.dqn.acting import Acting
 from ludus.games.dqn.config import RoleConfig
-from ludus.games.game import FusedGame, Moves
+from ludus.games.game import FusedGame
 from ludus.games.inference import Precision, matmuls_in
 from ludus.games.networks import check_net, make_net
+from ludus.games.player import num_moves
 from ludus.games.roll_out import Experiences
 from ludus.losses.dqn import td_errors, td_loss, td_targets
 from ludus.nn.engines.choice import Executor, Subject
@@ -62,12 +63,11 @@ class RoleLearner:
             "max_grad_norm": max_grad_norm,
             "precision": "float32" if precision == "tf32" else precision,
         }
-        inputs, moves = game.observation_size(role), game.actions(role)
-        assert isinstance(moves, Moves)
-        self.num_actions = moves.count
+        inputs = game.observation_size(role)
+        self.num_actions = num_moves(game, role, who="a network of values")
         if net is None:
             with forked(derive(seed, f"{role}/net")):
-                net = make_net(config.net_arch, inputs, moves.count)
+                net = make_net(config.net_arch, inputs, self.num_actions)
         self.take_net(net)
         row = Column((inputs,), torch.float32)
         columns = {

@@ -26,7 +26,7 @@ def plugin_is_forgotten() -> Iterator[None]:
     registry.load_plugin(PLUGIN)
     yield
     registry.loaded_plugins.remove(PLUGIN)
-    for category, kind in (("player", "wild"), ("game", "far")):
+    for category, kind in (("player", "wild"), ("game", "far"), ("game", "pushing")):
         del registry._REGISTERED[category][kind]
     del sys.modules[PLUGIN]
 
@@ -131,6 +131,12 @@ def test_a_player_of_ones_own_may_say_anything_of_games_that_are_over_and_is_wat
 
 def test_points_that_are_not_finite_are_told(call: Ludus) -> None:
     assert "finite" in told(call, "--plugin", PLUGIN, game={"kind": "far"})
+
+
+def test_a_game_whose_actions_are_numbers_is_refused_and_no_run_is_begun(call: Ludus) -> None:
+    sentence = told(call, "--plugin", PLUGIN, game={"kind": "pushing"})
+    assert "chooses among moves, and the host of Pushing gives numbers between bounds" in sentence
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())
 
 
 @pytest.mark.parametrize("outputs", [3, 5])

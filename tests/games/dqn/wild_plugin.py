@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ludus import StrictConfig, register
-from ludus.games.game import FusedGame, State
+from ludus.games.game import Bounds, FusedGame, Moves, State, Step
 from ludus.games.rules.hironaka import Hironaka
 
 
@@ -49,3 +49,32 @@ class Far(Hironaka):
         state = super().reset(games, generator)
         points = state["points"]
         return {**state, "points": torch.where(points > 5, torch.inf, points)}
+
+
+@register("game", "pushing")
+class Pushing(FusedGame):
+    """The host gives a number, not one of so many moves."""
+
+    class Config(StrictConfig):
+        kind: Literal["pushing"]
+        """A game of one's own."""
+
+    roles = ("host", "agent")
+
+    def actions(self, role: str) -> Moves | Bounds:
+        return Bounds((-1.0,), (1.0,)) if role == "host" else Moves(2)
+
+    def observation_size(self, role: str) -> int:
+        return 1
+
+    def reset(self, games: int, generator: torch.Generator) -> State:
+        return {"height": torch.rand(games, generator=generator, device=generator.device)}
+
+    def observe(self, state: State, role: str) -> Tensor:
+        return state["height"].unsqueeze(1)
+
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        return Step(state, torch.zeros(len(actions), 2))
+
+    def done(self, state: State) -> Tensor:
+        return state["height"] > 1.0
