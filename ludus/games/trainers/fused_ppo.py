@@ -13,7 +13,7 @@ from ludus.core.errors import HookError, Interrupted
 from ludus.core.hooks import Hooks
 from ludus.core.surroundings import Surroundings
 from ludus.games.actor_critic import ActorCritic, distribution_of
-from ludus.games.kernels.ppo.rounds import choose_kernels, plainly
+from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
 from ludus.games.ppo.abilities import Abilities
 from ludus.games.ppo.clock import TrainingClock
@@ -133,13 +133,8 @@ class PPOTrainer(Abilities, Trainer):
         self._engine_notes = list(chosen.notes)
         self._by_kernels, self._rounds_are_made = None, ""
         if config.fused:
-            own = [
-                name
-                for name in ("collect_rollout", "outputs", "train_step")
-                if getattr(type(self), name) is not getattr(PPOTrainer, name) or name in vars(self)
-            ]
             self._by_kernels, self._rounds_are_made = choose_kernels(
-                self.config, self.live, ppo, overridden=own
+                self.config, self.live, ppo, own=overridden(self, PPOTrainer)
             )
 
     def plan(self) -> Repeat:

@@ -76,16 +76,25 @@ def _first(error: BaseException) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
+def overridden(trainer: object, base: type) -> list[str]:
+    """Return which methods of a round a script has its own of: the kernels would pass them over."""
+    return [
+        name
+        for name in ("collect_rollout", "outputs", "train_step")
+        if getattr(type(trainer), name) is not getattr(base, name) or name in vars(trainer)
+    ]
+
+
 def choose_kernels(
-    config: FusedPpoConfig, live: LiveGames, ppo: PpoUpdate, *, overridden: Sequence[str]
+    config: FusedPpoConfig, live: LiveGames, ppo: PpoUpdate, *, own: Sequence[str]
 ) -> tuple[KernelRounds | None, str]:
     """Return what makes the rounds of a fused run by kernels, or None, and how they are made.
 
-    `overridden` are the methods of a round that a script has its own of.
+    `own` are the methods of a round that a script has its own of.
     """
     reason = why_no_kernels(live.game, ppo.learner, numbers_of(config))
-    if overridden:
-        reason = f"{overridden[0]} is overridden"
+    if own:
+        reason = f"{own[0]} is overridden"
     if reason is None:
         return KernelRounds(config, live, ppo), BY_KERNELS
     return None, plainly(reason)
