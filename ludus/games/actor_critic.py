@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from ludus.losses.distributions import (
     gaussian_entropy,
     gaussian_log_probs,
 )
+from ludus.nn.engines.gate import GLOBAL_HOOKS, HOOKS
 
 Outputs = tuple[Tensor, Tensor, Tensor | None]
 """Logits or means (B, A), values (B,), and log standard deviations (A,) where actions are numbers."""
@@ -37,6 +38,19 @@ class ActorCritic(nn.Module):
     def forward(self, obs_BO: Tensor) -> Outputs:
         """Return the policy's outputs, the values and the log deviations, if there are."""
         return self.policy(obs_BO), self.value(obs_BO).squeeze(1), self.log_std
+
+
+def acts_by_its_policy(network: nn.Module) -> TypeGuard[ActorCritic]:
+    """Return whether `network.policy` alone says what the whole network says of actions.
+
+    A subclass may compute something else, and so may one whose forward was replaced or has hooks.
+    """
+    return (
+        type(network) is ActorCritic
+        and "forward" not in vars(network)
+        and not any(getattr(network, name) for name in HOOKS)
+        and not any(GLOBAL_HOOKS)
+    )
 
 
 def perceptron(inputs: int, widths: Sequence[int], outputs: int, *, gain: float) -> nn.Sequential:

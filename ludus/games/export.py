@@ -40,6 +40,11 @@ def export_policy(
     `ludus.NumpyPolicy.load(path)` reads it. `kind` and `head` say what its outputs are: values of moves
     (greedy, q), logits (categorical, logits) or means (gaussian, mean).
     """
+    if any(part._forward_hooks or part._forward_pre_hooks for part in network.modules()):
+        raise LudusError(
+            f"the network of the {role} has forward hooks, which a policy for NumPy cannot have; remove"
+            " them, or use its weights, which are in models/"
+        )
     what, size = game.actions(role), game.observation_size(role)
     action: object
     if isinstance(what, Moves):

@@ -145,6 +145,14 @@ class Model:
         self.load_state_dict(read_model(open_storage(root), name)[0])
 
 
+def without_model(given: object) -> object:
+    """Return the network of a Model, and anything else as it is.
+
+    A network may have an attribute `module` of its own, which is only a part of it.
+    """
+    return given.module if isinstance(given, Model) else given
+
+
 def _section(config: StrictConfig | Mapping[str, Any]) -> StrictConfig:
     if isinstance(config, StrictConfig):
         return config

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
-from ludus.games.actor_critic import ActionDistribution, ActorCritic
+from ludus.games.actor_critic import ActionDistribution, acts_by_its_policy
 from ludus.games.export import export_policy
 from ludus.games.game import FusedGame, Moves
 from ludus.games.matches import told
@@ -84,10 +84,11 @@ class Abilities(OwnEvaluation):
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write kept weights so that NumPy alone can act by them; legal moves are given as masks."""
         self.learner.load_weights(weights)
-        if not isinstance(self.network, ActorCritic):
+        if not acts_by_its_policy(self.network):
             raise LudusError(
-                f"the network {type(self.network).__name__} of the script cannot be exported; its weights"
-                " are in models/"
+                f"the network {type(self.network).__name__} of the script is not a plain ActorCritic (a"
+                " subclass, or one with hooks, may compute something else), so it cannot be exported;"
+                " its weights are in models/"
             )
         game, role = self.fused_game, self.fused_game.roles[0]
         if isinstance(game.actions(role), Moves):

@@ -9,6 +9,7 @@ from torch import nn
 from ludus.core.errors import ConfigError
 from ludus.games.game import FusedGame, Moves
 from ludus.games.networks import shape_of, tried
+from ludus.nn.model import without_model
 
 
 def check_network(network: object, game: FusedGame) -> nn.Module:
@@ -17,7 +18,7 @@ def check_network(network: object, game: FusedGame) -> nn.Module:
     For observations (B, O) it returns three things: logits or means (B, A), values (B,), and the log
     standard deviations (A,) where actions are numbers, else None.
     """
-    network = getattr(network, "module", network)
+    network = without_model(network)
     if not isinstance(network, nn.Module):
         raise ConfigError(f"{type(network).__name__} is no torch.nn.Module; derive it from that")
     role, name = game.roles[0], type(network).__name__

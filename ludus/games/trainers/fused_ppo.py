@@ -12,7 +12,7 @@ from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import HookError, Interrupted
 from ludus.core.hooks import Hooks
 from ludus.core.surroundings import Surroundings
-from ludus.games.actor_critic import ActorCritic, distribution_of
+from ludus.games.actor_critic import ActorCritic, acts_by_its_policy, distribution_of
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
 from ludus.games.ppo.abilities import Abilities
@@ -186,7 +186,7 @@ class PPOTrainer(Abilities, Trainer):
     def outputs(self, obs_BO: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the policy's outputs, illegal moves masked, and the log deviations, if there are."""
         network = self.network
-        if isinstance(network, ActorCritic):
+        if acts_by_its_policy(network):
             with self.learner.autocast():
                 outputs_BA, log_std = network.policy(obs_BO), network.log_std
         else:

@@ -13,6 +13,7 @@ from torch import nn
 
 from ludus.core.errors import ConfigError
 from ludus.envs.spaces import EnvSpec
+from ludus.nn.model import without_model
 
 
 class CustomBody:
@@ -52,7 +53,7 @@ def custom_body(obs_shape: tuple[int, ...]) -> nn.Module | None:
 
 def as_network(model: object) -> nn.Module:
     """Return the torch network of what `set_model` was given."""
-    network = getattr(model, "module", model)
+    network = without_model(model)
     if not isinstance(network, nn.Module):
         raise ConfigError(
             f"set_model takes a torch network or a ludus.Model, not a {type(model).__name__}; an agent"

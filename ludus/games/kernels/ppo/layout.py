@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ludus.games.actor_critic import ActorCritic
+from ludus.games.actor_critic import ActorCritic, acts_by_its_policy
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import FusedGame, Moves
 from ludus.games.kernels import triton_path
@@ -118,10 +118,9 @@ def _why_not_game(game: FusedGame) -> str | None:
 
 
 def _why_not_network(network: nn.Module) -> str | None:
-    # A subclass may compute something else.
-    if type(network) is not ActorCritic:
-        return f"the network is {type(network).__name__}, not ActorCritic"
-    assert isinstance(network, ActorCritic)
+    if not acts_by_its_policy(network):
+        own = type(network) is ActorCritic and why_not_repeatable(network, [network])
+        return own or f"the network is {type(network).__name__}, not ActorCritic"
     policy, value = _sizes(network.policy), _sizes(network.value)
     if policy is None or value is None or max(policy[:-1]) > MAX_WIDTH:
         return (
