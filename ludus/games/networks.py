@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ludus.config.base import Positive, StrictConfig, validate
 from ludus.core.errors import ConfigError
@@ -132,15 +133,20 @@ def _flat(net_arch: Sequence[Layer], place: str) -> Iterator[tuple[str, int | st
             yield here, element
 
 
-def check_net(net: object, *, role: str, inputs: int, outputs: int) -> nn.Module:
-    """Return a script's own network; raise ConfigError unless it gives a value for each action."""
+def check_net(
+    net: object, *, role: str, inputs: int, outputs: int, learns: bool = False
+) -> nn.Module:
+    """Return a script's own network; raise ConfigError unless it gives a value for each action.
+
+    One that `learns` must give values that a gradient comes back from.
+    """
     if not isinstance(net, nn.Module):
         raise ConfigError(
             f"{role}_net is a {type(net).__name__}; give a torch.nn.Module, or a player with act(obs,"
             " legal, generator)"
         )
     name = f"{role}_net, a {type(net).__name__},"
-    shape = shape_of(tried(net, inputs=inputs, name=name))
+    shape = shape_of(tried(net, inputs=inputs, name=name, learns=learns))
     if shape != (2, outputs):
         raise ConfigError(
             f"{name} gives {shape} for 2 observations; the {role} has {outputs} actions, so it must give"
@@ -149,20 +155,81 @@ def check_net(net: object, *, role: str, inputs: int, outputs: int) -> nn.Module
     return net
 
 
-def tried(net: nn.Module, *, inputs: int, name: str) -> object:
+def tried(net: nn.Module, *, inputs: int, name: str, learns: bool = False) -> object:
     """Return what a copy of a script's network says in eval mode to two rows of zeros, on its own device.
 
-    Raises ConfigError, with what the network itself raised, where it cannot take them.
+    Raises ConfigError, with what the network itself raised, where it cannot take them; and where it
+    writes into them, gives no floats, or `learns` and gives what no gradient comes back from.
     """
-    device = next((tensor.device for tensor in net.parameters()), torch.device("cpu"))
-    try:
-        with forked(0), torch.no_grad():
-            return copy.deepcopy(net).eval()(torch.zeros(2, inputs, device=device))
-    except Exception as error:
-        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    tensors = [*net.parameters(), *net.buffers()]
+    if any(is_lazy(tensor) for tensor in tensors):
         raise ConfigError(
-            f"{name} cannot take observations of shape (B, {inputs}): {type(error).__name__}: {text}"
-        ) from error
+            f"{name} has layers without a size yet; call it once with observations of shape (1, {inputs})"
+            " before you give it"
+        )
+    device = tensors[0].device if tensors else torch.device("cpu")
+    copied, zeros = _copied(net, inputs, name), torch.zeros(2, inputs, device=device)
+    with torch.no_grad():
+        said = _said(copied.eval(), zeros, name)
+    if learns:
+        with torch.enable_grad():
+            learned = _said(copied.train(), zeros, name)
+        if not any(one.requires_grad for one in _tensors_of(learned)):
+            raise ConfigError(
+                f"{name} cannot learn: no gradient comes back from what it gives; it needs a parameter that"
+                " requires a gradient, and must not detach what it gives"
+            )
+    return said
+
+
+def _copied(net: nn.Module, inputs: int, name: str) -> nn.Module:
+    try:
+        return copy.deepcopy(net)
+    except Exception as error:
+        raise _cannot_take(error, inputs, name) from error
+
+
+def _said(net: nn.Module, zeros: Tensor, name: str) -> object:
+    """Return what a network says; raise ConfigError unless it can be used and leaves its input alone."""
+    before = zeros._version
+    try:
+        with forked(0):
+            said: object = net(zeros)
+    except Exception as error:
+        raise _cannot_take(error, zeros.shape[1], name) from error
+    if zeros._version != before or bool(zeros.any()):
+        raise ConfigError(
+            f"{name} writes into the observations it is given, which are a part of the game; let its first"
+            " layer work out of place (no inplace=True, x * 2 rather than x.mul_(2)), or begin with x.clone()"
+        )
+    for one in _tensors_of(said):
+        if not one.is_floating_point():
+            raise ConfigError(f"{name} gives numbers of type {one.dtype}; give floats")
+    return said
+
+
+def _cannot_take(error: Exception, inputs: int, name: str) -> ConfigError:
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ConfigError(
+        f"{name} cannot take observations of shape (B, {inputs}): {type(error).__name__}: {text}"
+    )
+
+
+def _tensors_of(said: object) -> list[Tensor]:
+    return [one for one in (said if isinstance(said, tuple) else [said]) if isinstance(one, Tensor)]
+
+
+def check_apart(nets: Mapping[str, nn.Module]) -> None:
+    """Raise ConfigError where networks of two roles have a parameter in common that requires a gradient."""
+    owners: dict[int, str] = {}
+    for role, net in nets.items():
+        places = {p.data_ptr() for p in net.parameters() if p.requires_grad and p.numel()}
+        for place in places & owners.keys():
+            raise ConfigError(
+                f"{owners[place]}_net and {role}_net share parameters, and each role learns by itself; give"
+                " each a network of its own, such as copy.deepcopy(net)"
+            )
+        owners |= dict.fromkeys(places, role)
 
 
 def shape_of(out: object) -> Any:

@@ -128,10 +128,40 @@ def answered(
 
     Raises LudusError unless it is a tensor with an action for each game; nothing waits for the device.
     """
-    actions: Tensor = player.act(obs_BO, legal_BA, generator)
+    if is_foreign(type(player)):
+        # It may write into what it is given, and that may be the state of the games.
+        own_legal = None if legal_BA is None else legal_BA.clone()
+        actions = player.act(obs_BO.clone(), own_legal, generator)
+    else:
+        with LeftAlone(f"the {role} of {type(game).__name__}", obs_BO):
+            actions = player.act(obs_BO, legal_BA, generator)
     game.check_form(role, actions, games=len(obs_BO))
     wanted = obs_BO.dtype if actions.is_floating_point() else torch.int64
     return actions.to(obs_BO.device, wanted)
+
+
+class LeftAlone:
+    """Raise LudusError where the block writes into tensors that a network or a function is only to read.
+
+    PyTorch counts the writes to a tensor and its views, so this costs next to nothing and waits for nothing.
+    """
+
+    def __init__(self, who: str, *tensors: Tensor) -> None:
+        self._who, self._tensors = who, tensors
+
+    def __enter__(self) -> None:
+        self._before = self._writes()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._writes() != self._before:
+            raise LudusError(
+                f"{self._who} writes into what it is given to see, which is a part of the game; let it work"
+                " out of place (no inplace=True), or begin with a clone"
+            )
+
+    def _writes(self) -> list[int]:
+        # Tensors of torch.inference_mode are not counted.
+        return [one._version for one in self._tensors if not one.is_inference()]
 
 
 def num_moves(game: FusedGame, role: str, *, who: str) -> int:

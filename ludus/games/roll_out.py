@@ -15,7 +15,7 @@ from torch.nn.functional import one_hot
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.choose import NUM_DRAWS, choose
 from ludus.games.game import FusedGame, State, check_games
-from ludus.games.player import Player, ValuesMoves, ask, begin, num_moves
+from ludus.games.player import LeftAlone, Player, ValuesMoves, ask, begin, num_moves
 
 Seen = Tensor | dict[str, Tensor]
 RewardFunc = Callable[[str, Seen, Seen, Tensor], Tensor]
@@ -67,7 +67,9 @@ def play_turns(
     def move(state: State, who: str, obs_BO: Tensor) -> tuple[State, Tensor, Tensor]:
         player, is_checked = players[who], who in checked
         if who == role and isinstance(player, ValuesMoves) and not is_checked:
-            actions_B = _explored(player.values(obs_BO), game.legal(obs_BO, who), rate, generator)
+            with LeftAlone(f"the {who} of {type(game).__name__}", obs_BO):
+                values_BA = player.values(obs_BO)
+            actions_B = _explored(values_BA, game.legal(obs_BO, who), rate, generator)
         else:
             actions_B = ask(
                 player, game, state, who, generator, seen_BO=obs_BO, is_checked=is_checked
@@ -167,7 +169,8 @@ def _has_sequel(
 def _own_rewards(func: RewardFunc, game: FusedGame, role: str, found: Experiences) -> Tensor:
     """Return the rewards that a script's function gives for these experiences."""
     seen, then = game.named(found.obs, role), game.named(found.next_obs, role)
-    rewards = func(role, seen, then, found.dones)
+    with LeftAlone("the reward function", found.obs, found.next_obs, found.dones):
+        rewards = func(role, seen, then, found.dones)
     shape = tuple(found.rewards.shape)
     if not isinstance(rewards, Tensor) or tuple(rewards.shape) != shape:
         given = tuple(rewards.shape) if isinstance(rewards, Tensor) else type(rewards).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from ludus.core.errors import ConfigError
-from ludus.games.networks import ResidualBlock, check_net, make_net
+from ludus.games.networks import ResidualBlock, check_apart, check_net, make_net
 
 
 def kinds(net: nn.Module) -> list[str]:
@@ -94,3 +95,45 @@ def test_a_network_of_ones_own_must_give_a_value_for_each_action() -> None:
         check_net(net, role="agent", inputs=5, outputs=2)
     with pytest.raises(ConfigError, match="host_net is a str; give a torch"):
         check_net("net", role="host", inputs=3, outputs=4)
+
+
+class Given(nn.Module):
+    """Gives what a function makes of its layer's values."""
+
+    def __init__(self, made: Any) -> None:
+        super().__init__()
+        self.layer, self.made = nn.Linear(3, 2), made
+
+    def forward(self, obs: torch.Tensor) -> Any:
+        return self.made(self.layer(obs))
+
+
+@pytest.mark.parametrize(
+    ("net", "told"),
+    [
+        (nn.LazyLinear(2), r"has layers without a size yet; call it once with .* \(1, 3\)"),
+        (nn.Sequential(nn.Linear(3, 2), nn.LazyBatchNorm1d()), "has layers without a size yet"),
+        (Given(lambda values: values.long()), "gives numbers of type torch.int64; give floats"),
+        (Given(lambda values: values.detach()), "cannot learn: no gradient comes back"),
+        (nn.Linear(3, 2).requires_grad_(False), "cannot learn: no gradient comes back"),
+        (nn.Identity(), r"gives \(2, 3\) for 2|cannot learn"),
+    ],
+)
+def test_a_network_that_cannot_be_trained_is_told_before_it_plays(net: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        check_net(net, role="host", inputs=3, outputs=2, learns=True)
+
+
+def test_a_network_that_only_plays_needs_no_gradient() -> None:
+    for net in (Given(lambda values: values.detach()), nn.Linear(3, 2).requires_grad_(False)):
+        assert check_net(net, role="host", inputs=3, outputs=2) is net
+
+
+def test_networks_that_share_a_parameter_are_told_by_role() -> None:
+    trunk = nn.Linear(3, 8)
+    one, other = (nn.Sequential(trunk, nn.Linear(8, 2)) for _ in range(2))
+    with pytest.raises(ConfigError, match="host_net and agent_net share parameters"):
+        check_apart({"host": one, "agent": other})
+    check_apart({"host": one, "agent": copy.deepcopy(other)})
+    trunk.requires_grad_(False)
+    check_apart({"host": one, "agent": other})  # what nobody learns may be shared

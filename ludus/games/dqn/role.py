@@ -102,7 +102,7 @@ class RoleLearner:
     def take_net(self, net: nn.Module) -> None:
         """Learn with this network from now on: moments begin anew, and the target is its copy."""
         config, inputs = self.config, self.game.observation_size(self.role)
-        check_net(net, role=self.role, inputs=inputs, outputs=self.num_actions)
+        check_net(net, role=self.role, inputs=inputs, outputs=self.num_actions, learns=True)
         self.net = net.to(self.device).eval()
         self.learner = Learner(
             self.net,

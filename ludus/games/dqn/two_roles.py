@@ -17,7 +17,7 @@ from ludus.games.dqn.players import Mixed, NetPlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.game import FusedGame
 from ludus.games.kinds import make_game
-from ludus.games.networks import check_net
+from ludus.games.networks import check_apart, check_net
 from ludus.games.player import Player, make_player, num_moves
 from ludus.games.roll_out import RewardFunc
 from ludus.games.unused import OwnEvaluation
@@ -63,6 +63,8 @@ class TwoRoles(Accessors, OwnEvaluation):
     def _build(self) -> dict[str, RoleLearner]:
         """Make game, learners and players from the config and from what a script gave."""
         config = self.config
+        given_nets = {**self._given, **self._replaced}
+        check_apart({k: net for k, net in given_nets.items() if isinstance(net, nn.Module)})
         self.device = resolve_device(config.settings.device)
         self._game = make_game(config.game)
         self._players: dict[str, Player] = {}
@@ -148,7 +150,8 @@ class TwoRoles(Accessors, OwnEvaluation):
         if isinstance(given, nn.Module):
             inputs = self._game.observation_size(role)
             outputs = num_moves(self._game, role, who="a network of values")
-            check_net(given, role=role, inputs=inputs, outputs=outputs)
+            learns = role in self.config.trained
+            check_net(given, role=role, inputs=inputs, outputs=outputs, learns=learns)
         elif not callable(getattr(given, "act", None)):
             raise ConfigError(
                 f"{role}_net is a {type(given).__name__}; give a torch.nn.Module, or a player with"
@@ -226,6 +229,7 @@ class TwoRoles(Accessors, OwnEvaluation):
         for role, given in wanted.items():
             self.fused_game.check_role(role)
             self._check_given(role, given)
+        self._check_apart(wanted)
         for role, given in wanted.items():
             is_other = given is not self.get_net(role)
             self._seat(role, given)
@@ -234,6 +238,14 @@ class TwoRoles(Accessors, OwnEvaluation):
                 self.note_given(**{f"{role}_net": given})
         self.given_state.watch()
         self._execute_anew()
+
+    def _check_apart(self, wanted: Mapping[str, Given]) -> None:
+        """Raise ConfigError where one of these would share parameters with the network of the other role."""
+        there = {role: learner.net for role, learner in self.learners.items()}
+        there |= {k: one.net for k, one in self.players.items() if isinstance(one, NetPlayer)}
+        check_apart(
+            {**there, **{k: net for k, net in wanted.items() if isinstance(net, nn.Module)}}
+        )
 
     def _seat(self, role: str, given: Given) -> None:
         """Let this play a role from now on; a network learns where the role has a learner."""

@@ -27,7 +27,7 @@ def check_network(network: object, game: FusedGame) -> nn.Module:
     last = "None" if isinstance(actions, Moves) else f"log_std ({num_outputs},)"
     form = f"(outputs (B, {num_outputs}), values (B,), {last})"
     size = game.observation_size(role)
-    found = tried(network, inputs=size, name=f"the network {name}")
+    found = tried(network, inputs=size, name=f"the network {name}", learns=True)
     wanted: tuple[Any, ...] = (
         (2, num_outputs), (2,), None if isinstance(actions, Moves) else (num_outputs,)
     )  # fmt: skip

@@ -174,3 +174,21 @@ def test_a_run_that_ended_in_an_error_goes_on_when_that_is_mended(tmp_path: Path
     whole.fit(root=str(tmp_path), name="whole")
     for name, weight in whole.weights().items():
         assert torch.equal(weight, mended.weights()[name]), name
+
+
+def test_roles_whose_networks_share_parameters_are_refused() -> None:
+    # Of dimension 3 host and agent see 18 and 21 numbers: what they can share is an inner layer.
+    trunk = nn.Linear(8, 8)
+    host = nn.Sequential(nn.Linear(18, 8), trunk, nn.Linear(8, 4))
+    agent = nn.Sequential(nn.Linear(21, 8), trunk, nn.Linear(8, 3))
+    with pytest.raises(ConfigError, match="host_net and agent_net share parameters"):
+        _ = DQNTrainer(small_dqn(), host_net=host, agent_net=agent).learners
+    frozen = small_dqn(agent=None, opponent="given")
+    with pytest.raises(ConfigError, match="host_net and agent_net share parameters"):
+        _ = DQNTrainer(frozen, host_net=host, agent_net=agent).learners
+    trainer = DQNTrainer(small_dqn(), host_net=host)
+    with pytest.raises(ConfigError, match="host_net and agent_net share parameters"):
+        trainer.replace_nets(agent_net=agent)
+    with pytest.raises(ConfigError, match="host_net and agent_net share parameters"):
+        trainer.replace_nets(host_net=host, agent_net=agent)
+    trainer.replace_nets(agent_net=agent, host_net=nn.Linear(18, 4))  # the other one leaves
