@@ -64,7 +64,7 @@ def test_a_network_that_writes_into_what_it_sees_is_refused(net: nn.Module) -> N
     with pytest.raises(ConfigError, match="writes into the observations it is given"):
         _ = DQNTrainer(small_dqn(), host_net=net).learners
     trainer = DQNTrainer(small_dqn())
-    with pytest.raises(ConfigError, match="host_net, a .* writes into the observations"):
+    with pytest.raises(ConfigError, match=r"host_net, a .* writes into the observations"):
         trainer.replace_nets(host_net=net)
 
 
@@ -84,8 +84,8 @@ def test_a_network_for_ppo_that_writes_into_what_it_sees_is_refused() -> None:
             return self.policy(obs), self.value(obs).squeeze(1), None
 
     trainer = PPOTrainer(small_ppo())
+    trainer.set_model(Halves())
     with pytest.raises(ConfigError, match="the network Halves writes into the observations"):
-        trainer.set_model(Halves())
         trainer.fit()
 
 

@@ -59,11 +59,11 @@ class Accessors:
         return self._learner(role).learner.optimizer
 
     def get_lr_scheduler(self, role: str) -> Scheduler:
-        """Return the learning rate of a role, as a function of its updates."""
+        """Return the learning rate of a role, as a function of its updates in a run."""
         return self._learner(role).lr_scheduler
 
     def get_er_scheduler(self, role: str) -> Scheduler:
-        """Return the exploration rate of a role, as a function of its updates."""
+        """Return the exploration rate of a role, as a function of its updates in a run."""
         return self._learner(role).er_scheduler
 
     def get_replay_buffer(self, role: str) -> DeviceReplay:

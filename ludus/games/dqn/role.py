@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core import Stateful, states
-from ludus.data.replay.device_ring import Column, DeviceReplay
 from ludus.games.choose import best
 from ludus.games.dqn.acting import Acting
 from ludus.games.dqn.config import RoleConfig
+from ludus.games.dqn.replay import make_replay
 from ludus.games.game import FusedGame
 from ludus.games.inference import Precision, matmuls_in
 from ludus.games.networks import check_net, make_net
@@ -30,6 +30,7 @@ from ludus.nn.target import Target
 from ludus.seeds import derive, forked
 
 METRICS = ("loss", "grad_norm", "q_mean")
+_COUNTS = ("num_counted", "num_updates", "first_update", "first_row")
 
 
 class RoleLearner:
@@ -53,7 +54,9 @@ class RoleLearner:
         self.role, self.config, self.game, self.device = role, config, game, device
         self.huber = huber
         self.num_updates = 0
-        """How many updates the role has made: what its schedules go by."""
+        """How many updates the role has made, in this run and before it."""
+        self.first_update = self.first_row = 0
+        """How many updates and experiences there were when the run began: what it counts from."""
         self.is_trained = True
         """Whether `fit` and `collect` do anything; `set_trainable` changes it."""
         self._numbers = torch.zeros(1, device=device)
@@ -69,17 +72,8 @@ class RoleLearner:
             with forked(derive(seed, f"{role}/net")):
                 net = make_net(config.net_arch, inputs, self.num_actions)
         self.take_net(net)
-        row = Column((inputs,), torch.float32)
-        columns = {
-            "obs": row,
-            "actions": Column((), torch.int32),
-            "rewards": Column((), torch.float32),
-            "dones": Column((), torch.bool),
-            "next_obs": row,
-        }
-        self.replay = DeviceReplay(
-            columns, config.replay_capacity, seed=seed, device=device, name=f"{role}/replay"
-        )
+        capacity = config.replay_capacity
+        self.replay = make_replay(role, inputs=inputs, capacity=capacity, seed=seed, device=device)
         self.lr_scheduler, self.er_scheduler = self._schedulers(run_rounds)
         self.totals = torch.zeros(len(METRICS), dtype=torch.float64, device=device)
         """The sum of each metric since the last record."""
@@ -93,8 +87,9 @@ class RoleLearner:
             Scheduler(explore.schedule, initial=explore.initial, run_steps=run_rounds),
         )
 
-    def set_length(self, run_rounds: int) -> None:
-        """Let the schedules go over this many rounds; what a script put into them stays."""
+    def begin_run(self, run_rounds: int) -> None:
+        """Count from here, with schedules over this many rounds; what a script put into them stays."""
+        self.first_update, self.first_row = self.num_updates, int(self.replay.total_pushed)
         before = self.lr_scheduler.data, self.er_scheduler.data
         self.lr_scheduler, self.er_scheduler = self._schedulers(run_rounds)
         self.lr_scheduler.data, self.er_scheduler.data = before
@@ -145,7 +140,21 @@ class RoleLearner:
     @property
     def exploration_rate(self) -> float:
         """The share of random moves now."""
-        return self.er_scheduler(self.num_updates)
+        return self.er_scheduler(self._step)
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the next update."""
+        return self.lr_scheduler(self._step)
+
+    @property
+    def _step(self) -> int:
+        return self.num_updates - self.first_update
+
+    @property
+    def num_rows(self) -> int:
+        """How many experiences the run has brought; this waits for the device."""
+        return int(self.replay.total_pushed) - self.first_row
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return the best legal actions; whoever collects lets it explore."""
@@ -161,7 +170,7 @@ class RoleLearner:
 
     def learn(self) -> None:
         """Make one update from experiences drawn uniformly, at the learning rate of this step."""
-        self._numbers.fill_(self.lr_scheduler(self.num_updates))
+        self._numbers.fill_(self.learning_rate)
         with matmuls_in(self._precision):
             self._draw_and_update()
         self.num_updates += 1
@@ -218,7 +227,7 @@ class RoleLearner:
     def metrics(self) -> dict[str, float]:
         """Return the means since the last record, and where the schedules stand."""
         found = {
-            f"{self.role}/learning_rate": self.lr_scheduler(self.num_updates),
+            f"{self.role}/learning_rate": self.learning_rate,
             f"{self.role}/exploration_rate": self.exploration_rate,
         }
         if self.num_counted:
@@ -259,20 +268,19 @@ class RoleLearner:
             "lr_scheduler": self.lr_scheduler.state_dict(),
             "er_scheduler": self.er_scheduler.state_dict(),
             "totals": self.totals,
-            "num_counted": self.num_counted,
-            "num_updates": self.num_updates,
             "is_trained": self.is_trained,
+            **{name: getattr(self, name) for name in _COUNTS},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
         names = ("learner", "target", "lr_scheduler", "er_scheduler")
-        states.check_keys(state, *names, "totals", "num_counted", "num_updates", "is_trained")
-        totals, counted = (
+        states.check_keys(state, *names, *_COUNTS, "totals", "is_trained")
+        totals, is_trained = (
             states.like(state, "totals", self.totals),
-            states.whole(state, "num_counted"),
+            states.flag(state, "is_trained"),
         )
-        updates, is_trained = states.whole(state, "num_updates"), states.flag(state, "is_trained")
+        counts = {name: states.whole(state, name) for name in _COUNTS}
         with states.within("learner"):
             self.learner.check_state(state["learner"])
         with states.within("target"):
@@ -287,4 +295,6 @@ class RoleLearner:
             with states.within(name):
                 part.load_state_dict(state[name])
         self.totals.copy_(totals)
-        self.num_counted, self.num_updates, self.is_trained = counted, updates, is_trained
+        self.is_trained = is_trained
+        for name, count in counts.items():
+            setattr(self, name, count)

@@ -84,7 +84,7 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
             self._build()
         self._is_used = True
         for learner in self.learners.values():
-            learner.set_length(config.max_rounds)
+            learner.begin_run(config.max_rounds)
         self._check_starts()
         self.evaluation = RhoEvaluation(config, self.fused_game, self.device)
         self.evaluation.check_starts()
@@ -247,7 +247,7 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
 
     def _count_steps(self, run: Run) -> None:
         """Count the moves that were remembered; this waits for the device."""
-        total = sum(int(learner.replay.total_pushed) for learner in self.learners.values())
+        total = sum(learner.num_rows for learner in self.learners.values())
         run.counters["game_steps"] = total
 
     def _save(self, run: Run) -> None:

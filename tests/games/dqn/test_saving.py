@@ -14,7 +14,7 @@ import ludus
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, StorageError
 from ludus.core.surroundings import Bare
 from ludus.games import DQNTrainer
-from tests.games.dqn.small import prepared, small_dqn
+from tests.games.dqn.small import Ran, prepared, small_dqn
 from tests.games.dqn.test_given import sevens
 from tests.games.dqn.test_trainer import ROLES, First, net
 
@@ -54,6 +54,66 @@ def test_a_copy_goes_on_as_the_first_does_and_shares_nothing_with_it() -> None:
     other.set_logger(ludus.Logger({"backends": []}))
     other.fit(around=Bare)
     assert other.learners["host"].num_updates == 3 + 2 + 6, "a run begins with what there is"
+
+
+@pytest.mark.covers("001-S10", "001-D4")
+@pytest.mark.parametrize("way", ["copy", "load"])
+def test_a_run_after_copy_or_load_has_its_schedules_from_their_beginning(
+    way: str, tmp_path: Path
+) -> None:
+    falling = {"kind": "linear", "warmup_steps": 0, "total_steps": None, "final": 0.0}
+    config = small_dqn(
+        **{"host.learning_rate_schedule": falling, "host.exploration.schedule": falling}
+    )
+    first = Ran(config).trainer
+    assert first.learners["host"].learning_rate == 0.0
+    first.save(tmp_path / "pair")
+    again = first.copy() if way == "copy" else DQNTrainer.load(tmp_path / "pair")
+    assert again.learners["host"].exploration_rate == 0.0, "it stands where it stood"
+    before, rates, steps = again.weights(), [], []
+
+    class Watching:
+        def before_fit(self, run: Any) -> None:
+            host = again.learners["host"]
+            rates.append((host.learning_rate, host.exploration_rate))
+
+        def after_record(self, run: Any) -> None:
+            steps.append(run.counters["game_steps"])
+
+    again.add(Watching(), name="watching")
+    again.set_logger(ludus.Logger({"backends": []}))
+    result = again.fit(around=Bare)
+    role = config.host
+    whole = role.optimizer.learning_rate, role.exploration.initial
+    assert rates[0] == whole
+    assert rates[4] == tuple(pytest.approx(number * 4 / 6) for number in whole)
+    assert not same(again.weights(), before)
+    learners = again.learners.values()
+    assert result.counters["game_steps"] == sum(one.num_rows for one in learners) == steps[-1]
+    pushed = sum(int(one.replay.total_pushed) for one in learners)
+    held = sum(int(one.replay.total_pushed) for one in first.learners.values())
+    assert result.counters["game_steps"] == pushed - (held if way == "copy" else 0)
+
+
+@pytest.mark.covers("001-S10")
+def test_a_run_after_load_is_resumed_where_its_schedules_stood(tmp_path: Path) -> None:
+    falling = {"kind": "linear", "warmup_steps": 0, "total_steps": None, "final": 0.0}
+    config = small_dqn(**{"host.learning_rate_schedule": falling})
+    Ran(config).trainer.save(tmp_path / "pair")
+
+    class Stopping:
+        def after_record(self, run: Any) -> None:
+            run.interrupted = run.counters["round"] == 2
+
+    whole, cut, resumed = (DQNTrainer.load(tmp_path / "pair") for _ in range(3))
+    whole.fit(root=str(tmp_path), name="whole")
+    cut.add(Stopping(), name="stopping")
+    assert cut.fit(root=str(tmp_path), name="run").counters["round"] == 2
+    resumed.add(Stopping(), name="stopping")
+    resumed.fit(root=str(tmp_path), name="run", resume=True)
+    assert same(resumed.weights(), whole.weights())
+    lines = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "run")]
+    assert lines[0] == lines[1]
 
 
 @pytest.mark.covers("001-S10")
