@@ -52,8 +52,8 @@ def play_turns(
     """Return the experiences of some turns of a role in all games, which are new, and (M,) which count.
 
     Those of games that were over already do not, nor those that were cut off before the role could know
-    what it may do next. Nothing waits for the device, unless the actions of
-    roles in `checked` are looked at. The role alone explores: another's noise would become its target.
+    what it may do next. Nothing waits for the device, unless actions of roles in `checked` are looked at.
+    The role alone explores: another's noise would become its target.
     What it sees next is what it really sees at its next turn, after the others have moved once.
     """
     for player in players.values():
@@ -67,8 +67,7 @@ def play_turns(
     def move(state: State, who: str, obs_BO: Tensor) -> tuple[State, Tensor, Tensor]:
         player, is_checked = players[who], who in checked
         if who == role and isinstance(player, ValuesMoves) and not is_checked:
-            with LeftAlone(f"the {who} of {type(game).__name__}", obs_BO):
-                values_BA = player.values(obs_BO)
+            values_BA = _valued(player, game, who, obs_BO)
             actions_B = _explored(values_BA, game.legal(obs_BO, who), rate, generator)
         else:
             actions_B = ask(
@@ -98,6 +97,11 @@ def play_turns(
     if reward_func is not None:
         found = found._replace(rewards=_own_rewards(reward_func, game, role, found))
     return found, torch.cat(keeps)
+
+
+def _valued(player: ValuesMoves, game: FusedGame, role: str, obs_BO: Tensor) -> Tensor:
+    with LeftAlone(f"the {role} of {type(game).__name__}", obs_BO):
+        return player.values(obs_BO)
 
 
 def _explored(

@@ -134,17 +134,18 @@ class Judge:
         counters: Mapping[str, int] | None = None,
         keep: Keep | None = None,
         scores: Collection[str] | None = None,
+        without: Collection[str] = (),
     ) -> None:
         """Judge the metrics of one evaluation; raise LudusError if a score's metric is not among them.
 
         `counters` are those of the moment the weights were taken, now unless given; `keep` writes a
         new best model, `run.keep_model` unless given; `scores` names those that this evaluation is of,
-        all unless given.
+        all unless given; those in `without` have no model now, and their patience is not waited for.
         """
         judged = [
             (score, _value(score, metrics))
             for score in self.scores
-            if scores is None or score.name in scores
+            if (scores is None or score.name in scores) and score.name not in without
         ]
         counters = run.counters if counters is None else counters
         for score, value in judged:
@@ -155,7 +156,7 @@ class Judge:
                 self._end(run, reason)
             self._count(score, value)
         if judged:
-            self._end_without_patience(run)
+            self._end_without_patience(run, without)
 
     def scores_in(self, metrics: Collection[str]) -> list[str]:
         """Return the names of the scores whose metric is among these."""
@@ -191,11 +192,11 @@ class Judge:
         else:
             standing.num_bad += 1
 
-    def _end_without_patience(self, run: Run) -> None:
-        """Ask for the end where every score that has a patience has used it up."""
+    def _end_without_patience(self, run: Run, without: Collection[str]) -> None:
+        """Ask for the end where every score that has a patience, but for these, has used it up."""
         reasons = []
         for score in self.scores:
-            if score.patience is not None:
+            if score.patience is not None and score.name not in without:
                 num_bad = self.standings[score.name].num_bad
                 if num_bad < score.patience:
                     return

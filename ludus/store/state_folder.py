@@ -49,9 +49,17 @@ def write_state(
     check_directory(path, lambda place: _is_ours(place, what), what=what)
     storage = LocalStorage(path.parent)
     storage.make_root()
-    if storage.exists(path.name):
-        storage.remove(path.name)
-    storage.commit(path.name, fill, step=lambda point: None)
+    before: list[str] = []
+
+    def exchange(point: str) -> None:
+        # What stood there is deleted when the new one stands, and not where that cannot be written.
+        if point == "filled" and storage.exists(path.name):
+            before.append(storage.set_aside(path.name))
+        elif point == "renamed":
+            for name in before:
+                storage.remove(name)
+
+    storage.commit(path.name, fill, step=exchange)
 
 
 def read_state(path: str | Path, *, what: str) -> tuple[Any, dict[str, Any]]:

@@ -54,7 +54,7 @@ class Abilities(TwoRoles):
         }
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:
-        """Yield one game of kept networks, move by move."""
+        """Return one game of kept networks, move by move."""
         self.load_weights(weights)
         names = {
             role: "the network"
@@ -65,8 +65,9 @@ class Abilities(TwoRoles):
         draws = torch.Generator(self.device)
         draws.manual_seed(derive(self.config.seed, "play", index))
         turns = self.config.evaluation.max_steps
+        # Played to its end at once: between two lines that were asked for, gradients would be off for all.
         with self._spared() as players:
-            yield from told(self.fused_game, players, names, draws, max_turns=turns)
+            return list(told(self.fused_game, players, names, draws, max_turns=turns))
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write the policy of each role that learns to <path>/<role>, for NumPy alone to act by."""
@@ -82,7 +83,7 @@ class Abilities(TwoRoles):
     @contextlib.contextmanager
     def _spared(self) -> Iterator[Mapping[str, Player]]:
         """Let the block ask the players in eval mode; it leaves no trace in them, nor in any generator."""
-        seed = derive(self.config.seed, "eval")
+        seed = derive(self.config.seed, "eval/players")
         with forked(seed), self.inference_mode(), self.given_state.spared() as players:
             yield players
 

@@ -227,7 +227,8 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
             )
         for role, counted in counts.items():
             found |= shares_of(role, counted)
-        self.judge.hear(run, found, lambda score: self.weights())
+        replaced = [role for role, one in self.learners.items() if self.players[role] is not one]
+        self.judge.hear(run, found, lambda score: self.weights(), without=replaced)
         return found
 
     def _record(self, run: Run) -> None:

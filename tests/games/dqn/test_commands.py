@@ -165,3 +165,15 @@ def test_the_keys_of_a_role_that_is_null_are_explained(call: Ludus, tmp_path: Pa
     told = call("explain", path, *given).out
     # A net_arch may hold others; its keys are told once.
     assert told.count("agent.net_arch.repeat") == 1
+
+
+def test_while_a_game_is_told_gradients_modes_and_generators_are_as_they_were() -> None:
+    trainer = prepared()
+    trainer.set_training(True)
+    before = torch.get_rng_state()
+    lines = iter(trainer.narrate(trainer.weights(), 0))
+    assert next(lines).startswith("host: the network")
+    assert torch.is_grad_enabled()
+    assert trainer.host_net.training
+    assert torch.equal(torch.get_rng_state(), before)
+    assert list(lines)[-1].startswith("\nthe game ")

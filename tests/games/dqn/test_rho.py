@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
@@ -14,7 +14,7 @@ from ludus.core.surroundings import Bare
 from ludus.games import DQNTrainer
 from ludus.games.dqn.rho import Played, play_games, rho
 from ludus.games.game import FusedGame, Moves, State, Step
-from ludus.seeds import generator
+from ludus.seeds import derive, generator
 from tests.games.dqn.small import Ran, prepared, small_dqn
 from tests.games.sections import hironaka, player_of
 
@@ -164,6 +164,58 @@ def test_an_evaluation_disturbs_nothing() -> None:
     watched = Ran(small_dqn(**{"evaluation.every_rounds": 1}))
     for name, weight in quiet.trainer.weights().items():
         assert torch.equal(weight, watched.trainer.weights()[name]), name
+
+
+class Draws(nn.Module):
+    """A network whose values are noisy, in eval mode too."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(inputs, outputs)
+
+    def forward(self, obs_BO: torch.Tensor) -> torch.Tensor:
+        values: torch.Tensor = self.layer(obs_BO)
+        return values + 0.1 * torch.rand_like(values)
+
+
+def test_an_evaluation_draws_for_no_one_from_the_generator_of_training() -> None:
+    weights = []
+    for every in (0, 1):
+        torch.manual_seed(0)
+        nets = {"host_net": Draws(18, 4), "agent_net": Draws(21, 3)}
+        config = small_dqn(engine="eager", **{"evaluation.every_rounds": every})
+        weights.append(Ran(config, **nets).trainer.weights())
+    for name, weight in weights[0].items():
+        assert torch.equal(weight, weights[1][name]), name
+
+
+def test_what_a_network_draws_in_an_evaluation_is_not_what_its_starts_were_drawn_from() -> None:
+    drawn: list[torch.Tensor] = []
+
+    class Listens(Draws):
+        def forward(self, obs_BO: torch.Tensor) -> torch.Tensor:
+            drawn.append(torch.rand(5))
+            values: torch.Tensor = self.layer(obs_BO)
+            return values
+
+    trainer = prepared(host_net=Listens(18, 4))
+    drawn.clear()
+    trainer.evaluate_rho()
+    starts = torch.Generator().manual_seed(derive(trainer.config.seed, "eval"))
+    assert not torch.equal(drawn[0], torch.rand(5, generator=starts))
+
+
+def test_a_role_that_a_player_plays_has_no_best_network_and_keeps_no_run_going() -> None:
+    # So small a rate that the host's rho stays what it is.
+    changed = {"evaluation.every_rounds": 1, "host.optimizer.learning_rate": 1e-12}
+    trainer = DQNTrainer(small_dqn(**changed, **{"evaluation.patience": 2, "max_rounds": 30}))
+    trainer.replace_nets(agent_net=player_of(trainer.fused_game, "agent", kind="choose_last"))
+    trainer.set_logger(ludus.Logger({"backends": []}))
+    result = trainer.fit(around=Bare)
+    standings = trainer.judge.standings
+    assert standings["host"].best is not None
+    assert standings["agent"].best is None, "its network did not play"
+    assert result.counters["round"] == 3, "only the host's patience is waited for"
 
 
 def test_a_best_record_and_a_kept_model_say_how_many_moves_were_remembered_by_then() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import ludus
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, StorageError
 from ludus.core.surroundings import Bare
 from ludus.games import DQNTrainer
+from ludus.store import state_folder
 from tests.games.dqn.small import Ran, prepared, small_dqn
 from tests.games.dqn.test_given import sevens
 from tests.games.dqn.test_trainer import ROLES, First, net
@@ -241,3 +243,21 @@ def test_what_each_role_has_for_itself_is_asked_for_by_role() -> None:
         trainer.get_hyperparameter("host", "gama")
     with pytest.raises(LudusError, match=r"no learner of the role 'hots'\. Did you mean 'host'"):
         trainer.get_optimizer("hots")
+
+
+def test_a_save_that_fails_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = learned()
+    trainer.save(tmp_path / "pair")
+    trainer.learners["host"].learn()
+
+    def is_full(path: Path, tensors: Any) -> None:
+        path.write_bytes(b"half of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(state_folder, "write_tensors", is_full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        trainer.save(tmp_path / "pair")
+    assert DQNTrainer.load(tmp_path / "pair").learners["host"].num_updates == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["pair"]
