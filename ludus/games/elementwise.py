@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import TypeGuard, cast
 
 import torch
 from torch import Tensor
@@ -176,3 +176,20 @@ class ElementwiseGame(FusedGame):
     def truncated(self, state: State) -> Tensor:
         """Return whether each game was cut off before it ended."""
         return (state["steps"] >= self.max_steps) & ~state["ended"]
+
+
+# What rollouts and kernels do by the three functions, in the place of the class's own.
+_DONE_BY_THREE = ("reset", "start", "observe", "play", "step", "done", "truncated", "over")
+
+
+def own_function(game: ElementwiseGame) -> str | None:
+    """Return the name of what this game does in a way of its own, beside its three functions; or None."""
+    for name in _DONE_BY_THREE:
+        if getattr(type(game), name) is not getattr(ElementwiseGame, name) or name in vars(game):
+            return name
+    return None
+
+
+def is_plain(game: FusedGame) -> TypeGuard[ElementwiseGame]:
+    """Return whether the three functions are all there is to a game."""
+    return isinstance(game, ElementwiseGame) and own_function(game) is None

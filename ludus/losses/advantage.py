@@ -5,6 +5,7 @@ Shapes: T time, B envs.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,7 +47,9 @@ def _sum_backwards(deltas_TB: Tensor, keep_TB: Tensor) -> None:
 def _sum_backwards_by_numpy(deltas_TB: Tensor, keep_TB: Tensor) -> None:
     """Do the same through NumPy's view of the memory, whose small sums cost a tenth of torch's."""
     rows, keeps = list(deltas_TB.numpy()), list(keep_TB.numpy())
-    for step in range(len(rows) - 2, -1, -1):
-        kept_B = keeps[step]
-        kept_B *= rows[step + 1]
-        rows[step] += kept_B
+    # As in torch, what is not finite passes without a warning: whoever looks at the loss tells of it.
+    with np.errstate(all="ignore"):
+        for step in range(len(rows) - 2, -1, -1):
+            kept_B = keeps[step]
+            kept_B *= rows[step + 1]
+            rows[step] += kept_B

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ludus.games.actor_critic import ActionDistribution
-from ludus.games.elementwise import ElementwiseGame
+from ludus.games.elementwise import is_plain
 from ludus.games.game import FusedGame, State
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.streams import action_draws
@@ -110,15 +110,15 @@ def collect(
     by_others_RB says in which games each role is not played by the present network; None: in none.
     """
     game = live.game
-    num_roles, is_never_over = len(game.roles), isinstance(game, ElementwiseGame)
+    num_roles, is_never_over = len(game.roles), is_plain(game)
     drawn_TRBK = action_draws(
         live.words(iteration, turns=turns),
         num_draws=distribution.num_draws,
-        num_uniforms=game.num_uniforms if isinstance(game, ElementwiseGame) else 0,
+        num_uniforms=game.num_uniforms if is_plain(game) else 0,
     )
     sides = [_Side() for _ in game.roles]
     for drawn_RBK, fresh in zip(drawn_TRBK, live.starts(iteration, turns), strict=True):
-        # Games of numbers are never over at their start, so there is nothing to hold back.
+        # Plain games of numbers are never over at their start, so there is nothing to hold back.
         state, over_B = live.state, None if is_never_over else game.over(live.state)
         for role in range(num_roles):
             state, over_B = _move(
@@ -157,13 +157,21 @@ def _move(
     play = game.play if over_B is None else game.step
     after, rewards_BR = play(state, name, distribution.to_game(actions))
     live.note(rewards_BR, over_B)
-    done_B, truncated_B = game.done(after), game.truncated(after)
+    done_B = game.done(after)
+    truncated_B = _cut_off(game, after, done_B)
     now_over_B = done_B if truncated_B is None else done_B | truncated_B
     for other, side in enumerate(sides):
         # Only a game that is cut off has a value after its end.
         view = None if truncated_B is None else game.observe(after, game.roles[other])
         side.hear(rewards_BR[:, other], done_B, now_over_B, view)
     return after, now_over_B
+
+
+def _cut_off(game: FusedGame, state: State, done_B: Tensor) -> Tensor | None:
+    """Return which games were cut off; None where none can be. A game may say it by its own `over` alone."""
+    if type(game).over is FusedGame.over and "over" not in vars(game):
+        return game.truncated(state)
+    return game.over(state) & ~done_B
 
 
 def _rollout(
@@ -173,7 +181,7 @@ def _rollout(
     kept_RTB = []
     for role, side in enumerate(sides):
         side.close(game.observe(state, game.roles[role]))
-        if not isinstance(game, ElementwiseGame):
+        if not is_plain(game):
             kept_RTB.append(_kept(side, is_first=role == 0, by_others_RB=by_others_RB, role=role))
 
     def column(of: Callable[[_Side], list[Tensor]]) -> Tensor:

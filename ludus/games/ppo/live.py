@@ -14,7 +14,7 @@ from torch import Tensor
 from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.games.counter_random import words
-from ludus.games.elementwise import ElementwiseGame
+from ludus.games.elementwise import is_plain
 from ludus.games.game import FusedGame, State, where
 from ludus.games.ppo.streams import Keys, keys_of, started
 from ludus.seeds import derive
@@ -25,8 +25,8 @@ REMEDY = "there is nothing to play, so change what 'game' begins with"
 class LiveGames:
     """A batch of games in which every finished one begins anew at the end of the turn.
 
-    All randomness is a function of the seed and the round. A game may be over at its start, except one of
-    numbers: nobody moves in it, nothing is counted of it, and at the end of the turn another begins.
+    All randomness is a function of the seed and the round. A game may be over at its start, except a plain
+    one of numbers: nobody moves in it, nothing is counted of it, and at the end of the turn another begins.
     """
 
     def __init__(self, game: FusedGame, *, num_games: int, seed: int, device: torch.device) -> None:
@@ -50,7 +50,7 @@ class LiveGames:
 
     def _first(self) -> State:
         zero = torch.zeros((), dtype=torch.int64, device=self.device)
-        if isinstance(self.game, ElementwiseGame):
+        if is_plain(self.game):
             index_B = torch.arange(self.num_games, device=self.device)
             return started(self.game, words(self.keys.first, zero, index_B))
         return self.game.reset(self.num_games, self._generator("first", 0))
@@ -68,7 +68,7 @@ class LiveGames:
 
     def starts(self, iteration: int, turns: int) -> list[State]:
         """Return a batch of new games for the end of each turn of a round."""
-        if isinstance(self.game, ElementwiseGame):
+        if is_plain(self.game):
             words_TRB = self.words(iteration, turns=turns)
             return [started(self.game, words_RB[0]) for words_RB in words_TRB]
         source = self._generator("start", iteration)

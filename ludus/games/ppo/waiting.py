@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ludus.core import states
 from ludus.core.errors import CheckpointError
-from ludus.games.elementwise import ElementwiseGame
+from ludus.games.elementwise import is_plain
 from ludus.games.game import FusedGame, Moves
 from ludus.games.ppo.collect import Rollout
 from ludus.games.ppo.config import FusedPpoConfig
@@ -35,7 +35,7 @@ class Waiting:
         kind = torch.int64 if is_moves else torch.float32
         numbers = 1 if isinstance(actions, Moves) else len(actions.low)
         acted = torch.zeros(turns, sides, numbers, dtype=kind, device="meta")
-        kept = None if isinstance(game, ElementwiseGame) else done
+        kept = None if is_plain(game) else done
         # What the tensors must be like; on the meta device they take no memory.
         self._like = Rollout(seen, acted, done.float(), done, done, seen, kept)
         self._rows_like = torch.zeros(turns * sides, width, device="meta")

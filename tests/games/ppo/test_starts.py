@@ -12,10 +12,13 @@ import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.surroundings import Bare
 from ludus.games.actor_critic import Categorical
+from ludus.games.elementwise import is_plain, own_function
 from ludus.games.game import FusedGame, Moves, State, Step
+from ludus.games.kernels.ppo.layout import _why_not_game
 from ludus.games.ppo import evaluate
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.live import LiveGames
+from ludus.games.rules.cartpole import CartPole
 from ludus.games.trainers import fused_ppo
 from tests.games.ppo.small import small_ppo, small_self_play
 
@@ -126,3 +129,71 @@ def test_an_evaluation_looks_at_the_moves_of_others_alone(monkeypatch: pytest.Mo
         trainer.prepare(max_steps=None)
         trainer.evaluate()
     assert seen == [[], ["second"], ["first"]]
+
+
+@pytest.mark.parametrize("game", [Heap(), CartPole(max_steps=9)])
+def test_every_round_has_new_games_of_its_own(game: FusedGame) -> None:
+    live = LiveGames(game, num_games=64, seed=0, device=CPU)
+    name = next(iter(live.state))
+    rounds = [torch.stack([new[name] for new in live.starts(at, 2)]) for at in (0, 1, 0)]
+    assert torch.equal(rounds[0], rounds[2])
+    assert not torch.equal(rounds[0], rounds[1])
+    assert not torch.equal(rounds[0][0], rounds[0][1])
+
+
+class Far(CartPole):
+    """Begins far from the middle, by a reset of its own."""
+
+    def reset(self, games: int, generator: torch.Generator) -> State:
+        state = super().reset(games, generator)
+        return {**state, "numbers": state["numbers"] + torch.tensor([2.0, 0.0, 0.0, 0.0])}
+
+
+class Twice(CartPole):
+    """Counts every reward twice, in a step of its own."""
+
+    def step(self, state: State, role: str, actions: Tensor) -> Step:
+        after, rewards_BR = super().step(state, role, actions)
+        return Step(after, 2 * rewards_BR)
+
+
+class Brief(CartPole):
+    """Is over after three moves, which only its own `over` says."""
+
+    def over(self, state: State) -> Tensor:
+        return super().over(state) | (state["steps"] >= 3)
+
+
+def test_a_game_of_numbers_is_trained_by_its_own_reset_and_step() -> None:
+    far = LiveGames(Far(max_steps=9), num_games=6, seed=0, device=CPU)
+    assert far.state["numbers"][:, 0].min() > 1.9
+    assert all(new["numbers"][:, 0].min() > 1.9 for new in far.starts(0, 2))
+    assert collected(far).obs[:, :, 0].min() > 1.5
+    twice = LiveGames(Twice(max_steps=9), num_games=6, seed=0, device=CPU)
+    assert collected(twice).rewards.unique().tolist() == [2.0]
+    brief = LiveGames(Brief(max_steps=9), num_games=6, seed=0, device=CPU)
+    rollout = collected(brief)
+    # It is cut off after three moves, so that its last position has a value, and begins anew.
+    assert rollout.over.all(1).tolist() == [False, False, True, False]
+    assert not rollout.ended.any()
+    assert rollout.after[2, :, 0].tolist() != rollout.obs[3, :, 0].tolist()
+    assert (brief.state["steps"] == 1).all()
+    for game in (far.game, twice.game, brief.game):
+        assert not is_plain(game)
+        assert "of its own, which a kernel cannot inline" in str(_why_not_game(game))
+    trainer = with_game(Twice(max_steps=9), small_ppo(fused=False))
+    assert trainer.waiting._like.kept is not None
+    assert trainer.evaluate()["eval/return_mean"] == 2 * trainer.evaluate()["eval/length_mean"]
+
+
+def collected(live: LiveGames) -> Any:
+    return collect(live, always_one, Categorical(), iteration=0, turns=4, by_others_RB=None)
+
+
+def test_a_plain_game_of_numbers_is_one_whose_three_functions_are_all() -> None:
+    game = CartPole(max_steps=9)
+    assert is_plain(game)
+    assert not is_plain(Heap())
+    vars(game)["over"] = game.over
+    assert own_function(game) == "over"
+    assert not is_plain(game)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ludus.games.actor_critic import ActorCritic, acts_by_its_policy
-from ludus.games.elementwise import ElementwiseGame
+from ludus.games.elementwise import ElementwiseGame, own_function
 from ludus.games.game import FusedGame, Moves
 from ludus.games.kernels import triton_path
 from ludus.games.kernels.inlinable import why_not_inlined
@@ -94,19 +94,12 @@ def why_no_kernels(game: FusedGame, learner: Learner, numbers: PpoNumbers) -> st
     return None
 
 
-# What the kernels do in the place of the class's own functions.
-_DONE_BY_KERNELS = ("reset", "start", "observe", "play", "step", "done", "truncated", "over")
-
-
 def _why_not_game(game: FusedGame) -> str | None:
     kind = type(game)
     if not isinstance(game, ElementwiseGame):
         return f"{kind.__name__} is not a game of numbers (ludus.games.elementwise)"
-    for name in _DONE_BY_KERNELS:
-        if getattr(kind, name) is not getattr(ElementwiseGame, name) or name in vars(game):
-            return (
-                f"{kind.__name__} has a function '{name}' of its own, which a kernel cannot inline"
-            )
+    if (name := own_function(game)) is not None:
+        return f"{kind.__name__} has a function '{name}' of its own, which a kernel cannot inline"
     if not isinstance(game.moves, Moves):
         return f"the actions of {kind.__name__} are not moves, but numbers"
     if game.dtype != torch.float32:
