@@ -214,17 +214,19 @@ class PPOTrainer(Abilities, Trainer):
         self.ppo.learn(batch, learning_rate=self.rate(self.run.counters["opt_steps"]))
 
     def _iterate(self, run: Run) -> None:
-        """Make whole rounds, as many as a stage has or as are left."""
+        """Make whole rounds to the end of a stage, or of the run."""
         config, first, opts = self.config, run.counters["round"], run.counters["opt_steps"]
+        # Stages end at multiples, in a run that was made longer too, for what follows is due there.
+        size = config.rounds_a_stage
+        count = min(size - first % size, config.max_rounds - first)
         if self._by_kernels is not None:
-            count = min(config.rounds_a_stage, config.max_rounds - first)
             self._by_kernels.make(first, count, lambda number: self.rate(opts + number))
             run.counters["game_steps"] += self._moves_a_round * count
             run.counters["opt_steps"] += config.opts_a_round * count
             run.counters["round"] += count
             return
-        before = Undo(run, self.parts()) if config.rounds_a_stage > 1 else None
-        for iteration in range(first, min(first + config.rounds_a_stage, config.max_rounds)):
+        before = Undo(run, self.parts()) if count > 1 else None
+        for iteration in range(first, first + count):
             if before is not None and run.interrupted:
                 before.undo()
                 raise Interrupted
