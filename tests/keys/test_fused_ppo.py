@@ -291,7 +291,7 @@ def test_self_play_is_judged_against_the_player_that_is_named(kind: str) -> None
     outcome = Outcome(small_self_play())
     rates = [outcome.curve(f"eval/{name}_rate") for name in ("win", "draw", "loss")]
     assert all(sum(row) == pytest.approx(1) for row in zip(*rates, strict=True))
-    assert type(outcome.trainer.evaluation.opponents["second"]).__name__ == "Random"
+    assert type(outcome.trainer.evaluation.make_opponents()["second"]).__name__ == "Random"
     with pytest.raises(ConfigError, match="nobody to be judged against"):
         small_self_play(**{"evaluation.opponent": None})
 

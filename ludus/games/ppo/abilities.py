@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,21 @@ from ludus.games.actor_critic import ActionDistribution, acts_by_its_policy
 from ludus.games.export import export_policy
 from ludus.games.game import FusedGame, Moves
 from ludus.games.matches import told
-from ludus.games.ppo.evaluate import Evaluation
+from ludus.games.player import Player
+from ludus.games.ppo.config import FusedPpoConfig
+from ludus.games.ppo.evaluate import Evaluation, NetworkPlayer
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.unused import OwnEvaluation
 from ludus.judge.judge import Judge
+from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.learner import Learner
+from ludus.seeds import derive, forked
 
 
 class Abilities(OwnEvaluation):
     """The methods that `ludus eval`, `play` and `export` look for, and those that keep the best model."""
 
+    config: FusedPpoConfig
     ppo: PpoUpdate
     learner: Learner
     network: nn.Module
@@ -52,8 +58,15 @@ class Abilities(OwnEvaluation):
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the network as it is now, over the games of an evaluation."""
-        with self.learner.held.kept():
-            return self.evaluation(self.evaluation.player(self.outputs, self.distribution))
+        with self._spared() as player:
+            return self.evaluation(player)
+
+    @contextlib.contextmanager
+    def _spared(self) -> Iterator[NetworkPlayer]:
+        """Let the block play with the network; it leaves no trace in it, nor in any global generator."""
+        seed = derive(self.config.seed, "ppo/players")
+        with forked(seed), self.learner.held.kept(), plain_state_set_aside(self.network):
+            yield self.evaluation.player(self.outputs, self.distribution)
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
@@ -61,16 +74,20 @@ class Abilities(OwnEvaluation):
         """Return the metrics of kept weights over games by which nothing was chosen."""
         self.learner.load_weights(weights)
         name = "held out" if seed is None else f"held out {seed}"
-        player = self.evaluation.player(self.outputs, self.distribution)
-        return self.evaluation(player, games=episodes, name=name)
+        with self._spared() as player:
+            return self.evaluation(player, games=episodes, name=name)
 
-    def narrate(self, weights: Mapping[str, Any], index: int) -> Iterator[str]:
-        """Yield one game of kept weights, move by move; against an opponent they play each role in turn."""
+    def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
+        """Return one game of kept weights, move by move; against an opponent they play each role in turn."""
         self.learner.load_weights(weights)
+        # Played to its end before anyone reads it, so that nothing happens between two moves.
+        with self._spared() as player:
+            return list(self._told(player, index))
+
+    def _told(self, player: NetworkPlayer, index: int) -> Iterator[str]:
         evaluation, roles = self.evaluation, self.fused_game.roles
         own = roles[index % len(roles)]
-        player = evaluation.player(self.outputs, self.distribution)
-        players = {**evaluation.opponents, own: player}
+        players: dict[str, Player] = {**evaluation.make_opponents(), own: player}
         # Without an opponent in the config it plays all roles itself.
         players = {role: players.get(role, player) for role in roles}
         names = {

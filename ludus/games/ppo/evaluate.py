@@ -59,11 +59,15 @@ class Evaluation:
         self._seed = seed
         self._device = device
         self._run: Run | None = None
-        self.opponents: dict[str, Player] = {}
-        """Who plays each role against the network."""
-        if config.opponent is not None:
-            section = config.opponent
-            self.opponents = {role: make_player(section, game, role) for role in game.roles}
+        self.make_opponents()  # refuses a player that cannot play this game
+
+    def make_opponents(self) -> dict[str, Player]:
+        """Return who plays each role against the network, if the config names anyone.
+
+        They are made anew for each evaluation, so that what one remembers cannot pass to the next.
+        """
+        section, game = self.config.opponent, self.game
+        return {} if section is None else {r: make_player(section, game, r) for r in game.roles}
 
     @property
     def metric(self) -> str:
@@ -117,12 +121,16 @@ class Evaluation:
                 "eval/return_std": float(returns_BR[:, 0].double().std(correction=0)),
                 "eval/length_mean": float(lengths_B.double().mean()),
             }
-        rates, lengths = {}, []
+        rates, lengths, opponents = {}, [], self.make_opponents()
+        if not opponents:
+            raise LudusError(
+                f"{type(self.game).__name__} has the roles {', '.join(roles)}, but 'evaluation.opponent' is"
+                " null: there is nobody to be judged against; train with a player there, for example"
+                " {kind: random}, which every_rounds: 0 allows too"
+            )
         for index, role in enumerate(roles):
             count = games // len(roles)
-            returns_BR, lengths_B = self._played(
-                self.opponents, role, player, count, f"{name}/{role}"
-            )
+            returns_BR, lengths_B = self._played(opponents, role, player, count, f"{name}/{role}")
             own_B = returns_BR[:, index]
             rates[role] = [float(x.double().mean()) for x in (own_B > 0, own_B == 0, own_B < 0)]
             lengths.append(float(lengths_B.double().mean()))

@@ -6,20 +6,25 @@ import copy
 from collections.abc import Mapping
 
 from ludus.core import Run, Stateful
+from ludus.seeds import GlobalRandom
 
 
 class Undo:
-    """Remembers the parts and the counters of a run as they are now."""
+    """Remembers the parts, the counters and the global generators of a run as they are now."""
 
     def __init__(self, run: Run, parts: Mapping[str, Stateful]) -> None:
         self._run = run
         self._parts = parts
         self._counters = dict(run.counters)
         self._states = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
+        # A network may draw from these as it acts and learns.
+        self._random = GlobalRandom()
+        self._drawn = self._random.state_dict()
 
     def undo(self) -> None:
         """Put everything back."""
         for name, state in self._states.items():
             self._parts[name].load_state_dict(state)
+        self._random.load_state_dict(self._drawn)
         for name, count in self._counters.items():
             self._run.counters[name] = count

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import hashlib
 import random
 from collections import deque
@@ -37,7 +39,9 @@ class PlainState:
         self._watched = [
             thing
             for thing in watched
-            if is_foreign(type(thing)) and (in_update or not _has_extra_state(type(thing)))
+            if is_foreign(type(thing))
+            and hasattr(thing, "__dict__")
+            and (in_update or not _has_extra_state(type(thing)))
         ]
         # Those that are compared by identity are kept, so that no other has theirs.
         self._kept: list[Tensor] | None = [] if in_update else None
@@ -52,6 +56,30 @@ class PlainState:
             if names:
                 found.append(f"{type(thing).__qualname__} changes {', '.join(names)} as it runs")
         return list(dict.fromkeys(found))
+
+
+@contextlib.contextmanager
+def plain_state_set_aside(network: nn.Module) -> Iterator[None]:
+    """Let the block work with copies of the plain attributes of a network, and put its own back after it.
+
+    What cannot be copied stays where it is.
+    """
+    tensors = [*network.parameters(), *network.buffers()]
+    memo: dict[int, Any] = {id(one): one for one in [*network.modules(), *tensors]}
+    parts = [part for part in network.modules() if is_foreign(type(part))]
+    own = [{name: x for name, x in vars(part).items() if name not in _OWN} for part in parts]
+    for part, attributes in zip(parts, own, strict=True):
+        for name, value in attributes.items():
+            # What can go wrong in a class that nobody knows is anybody's guess.
+            with contextlib.suppress(Exception):
+                vars(part)[name] = copy.deepcopy(value, memo)
+    try:
+        yield
+    finally:
+        for part, attributes in zip(parts, own, strict=True):
+            for name in [name for name in vars(part) if name not in _OWN]:
+                del vars(part)[name]
+            vars(part).update(attributes)
 
 
 class BoundTensors:

@@ -123,3 +123,15 @@ def test_a_network_with_an_attribute_module_is_trained_whole() -> None:
 def test_the_network_of_a_model_is_what_learns() -> None:
     network = plain()
     assert trained(ludus.Model(network)).network is network
+
+
+def test_acting_and_learning_compute_in_one_precision() -> None:
+    trainer: Any = ludus.build_trainer(small_ppo(precision="bfloat16"))
+    trainer.prepare(max_steps=None)
+    with torch.no_grad():
+        trainer.network.policy[-1].weight.mul_(100)
+    obs_BO = torch.randn(9, 4)
+    acting, learning = trainer.outputs(obs_BO)[0], trainer.learner(obs_BO)[0]
+    assert learning.dtype == torch.bfloat16
+    assert torch.equal(acting, learning.float())
+    assert not torch.equal(acting, trainer.network.policy(obs_BO))

@@ -1,0 +1,151 @@
+"""An evaluation of PPO on device games leaves no trace, and what is given up is as if it had never begun."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ludus
+from ludus.config.base import StrictConfig
+from ludus.config.registry import register
+from ludus.core.errors import LudusError
+from ludus.core.surroundings import Bare
+from ludus.games.trainers.fused_ppo import PPOTrainer
+from ludus.nn.engines.unsaved import plain_state_set_aside
+from ludus.seeds import seed_everything
+from tests.games.ppo.small import small_ppo, small_self_play
+from tests.games.ppo.test_interrupts import LONG, Asked, AskedInEvaluation
+from tests.games.ppo.test_own_networks import Counting, Extra, Remembering, Said, Trunk
+
+
+class Drawing(Trunk):
+    """Draws from the global generators whenever it is asked."""
+
+    def forward(self, obs: Tensor) -> Said:
+        noise = np.random.random() + random.random()
+        return super().forward(obs + 0.1 * noise * torch.rand_like(obs))
+
+
+def made(kind: type[PPOTrainer], network: Callable[[], nn.Module], config: Any) -> Any:
+    seed_everything(5)
+    trainer: Any = kind(config)
+    trainer.set_model(network())
+    return trainer
+
+
+@pytest.mark.parametrize("network", [Trunk, Counting, Extra, Remembering, Drawing])
+def test_runs_with_and_without_evaluations_learn_the_same(network: Any) -> None:
+    ends = []
+    for every in (1, 0):
+        trainer = made(
+            PPOTrainer, network, small_ppo(engine="eager", **{"evaluation.every_rounds": every})
+        )
+        trainer.fit(around=Bare)
+        ends.append(trainer.learner.weights())
+    for name, tensor in ends[0].items():
+        assert torch.equal(tensor, ends[1][name]), name
+
+
+def test_evaluating_kept_weights_and_telling_a_game_leave_no_trace_either() -> None:
+    trainer = made(PPOTrainer, Remembering, small_ppo(engine="eager"))
+    trainer.fit(around=Bare)
+    calls, drawn = trainer.network.calls, torch.get_rng_state()
+    weights = trainer.weights()
+    found = [trainer.evaluate_weights(weights) for _ in range(2)]
+    assert found[0] == found[1]
+    lines = iter(trainer.narrate(weights, 0))
+    next(lines)
+    assert torch.is_grad_enabled()
+    assert trainer.network.calls == calls
+    assert torch.equal(torch.get_rng_state(), drawn)
+
+
+@pytest.mark.parametrize("kind", [Asked, AskedInEvaluation])
+def test_what_a_network_drew_in_work_that_was_given_up_is_drawn_again(
+    kind: Any, tmp_path: Path
+) -> None:
+    config = small_ppo(**LONG, engine="eager")
+    whole = made(PPOTrainer, Drawing, config)
+    whole.fit(root=str(tmp_path / "whole"))
+    asked = made(kind, Drawing, config)
+    asked.asked_in = 4
+    assert asked.fit(root=str(tmp_path / "asked")).status == "interrupted"
+    other = made(PPOTrainer, Drawing, config)
+    other.fit(root=str(tmp_path / "asked"), resume=True)
+    assert torch.equal(other.flat.vectors[0], whole.flat.vectors[0])
+    files = [tmp_path / name / "run" / "metrics.jsonl" for name in ("whole", "asked")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert other.inexact_because() == []
+
+
+@register("player", "grudging")
+class Grudging:
+    """Plays by how many moves it has made in all its games so far."""
+
+    class Config(StrictConfig):
+        """Who plays."""
+
+        kind: Literal["grudging"]
+        """Its name."""
+
+    def __init__(self, config: Any, game: Any, role: str) -> None:
+        self.num_moves = 0
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor, generator: torch.Generator) -> Tensor:
+        self.num_moves += 1
+        nth_B = 1 + self.num_moves % legal_BA.sum(1).clamp(min=1)
+        return (legal_BA.cumsum(1) >= nth_B.unsqueeze(1)).int().argmax(1)
+
+
+def test_what_an_opponent_remembers_does_not_pass_from_one_evaluation_to_the_next() -> None:
+    trainer: Any = ludus.build_trainer(
+        small_self_play(**{"evaluation.opponent": {"kind": "grudging"}, "evaluation.games": 40})
+    )
+    trainer.fit(around=Bare)
+    assert trainer.evaluate() == trainer.evaluate()
+
+
+def test_who_is_judged_against_nobody_is_told_which_key_to_set() -> None:
+    trainer: Any = ludus.build_trainer(
+        small_self_play(**{"evaluation.every_rounds": 0, "evaluation.opponent": None})
+    )
+    trainer.fit(around=Bare)
+    with pytest.raises(LudusError, match=r"'evaluation\.opponent' is null: there is nobody"):
+        trainer.evaluate_weights(trainer.weights())
+    assert "first: the network" in trainer.narrate(trainer.weights(), 0)[0]
+
+
+class Keeping(nn.Module):
+    """Keeps plain things of many kinds, one of them twice and one that cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = [1]
+        self.again = self.seen
+        self.source = torch.Generator().manual_seed(0)
+        self.lines = (line for line in "ab")
+        self.layer = nn.Linear(1, 1)
+        self.parts = {"layer": self.layer}
+
+
+def test_plain_attributes_are_copies_in_the_block_and_their_own_after_it() -> None:
+    network = Keeping()
+    before, drawn = dict(vars(network)), network.source.get_state()
+    with plain_state_set_aside(network):
+        assert network.again is network.seen
+        assert network.parts["layer"] is network.layer
+        network.seen.append(2)
+        setattr(network, "more", 3)  # noqa: B010
+        del network.again
+        torch.rand(2, generator=network.source)
+    assert dict(vars(network)) == before
+    assert network.again is network.seen
+    assert network.seen == [1]
+    assert torch.equal(network.source.get_state(), drawn)
