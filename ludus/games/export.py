@@ -69,6 +69,11 @@ def _folded(network: nn.Module) -> nn.Module:
         return network
     layers: list[nn.Module] = []
     for layer in copy.deepcopy(network).eval():
+        if isinstance(layer, nn.BatchNorm1d) and layer.running_mean is None:
+            raise LudusError(
+                "the network has batch norm without running statistics, whose outputs depend on the batch;"
+                " a policy for NumPy cannot have it; its weights are in models/"
+            )
         if isinstance(layer, nn.BatchNorm1d) and layers and isinstance(layers[-1], nn.Linear):
             layers[-1] = fuse_linear_bn_eval(layers[-1], layer)
         elif isinstance(layer, ResidualBlock):

@@ -22,6 +22,11 @@ def try_first_turn(game: FusedGame) -> None:
 
     `ludus.testing.games.check_game` looks at much more.
     """
+    roles = getattr(game, "roles", None)
+    if not isinstance(roles, tuple) or not roles or not all(isinstance(r, str) for r in roles):
+        _tell(
+            game, "roles", roles, "a tuple of names in the order of their moves: ('host', 'agent')"
+        )
     draws = torch.Generator().manual_seed(0)
     state = _state(game, _called(game, "reset", lambda: game.reset(_GAMES, draws)), "reset")
     for role in game.roles:

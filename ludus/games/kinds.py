@@ -31,6 +31,14 @@ def make_game(section: StrictConfig) -> FusedGame:
             f"the game {made.__name__} cannot be made of the keys of its Config ({error}); give its"
             " constructor a keyword for each key but kind"
         ) from None
-    game: FusedGame = made(**keywords)
+    try:
+        game: FusedGame = made(**keywords)
+    except LudusError:
+        raise
+    except Exception as error:
+        raise LudusError(
+            f"the game {made.__name__} cannot be made of the keys it is given: {type(error).__name__}:"
+            f" {error}; mend its constructor, or the keys"
+        ) from error
     try_first_turn(game)
     return game

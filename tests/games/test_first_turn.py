@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ludus import StrictConfig, register
+from ludus.config import registry
 from ludus.core.errors import LudusError
 from ludus.games import Bounds, FusedGame, Moves, Step, make_game
 from ludus.games.game import State
@@ -115,6 +116,30 @@ def test_a_constructor_that_lacks_a_key_is_told() -> None:
         LudusError, match=r"Other cannot be made of the keys of its Config .*'worng'"
     ):
         make_game(Section(kind="lacks_a_key", wrong=""))
+
+
+def of_class(made: type[Countdown]) -> FusedGame:
+    """Return the game of a class that is registered for this alone."""
+    register("game", "of_class")(made)
+    try:
+        return make_game(Countdown.Config.model_construct(kind="of_class", wrong=""))
+    finally:
+        del registry._REGISTERED["game"]["of_class"]
+
+
+def test_a_constructor_that_fails_is_told_with_what_it_said() -> None:
+    class Fails(Countdown):
+        def __init__(self, *, wrong: str) -> None:
+            raise ZeroDivisionError("of nothing")
+
+    with pytest.raises(LudusError, match=r"Fails cannot be made .*: ZeroDivisionError: of nothing"):
+        of_class(Fails)
+
+
+@pytest.mark.parametrize("roles", [None, (), ["host"], ("host", 2)])
+def test_a_game_without_roles_is_told(roles: Any) -> None:
+    with pytest.raises(LudusError, match=r"roles is a .*; give a tuple of names in the order"):
+        of_class(type("Nobody", (Countdown,), {"roles": roles}))
 
 
 def test_actions_that_are_numbers_are_tried_too() -> None:

@@ -176,10 +176,16 @@ class FusedDqnConfig(TrainerConfig):
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
         yield from self._role_problems()
-        roles = find("game", self.game.kind).roles  # type: ignore[attr-defined]
-        if tuple(roles) != ROLES:
+        kind: str = self.game.kind  # type: ignore[attr-defined]
+        roles = getattr(find("game", kind), "roles", None)
+        if not isinstance(roles, tuple):
             yield (
-                f"'game.kind' is {self.game.kind}, whose roles are {', '.join(roles)}; fused_dqn"  # type: ignore[attr-defined]
+                f"'game.kind' is {kind}, whose class does not name its roles; write"
+                " roles = ('host', 'agent') in the class, outside of its constructor"
+            )
+        elif roles != ROLES:
+            yield (
+                f"'game.kind' is {kind}, whose roles are {', '.join(map(str, roles))}; fused_dqn"
                 " trains a host and an agent: call the roles of your game so, or train it with fused_ppo"
             )
         yield from never_reached(self)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ludus.config.registry import find
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.rho import Played, play_games, rho
 from ludus.games.game import FusedGame, State
@@ -25,11 +25,28 @@ _MOST_SHARES = 16
 
 def pairs_of(game: FusedGame) -> dict[str, tuple[str, str]]:
     """Return who plays host and agent in each pair: the learner of the role, or a scripted player."""
+    for role in game.roles:
+        if not isinstance(kinds := game.opponents(role), tuple) or not kinds:
+            raise LudusError(
+                f"opponents('{role}') of {type(game).__name__} gives {kinds!r}; give the kinds of scripted"
+                " players by whom the other role is judged, such as ('random',)"
+            )
     return (
         {"host_vs_agent": ("host", "agent")}
         | {f"host_vs_{kind}": ("host", kind) for kind in game.opponents("agent")}
         | {f"{kind}_vs_agent": (kind, "agent") for kind in game.opponents("host")}
     )
+
+
+def _judging(game: FusedGame, role: str, kind: str) -> Player:
+    """Return the scripted player of a role that the game names as a judge."""
+    section = find("player", kind).Config
+    if keys := [name for name in section.model_fields if name != "kind"]:
+        raise LudusError(
+            f"opponents('{role}') of {type(game).__name__} names the player '{kind}', which needs"
+            f" {', '.join(keys)}; name players without keys"
+        )
+    return make_player(section(kind=kind), game, role)
 
 
 def scores_of(config: FusedDqnConfig) -> Sequence[Score]:
@@ -54,7 +71,7 @@ class RhoEvaluation:
         self.config, self.game, self.device = config, game, device
         self.pairs = pairs_of(game)
         self.scripted = {
-            (role, kind): make_player(find("player", kind).Config(kind=kind), game, role)
+            (role, kind): _judging(game, role, kind)
             for pair in self.pairs.values()
             for role, kind in zip(game.roles, pair, strict=True)
             if kind != role

@@ -102,9 +102,11 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Return what came of the learner's move and of the opponent's reply."""
-        if not self._state:
-            raise LudusError("step was called before reset; reset the env first")
-        chosen_B = torch.tensor([int(action)])
+        self._check_begun("step")
+        try:
+            chosen_B = torch.tensor([int(action)])
+        except (TypeError, ValueError):
+            raise LudusError(f"step was given {action!r}; give the number of a move") from None
         self._num_steps += 1
         if not self._is_legal(int(action)):
             # To lose at once is the only answer that no learner can turn into a way to gain time.
@@ -115,6 +117,10 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         is_done = bool(self.game.done(self._state))
         is_cut = self._num_steps >= self.max_steps and not is_done
         return self._seen(), reward, is_done, is_cut, self._info()
+
+    def _check_begun(self, what: str) -> None:
+        if not self._state:
+            raise LudusError(f"{what} was called before reset; reset the env first")
 
     def _asked(self) -> Tensor:
         return ask(self.opponent, self.game, self._state, self.other, self._generator)
@@ -142,7 +148,10 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
 
     def render(self) -> str | None:
         """Return the points as text, where the render mode is ansi."""
-        return self.game.text(self._state, 0) if self.render_mode == "ansi" else None
+        if self.render_mode is None:
+            return None
+        self._check_begun("render")
+        return self.game.text(self._state, 0)
 
 
 class HironakaHostEnv(_HironakaEnv):

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from ludus.core.errors import ConfigError, LudusError
 
+MAX_DIMENSION = 16
+"""The host has 2^dimension - dimension - 1 moves."""
+
 
 def host_action_table(dimension: int) -> Tensor:
     """Return the 0/1 coordinates of each host action, one row an action.
@@ -63,8 +66,13 @@ def decode_host_action(action: Tensor | int, dimension: int) -> Tensor | list[in
 
 
 def check_dimension(dimension: int) -> None:
-    """Raise ConfigError unless the host has something to choose."""
+    """Raise ConfigError unless the host has something to choose, and not too much."""
     if dimension < 2:
         raise ConfigError(
             f"'dimension' is {dimension}; the host must name two coordinates, so use 2 or more"
+        )
+    if dimension > MAX_DIMENSION:
+        raise ConfigError(
+            f"'dimension' is {dimension}; the host would have 2^{dimension} - {dimension + 1} moves, so use"
+            f" {MAX_DIMENSION} or less"
         )

@@ -22,6 +22,7 @@ from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State, Step, check_games, where
 from ludus.games.hironaka.host_actions import (
+    MAX_DIMENSION,
     check_dimension,
     decode_host_action,
     encode_host_action,
@@ -67,7 +68,7 @@ class Hironaka(FusedGame):
 
         kind: Literal["hironaka"]
         """Hironaka's polyhedra game, of a host and an agent."""
-        dimension: Annotated[int, Field(ge=2, le=16)]
+        dimension: Annotated[int, Field(ge=2, le=MAX_DIMENSION)]
         """How many coordinates a point has; the host has 2^dimension - dimension - 1 moves."""
         max_num_points: Annotated[int, Field(ge=2, lt=2**31)]
         """How many points a game starts with, before those that are not needed are dropped."""

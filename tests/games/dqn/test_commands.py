@@ -144,6 +144,11 @@ def test_batch_norm_is_exported_as_it_plays_and_residual_blocks_are_refused(tmp_
     trainer = prepared(small_dqn(**{"host.net_arch": ["r8"]}))
     with pytest.raises(LudusError, match="the network has residual blocks"):
         trainer.export(trainer.weights(), tmp_path / "residual")
+    norm = torch.nn.BatchNorm1d(4, track_running_stats=False)
+    own = torch.nn.Sequential(torch.nn.Linear(18, 4), norm)
+    trainer = prepared(host_net=own)
+    with pytest.raises(LudusError, match="batch norm without running statistics"):
+        trainer.export(trainer.weights(), tmp_path / "batches")
 
 
 def test_the_report_is_written_and_the_keys_are_explained(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
 from torch import Tensor
 
 from ludus import StrictConfig, register
-from ludus.games import FusedGame, Moves, Step, make_game
+from ludus.config import registry
+from ludus.core.errors import ConfigError, LudusError
+from ludus.games import DQNTrainer, FusedGame, Moves, Step, make_game
 from ludus.games.game import State, check_games
 from ludus.testing.games import check_game
 from tests.games.dqn.small import Ran, small_dqn
@@ -74,3 +78,48 @@ def test_a_game_of_ones_own_has_a_host_and_an_agent_that_learn() -> None:
     metrics = ran.trainer.evaluate_weights(weights, episodes=50)
     pair = [metrics["eval/rho/random_vs_agent"], metrics["eval/rho/choose_first_vs_agent"]]
     assert metrics["eval/agent_rho"] == pytest.approx(sum(pair) / 2)
+
+
+@pytest.fixture
+def changed_chase() -> Iterator[Callable[..., Any]]:
+    """Return what makes a trainer of another Chase, with these attributes."""
+
+    class Base(Chase):
+        class Config(StrictConfig):  # type: ignore[assignment]
+            kind: Literal["changed"]
+            """Another pursuit."""
+            places: int
+            """How many places the ring has."""
+
+    def trainer(**attributes: Any) -> DQNTrainer:
+        register("game", "changed")(type("Changed", (Base,), attributes))
+        return DQNTrainer(small_dqn(game={"kind": "changed", "places": 9}))
+
+    yield trainer
+    registry._REGISTERED["game"].pop("changed", None)
+
+
+@pytest.mark.parametrize(
+    ("opponents", "told"),
+    [
+        ((), r"opponents\('host'\) of Changed gives \(\); give the kinds"),
+        (None, r"opponents\('host'\) of Changed gives None; give the kinds"),
+        (("spivakovsky",), "names the player 'spivakovsky', which needs .*; name players without"),
+        (("nobody",), "no player kind is named 'nobody'"),
+    ],
+)
+def test_judges_that_cannot_judge_are_told_before_a_run_is_begun(
+    opponents: Any, told: str, changed_chase: Callable[..., Any], tmp_path: Path
+) -> None:
+    trainer = changed_chase(opponents=lambda self, role: opponents)
+    with pytest.raises(LudusError, match=told):
+        trainer.fit(root=str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("roles", [None, property(lambda self: ("host", "agent"))])
+def test_a_class_that_does_not_name_its_roles_is_told(
+    roles: Any, changed_chase: Callable[..., Any]
+) -> None:
+    with pytest.raises(ConfigError, match="whose class does not name its roles; write roles ="):
+        changed_chase(roles=roles)

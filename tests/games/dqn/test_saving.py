@@ -107,10 +107,11 @@ def test_a_run_after_load_is_resumed_where_its_schedules_stood(tmp_path: Path) -
         def after_record(self, run: Any) -> None:
             run.interrupted = run.counters["round"] == 2
 
-    whole, cut, resumed = (DQNTrainer.load(tmp_path / "pair") for _ in range(3))
+    whole, cut = (DQNTrainer.load(tmp_path / "pair") for _ in range(2))
     whole.fit(root=str(tmp_path), name="whole")
     cut.add(Stopping(), name="stopping")
     assert cut.fit(root=str(tmp_path), name="run").counters["round"] == 2
+    resumed = DQNTrainer(config)
     resumed.add(Stopping(), name="stopping")
     resumed.fit(root=str(tmp_path), name="run", resume=True)
     assert same(resumed.weights(), whole.weights())

@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import check_env
 import ludus.games
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.hironaka.gym_env import HironakaAgentEnv, HironakaHostEnv
-from ludus.games.rules.hironaka import Hironaka
+from ludus.games.rules.hironaka import Hironaka, host_action_table
 
 SMALL: dict[str, Any] = {"dimension": 2, "max_num_points": 4, "max_value": 5}
 
@@ -102,6 +102,12 @@ def test_the_same_seed_gives_the_same_games_one_after_another() -> None:
     assert games(3)[0] != games(3)[2]
 
 
+def begun() -> HironakaHostEnv:
+    env = HironakaHostEnv()
+    env.reset(seed=0)
+    return env
+
+
 class Wrong:
     """A host that names what there is not."""
 
@@ -116,6 +122,10 @@ class Wrong:
         (lambda: HironakaHostEnv({"kind": "all_coordinates"}), "plays the host of Hironaka's game"),
         (lambda: HironakaHostEnv(7), "the agent is a int; give a player"),
         (lambda: HironakaHostEnv(dimension=1), "'dimension' is 1"),
+        (lambda: HironakaHostEnv(dimension=40), r"'dimension' is 40; .* so use 16 or less"),
+        (lambda: host_action_table(17), "'dimension' is 17; the host would have 2"),
+        (lambda: begun().step(None), "step was given None; give the number of a move"),
+        (lambda: HironakaHostEnv(render_mode="ansi").render(), "render was called before reset"),
         (lambda: HironakaHostEnv(max_steps=0), "'max_steps' is 0"),
         (lambda: HironakaHostEnv(render_mode="human"), "the render mode 'human' is not known"),
         (lambda: HironakaHostEnv().step(0), "step was called before reset"),
