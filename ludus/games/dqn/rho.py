@@ -62,7 +62,10 @@ def play_games(
             steps_B += goes_on_B
         counts[moment.role].index_add_(0, moment.actions.long(), goes_on_B)
         state = moment.after
-    return Played(steps_B, game.done(state), had_ended_B, counts)
+    done_B = game.done(state)
+    # One that was cut off has not ended, however early that was.
+    steps_B = steps_B.masked_fill(~(done_B | had_ended_B), max_steps)
+    return Played(steps_B, done_B, had_ended_B, counts)
 
 
 def rho(played: Played) -> float:

@@ -45,7 +45,8 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         max_steps: int = 200,
         render_mode: str | None = None,
     ) -> None:
-        """Play games of this size; one that takes `max_steps` moves of the learner is truncated."""
+        """Play games of this size; one that takes `max_steps` moves of the learner is truncated, as is one
+        whose points, not rescaled, become too large for float32."""
         self.game = Hironaka(
             dimension=dimension,
             max_num_points=max_num_points,
@@ -115,8 +116,8 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         if not self.game.over(self._state):
             reward += self._moved(self.other, self._asked())
         is_done = bool(self.game.done(self._state))
-        is_cut = self._num_steps >= self.max_steps and not is_done
-        return self._seen(), reward, is_done, is_cut, self._info()
+        is_long = self._num_steps >= self.max_steps or bool(self.game.over(self._state))
+        return self._seen(), reward, is_done, is_long and not is_done, self._info()
 
     def _check_begun(self, what: str) -> None:
         if not self._state:

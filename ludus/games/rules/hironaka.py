@@ -58,6 +58,9 @@ _FILTERS = {"domination": drop_dominated, "vertices": drop_non_vertices}
 
 Polytope = Literal["domination", "vertices"]
 
+LARGEST = 2.0**120
+"""A game that is not rescaled is cut off when a coordinate is larger: the next sums might not be finite."""
+
 
 @register("game", "hironaka")
 class Hironaka(FusedGame):
@@ -75,7 +78,8 @@ class Hironaka(FusedGame):
         max_value: Positive
         """The coordinates of a start are whole numbers from 0 to this one, each as likely."""
         scale_observation: bool
-        """After each move, divide the points of a game by their greatest coordinate."""
+        """After each move, divide the points of a game by their greatest coordinate. Without that coordinates
+        grow with the moves, and a game is cut off when one is above 2^120, before float32 ends."""
         polytope: Polytope
         """What is dropped: dominated points alone (fast, on a GPU by kernels), or all but the vertices."""
 
@@ -130,7 +134,7 @@ class Hironaka(FusedGame):
         points_BND, coords_BD = state["points"], state["coords"]
         if self.why_no_kernels(points_BND) is not None:
             return super().restart(state, generator)
-        over_B, fresh_BND = self.done(state), self._drawn(len(points_BND), generator)
+        over_B, fresh_BND = self.over(state), self._drawn(len(points_BND), generator)
         scale = self.scale_observation
         points_BND = kernels.restart(points_BND, over_B, fresh_BND, scale=scale)
         return {"points": points_BND, "coords": coords_BD.masked_fill(over_B.unsqueeze(1), 0.0)}
@@ -183,6 +187,10 @@ class Hironaka(FusedGame):
 
     def step(self, state: State, role: str, actions: Tensor) -> Step:
         """Return what comes of the actions, by kernels where they can be used; what is over stays."""
+        if (
+            not self.scale_observation
+        ):  # a game that was cut off stays too, of which kernels do not know
+            return super().step(state, role, actions)
         points_BND, coords_BD = state["points"], state["coords"]
         has_kernels = self.why_no_kernels(points_BND) is None
         if role == "host":
@@ -196,8 +204,7 @@ class Hironaka(FusedGame):
             return Step({"points": points_BND, "coords": named_BD}, nothing_BR)
         if not has_kernels:
             return super().step(state, role, actions)
-        scale = self.scale_observation
-        moved_BND, kept_BD, rewards_BR = kernels.move(points_BND, coords_BD, actions, scale=scale)
+        moved_BND, kept_BD, rewards_BR = kernels.move(points_BND, coords_BD, actions, scale=True)
         return Step({"points": moved_BND, "coords": kept_BD}, rewards_BR)
 
     def play(self, state: State, role: str, actions: Tensor) -> Step:
@@ -217,6 +224,14 @@ class Hironaka(FusedGame):
     def done(self, state: State) -> Tensor:
         """Return whether at most one point is left: sorted points have no second one then."""
         return state["points"][:, 1, 0] < 0
+
+    def truncated(self, state: State) -> Tensor | None:
+        """Return where a coordinate has grown so large that the next sum might be infinite."""
+        if self.scale_observation:
+            return None
+        most_B = state["points"].amax((1, 2))
+        # What was infinite from the start is no length of a game: it is told where it is learned from.
+        return (most_B > LARGEST) & most_B.isfinite()
 
     def opponents(self, role: str) -> tuple[str, ...]:
         """Return the random player and the simplest other one."""

@@ -102,6 +102,19 @@ def test_games_are_played_as_one_by_one() -> None:
         assert bool(alone.is_finished) == bool(together.is_finished[index])
 
 
+def test_a_game_that_was_cut_off_costs_all_steps_and_is_not_won() -> None:
+    class Cut(Lengths):
+        def truncated(self, state: State) -> Tensor:
+            return state["left"] == 2
+
+    game = Cut()
+    state = {"left": torch.tensor([1, 4])}
+    hosts = {role: player_of(game, role, kind="random") for role in game.roles}
+    played = play_games(game, hosts, state, max_steps=9, generator=generator(0, "moves"))
+    assert played.is_finished.tolist() == [True, False]
+    assert played.steps.tolist() == [1, 9]
+
+
 @pytest.mark.covers("001-S8")
 def test_five_pairs_are_measured_by_the_trainer() -> None:
     trainer = prepared()

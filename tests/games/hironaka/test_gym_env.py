@@ -84,6 +84,27 @@ def test_a_long_game_is_truncated() -> None:
     assert ends == [(False, False), (False, False), (False, True)]
 
 
+def test_a_game_whose_points_grow_too_large_is_truncated() -> None:
+    class Alternates:
+        picked = 0
+
+        def act(self, obs_BO: Any, legal_BA: Any, generator: torch.Generator) -> torch.Tensor:
+            self.picked = 1 - self.picked
+            return torch.tensor([self.picked])
+
+    env = HironakaHostEnv(Alternates(), scale_observation=False, max_steps=1000)
+    lengths = set()
+    for seed in range(6):
+        env.reset(seed=seed)
+        for number in range(1000):
+            points, _, is_done, is_cut, _ = env.step(0)
+            assert np.isfinite(points).all()
+            if is_done or is_cut:
+                lengths.add((is_cut, number > 100))
+                break
+    assert lengths == {(True, True), (False, False)}
+
+
 def test_a_game_is_drawn_in_words() -> None:
     env = HironakaAgentEnv({"kind": "choose_first"}, render_mode="ansi", **SMALL)
     env.reset(seed=0)

@@ -271,3 +271,23 @@ def test_one_dimension_no_games_and_axes_that_there_are_not_are_refused() -> Non
         shift(given, torch.ones(2, 2), torch.tensor([0, 2]))
     with pytest.raises(LudusError, match=r"for these points give \(2, 2\) and \(2,\)"):
         shift(given, torch.ones(2, 3), torch.tensor([0, 1]))
+
+
+def test_a_game_that_is_not_rescaled_is_cut_off_before_its_points_are_infinite() -> None:
+    game = Hironaka(dimension=3, max_num_points=20, max_value=20, scale_observation=False)
+    state = game.reset(40, torch.Generator().manual_seed(0))
+    for turn in range(300):
+        state, _ = game.step(state, "host", torch.zeros(40, dtype=torch.int64))
+        state, _ = game.step(state, "agent", torch.full((40,), turn % 2))
+    assert state["points"].isfinite().all()
+    cut_B = game.truncated(state)
+    assert cut_B is not None
+    assert 0 < int(cut_B.sum()) < 40
+    assert torch.equal(game.over(state), cut_B | game.done(state))
+    assert torch.equal(cut_B, (state["points"].amax((1, 2)) > 2.0**120))
+    after, rewards = game.step(state, "host", torch.ones(40, dtype=torch.int64))
+    assert torch.equal(after["coords"][cut_B], state["coords"][cut_B]), "nothing moves there"
+    assert not rewards[cut_B].any()
+    assert not game.over(game.restart(state, torch.Generator().manual_seed(1)))[cut_B].all()
+    scaled = Hironaka(dimension=3, max_num_points=20, max_value=20, scale_observation=True)
+    assert scaled.truncated(state) is None
