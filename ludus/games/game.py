@@ -140,7 +140,8 @@ class FusedGame(ABC):
         self.check_form(role, actions, games=len(over_B))
         what = self.actions(role)
         if isinstance(what, Bounds):
-            wrong_B = ~torch.isfinite(actions).all(1)
+            low_A, high_A = (actions.new_tensor(side) for side in (what.low, what.high))
+            wrong_B = ~(actions.isfinite() & (actions >= low_A) & (actions <= high_A)).all(1)
         else:
             wrong_B = (actions < 0) | (actions >= what.count)
             legal_BA = self.legal(self.observe(state, role), role)
@@ -150,9 +151,12 @@ class FusedGame(ABC):
         wrong_B = wrong_B & ~over_B
         if wrong_B.any():
             first = int(wrong_B.int().argmax())
+            remedy = "choose among what game.legal(observation, role) says"
+            if isinstance(what, Bounds):
+                remedy = f"give numbers from {list(what.low)} to {list(what.high)}"
             raise LudusError(
                 f"the {role} of {type(self).__name__} played {actions[first].tolist()} in game {first},"
-                " which is illegal there; choose among what game.legal(observation, role) says"
+                f" which is illegal there; {remedy}"
             )
 
     def check_form(self, role: str, actions: object, *, games: int) -> None:

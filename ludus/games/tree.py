@@ -139,9 +139,15 @@ def _played(
     state: State,
     draws: torch.Generator,
 ) -> State:
-    """Return the positions after the moves of these roles."""
+    """Return the positions after the moves of these roles; raise ConfigError where they are drawn."""
     for role in roles:
+        before = draws.get_state()
         state = game.step(state, role, ask(seats[role], game, state, role, draws)).state
+        if not torch.equal(draws.get_state(), before):
+            raise ConfigError(
+                f"{type(seats[role]).__name__} draws its moves, and a tree would hold one draw of many; give"
+                " a player whose moves depend on what it sees alone"
+            )
     return state
 
 

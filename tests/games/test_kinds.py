@@ -111,3 +111,15 @@ def test_a_random_player_draws_numbers_between_the_bounds() -> None:
     assert drawn.shape == (2000, 2)
     torch.testing.assert_close(drawn.amin(0), torch.tensor([-2.0, 0.0]), atol=0.01, rtol=0)
     torch.testing.assert_close(drawn.amax(0), torch.tensor([2.0, 0.5]), atol=0.01, rtol=0)
+
+
+def test_numbers_outside_of_their_bounds_are_refused() -> None:
+    class Dial(CartPole):
+        moves = Bounds((-2.0, 0.0), (2.0, 0.5))
+
+    game = Dial(max_steps=5)
+    state = game.reset(2, generator(0, "start"))
+    game.check_actions(state, "player", torch.tensor([[-2.0, 0.0], [2.0, 0.5]]))
+    for wrong in (2.1, -2.1, torch.nan, torch.inf):
+        with pytest.raises(LudusError, match=r"in game 1, .* numbers from \[-2.0, 0.0\] to \[2.0"):
+            game.check_actions(state, "player", torch.tensor([[0.0, 0.0], [wrong, 0.5]]))

@@ -88,3 +88,10 @@ def test_what_has_no_tree_is_refused() -> None:
     swing = Pendulum(max_steps=5)
     with pytest.raises(ConfigError, match="a tree chooses among moves"):
         game_tree(swing, {}, swing.reset(1, generator(0, "start")))
+
+
+def test_a_player_that_draws_its_moves_has_no_tree() -> None:
+    game = hironaka(max_num_points=6)
+    start = game.reset(1, torch.Generator().manual_seed(3))
+    with pytest.raises(ConfigError, match="Random draws its moves, and a tree would hold one draw"):
+        game_tree(game, {"host": {"kind": "random"}}, start, max_depth=2)

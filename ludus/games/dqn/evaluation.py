@@ -14,6 +14,7 @@ from ludus.games.dqn.rho import Played, play_games, rho
 from ludus.games.game import FusedGame, State
 from ludus.games.player import Player, foreign, make_player
 from ludus.judge.scores import Score
+from ludus.nn.engines.unsaved import is_foreign
 from ludus.seeds import derive
 
 CHOOSING, HELD_OUT = "eval", "held_out"
@@ -114,7 +115,8 @@ class RhoEvaluation:
         state, draws = self.starts(stream, games=games, seed=seed)
         wanted = zip(self.game.roles, self.pairs[pair], strict=True)
         seats = {
-            role: players[role] if who == role else self.scripted[role, who] for role, who in wanted
+            role: players[role] if who == role else self._scripted(role, who)
+            for role, who in wanted
         }
         return play_games(
             self.game,
@@ -125,6 +127,11 @@ class RhoEvaluation:
             checked=foreign(seats),
             is_interrupted=is_interrupted,
         )
+
+    def _scripted(self, role: str, kind: str) -> Player:
+        """Return a scripted player; one from outside is made anew, as it may remember more than a game."""
+        known = self.scripted[role, kind]
+        return _judging(self.game, role, kind) if is_foreign(type(known)) else known
 
     def rhos(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from ludus.games.dqn.config import ROLES
 from ludus.games.dqn.players import NetPlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.player import Player
+from ludus.games.roll_out import RewardFunc
 from ludus.nn.engines.unsaved import PlainState, is_foreign, unsaved
 from ludus.nn.held import Held
 
@@ -22,19 +24,32 @@ class GivenState:
     A network that learns is a part by itself, with all that it holds.
     """
 
-    def __init__(self, players: Mapping[str, Player], sparring: Mapping[str, Player]) -> None:
+    def __init__(
+        self,
+        players: Mapping[str, Player],
+        sparring: Mapping[str, Player],
+        reward_func: RewardFunc | None,
+    ) -> None:
         """`players` may change: who plays a role is looked up each time; `sparring` are met besides."""
         self.players, self.sparring = players, sparring
+        self.reward_func = reward_func
         self.num_rollouts = dict.fromkeys(ROLES, 0)
         """How many rollouts of each role a script has asked for: each has games of its own."""
-        self._plain: dict[str, tuple[Player, PlainState]] = {}
+        self._plain: dict[str, tuple[object, PlainState]] = {}
         self.watch()
 
     def watch(self) -> None:
         """Notice from now on what players without a state change in themselves."""
-        for name, player in self._all().items():
-            if self._plain.get(name, (None,))[0] is not player:
-                self._plain[name] = player, PlainState(*_watched(player))
+        things: dict[str, object] = {**self._all(), "reward_func": self._rewarding}
+        for name, thing in things.items():
+            if name not in self._plain or self._plain[name][0] is not thing:
+                self._plain[name] = thing, PlainState(*_watched(thing))
+
+    @property
+    def _rewarding(self) -> object:
+        """The object whose state the rewards may depend on."""
+        func = self.reward_func
+        return func.__self__ if inspect.ismethod(func) else func
 
     def _all(self) -> dict[str, Player]:
         return {**self.players, **self.sparring}
@@ -65,11 +80,12 @@ class GivenState:
             "players": {name: _who(player) for name, player in self._all().items()},
             "states": {name: _state(player) for name, player in self._all().items()},
             "num_rollouts": dict(self.num_rollouts),
+            "reward_func": _state(self._rewarding),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put the states back; refuse those of other players."""
-        states.check_keys(state, "players", "states", "num_rollouts")
+        states.check_keys(state, "players", "states", "num_rollouts", "reward_func")
         everyone = self._all()
         for key in ("players", "states"):
             with states.within(key):
@@ -88,6 +104,8 @@ class GivenState:
         for name, player in everyone.items():
             with states.within(f"states/{name}"):
                 _load(player, state["states"][name])
+        with states.within("reward_func"):
+            _load(self._rewarding, state["reward_func"])
         self.num_rollouts = counts
 
 
@@ -100,28 +118,30 @@ def _who(player: Player) -> str:
     return f"the player {type(player).__name__}"
 
 
-def _state(player: Player) -> dict[str, Any] | None:
-    if isinstance(player, NetPlayer):
-        return dict(Held(player.net, without=()).tensors())
-    if is_foreign(type(player)) and isinstance(player, Stateful):
-        return dict(player.state_dict())
+def _state(given: object) -> dict[str, Any] | None:
+    if isinstance(given, NetPlayer):
+        return dict(Held(given.net, without=()).tensors())
+    if is_foreign(type(given)) and isinstance(given, Stateful):
+        return dict(given.state_dict())
     return None
 
 
-def _load(player: Player, state: Mapping[str, Any] | None) -> None:
-    if isinstance(player, NetPlayer):
+def _load(given: object, state: Mapping[str, Any] | None) -> None:
+    if isinstance(given, NetPlayer):
         assert state is not None
-        Held(player.net, without=()).load(state)
-    elif is_foreign(type(player)) and isinstance(player, Stateful):
-        assert state is not None
-        player.load_state_dict(state)
+        Held(given.net, without=()).load(state)
+    elif is_foreign(type(given)) and isinstance(given, Stateful):
+        if not isinstance(state, Mapping):
+            raise states.StateError("", "was saved by what had no state_dict")
+        given.load_state_dict(state)
 
 
-def _watched(player: Player) -> list[object]:
-    """Return what of a player may change unsaved; a network that learns is watched by its learner."""
-    if isinstance(player, NetPlayer):
-        return [player.net]
-    return [] if isinstance(player, RoleLearner | Stateful) else [player]
+def _watched(given: object) -> list[object]:
+    """Return what of it may change unsaved; a network that learns is watched by its learner."""
+    if isinstance(given, NetPlayer):
+        return [given.net]
+    has_plain = hasattr(given, "__dict__") and not isinstance(given, RoleLearner | Stateful)
+    return [given] if has_plain else []
 
 
 def _spared(player: Player, kept: contextlib.ExitStack) -> Player:

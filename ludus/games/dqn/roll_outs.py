@@ -46,8 +46,8 @@ class RollOuts(TwoRoles):
 
     @property
     def has_own_roll_out(self) -> bool:
-        """Whether a subclass says what is collected."""
-        return type(self)._roll_out is not RollOuts._roll_out
+        """Whether a subclass, or a function put in its place, says what is collected."""
+        return "_roll_out" in vars(self) or type(self)._roll_out is not RollOuts._roll_out
 
     def get_rollout(
         self,

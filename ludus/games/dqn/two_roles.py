@@ -96,7 +96,7 @@ class TwoRoles(Accessors, OwnEvaluation):
             for role, met in self._sparring.items()
             for number, (player, _) in enumerate(met)
         }
-        self._given_state = GivenState(self._players, partners)
+        self._given_state = GivenState(self._players, partners, self._reward_func)
         self._is_used = False
         return self._roles
 
@@ -278,7 +278,8 @@ class TwoRoles(Accessors, OwnEvaluation):
                 f"replace_reward_func was given a {type(reward_func).__name__}; give a function of (role,"
                 " obs, next_obs, next_done), or None for the rewards of the game"
             )
-        self._reward_func = reward_func
+        self._reward_func = self.given_state.reward_func = reward_func
+        self.given_state.watch()
         self.given_classes.pop("reward_func", None)
         self.note_given(reward_func=reward_func)
         self._execute_anew()

@@ -331,3 +331,70 @@ def test_a_script_that_takes_its_rewards_back_is_known_by_that() -> None:
     trainer.replace_reward_func(None)
     assert trainer.given_classes == {}
     assert set(trainer._roll_out("host", 30).rewards.unique().tolist()) <= {0.0, 1.0}
+
+
+class Growing:
+    """Rewards that grow with every call."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, role: str, obs: Any, next_obs: Any, dones: Tensor) -> Tensor:
+        self.calls += 1
+        return dones.float() * self.calls
+
+    reward = __call__
+
+
+class GrowingSaved(Growing):
+    def state_dict(self) -> dict[str, Any]:
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.calls = state["calls"]
+
+
+@pytest.mark.parametrize("is_method", [False, True])
+def test_a_reward_function_with_a_state_is_a_part_or_the_run_is_not_called_exact(
+    is_method: bool, tmp_path: Path
+) -> None:
+    def trainer(kind: type[Growing], **changed: Any) -> DQNTrainer:
+        given = kind()
+        func = given.reward if is_method else given
+        return DQNTrainer(small_dqn(**EAGER, save_every_rounds=0, **changed), reward_func=func)
+
+    plain = trainer(Growing)
+    plain.fit(root=str(tmp_path), name="plain")
+    (told,) = plain.inexact_because()
+    assert told.startswith("Growing changes calls as it runs, which no checkpoint holds: give it")
+    whole = trainer(GrowingSaved)
+    whole.fit(root=str(tmp_path), name="whole")
+    assert whole.inexact_because() == []
+    trainer(GrowingSaved, max_rounds=3).fit(root=str(tmp_path), name="run")
+    resumed = trainer(GrowingSaved)
+    resumed.fit(root=str(tmp_path), name="run", resume=True)
+    for name, weight in whole.weights().items():
+        assert torch.equal(weight, resumed.weights()[name]), name
+
+
+def test_a_reward_function_that_is_replaced_is_watched_from_then_on() -> None:
+    trainer, growing = prepared(reward_func=sevens), Growing()
+    growing.calls = 5
+    trainer.replace_reward_func(growing)
+    assert trainer.inexact_because() == []
+    trainer.collect_rollout("host", 5)
+    assert len(trainer.inexact_because()) == 1
+
+
+def test_a_function_in_the_place_of_roll_out_is_what_a_run_remembers() -> None:
+    trainer = DQNTrainer(small_dqn())
+    own = trainer._roll_out
+
+    def bold(role: str, num_games: int) -> Experiences:
+        found = own(role, num_games)
+        return found._replace(rewards=torch.full_like(found.rewards, 5.0))
+
+    trainer._roll_out = bold  # type: ignore[assignment,method-assign]
+    trainer.set_logger(ludus.Logger({"backends": []}))
+    trainer.fit(around=Bare)
+    assert trainer.host_replay_buffer.sample(30)["rewards"].unique().tolist() == [5.0]

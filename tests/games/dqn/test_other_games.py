@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import ludus
 from ludus import StrictConfig, register
 from ludus.config import registry
 from ludus.core.errors import ConfigError, LudusError
@@ -123,3 +124,32 @@ def test_a_class_that_does_not_name_its_roles_is_told(
 ) -> None:
     with pytest.raises(ConfigError, match="whose class does not name its roles; write roles ="):
         changed_chase(roles=roles)
+
+
+def test_a_judge_from_outside_remembers_nothing_of_earlier_evaluations(
+    changed_chase: Callable[..., Any],
+) -> None:
+    class Moody:
+        class Config(StrictConfig):
+            kind: Literal["moody"]
+            """Plays otherwise the more it has played."""
+
+        def __init__(self, config: Config, game: FusedGame, role: str) -> None:
+            self.asked = 0
+
+        def act(self, obs_BO: Tensor, legal_BA: Any, generator: torch.Generator) -> Tensor:
+            self.asked += 1
+            return torch.full((len(obs_BO),), int(self.asked > 3))
+
+    register("player", "moody")(Moody)
+    try:
+        trainer = changed_chase(opponents=lambda self, role: ("moody",))
+        first, second = (trainer.evaluate_rho(30) for _ in range(2))
+        trainer.set_logger(ludus.Logger({"backends": []}))
+        trainer.prepare(max_steps=None)
+        evaluation, players = trainer.evaluation, trainer.players
+        rhos = [evaluation.rhos(players) for _ in range(2)]
+    finally:
+        del registry._REGISTERED["player"]["moody"]
+    assert first == second
+    assert rhos[0] == rhos[1]
