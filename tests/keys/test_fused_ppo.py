@@ -11,7 +11,7 @@ import ludus
 from ludus.core.errors import ConfigError
 from ludus.nn.engines.compiled import CompiledMethod
 from ludus.nn.engines.tape import Taped
-from tests.games.ppo.small import small_ppo, small_self_play
+from tests.games.ppo.small import SELF_PLAY, small_ppo, small_self_play
 from tests.keys.runs import SGD, Outcome, differ, run
 from tests.keys.table import changes
 from tests.rl.odd_networks import engine_of
@@ -304,6 +304,12 @@ def test_networks_of_earlier_rounds_are_kept_so_often_and_so_many(kind: str) -> 
     assert rare.trainer.past.num_kept == 2
     assert len(rare.trainer.past.rings[0]) == 3
     assert Outcome(small_self_play()).trainer.past is None
+    first = Outcome(small_self_play(past_players={**PAST, "every_rounds": 0, "size": 1}))
+    assert first.trainer.past.num_kept == 1
+    untrained = prepared(**SELF_PLAY).flat.vectors[0]
+    assert torch.equal(first.trainer.past.rings[0][0], untrained.detach())
+    with pytest.raises(ConfigError, match="'past_players': 'size' is 2, but of"):
+        small_self_play(past_players={**PAST, "every_rounds": 0, "size": 2})
 
 
 @changes(KIND, "past_players.share")

@@ -14,8 +14,9 @@ from ludus.games.dqn.players import NetPlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.player import Player
 from ludus.games.roll_out import RewardFunc
-from ludus.nn.engines.unsaved import PlainState, is_foreign, unsaved
+from ludus.nn.engines.unsaved import PlainState, is_foreign, plain_state_set_aside, unsaved
 from ludus.nn.held import Held
+from ludus.session.trainer import Trainer
 
 
 class GivenState:
@@ -137,24 +138,22 @@ def _load(given: object, state: Mapping[str, Any] | None) -> None:
 
 
 def _watched(given: object) -> list[object]:
-    """Return what of it may change unsaved; a network that learns is watched by its learner."""
+    """Return what of it may change unsaved; learners watch their own networks, runs their trainers."""
     if isinstance(given, NetPlayer):
         return [given.net]
-    has_plain = hasattr(given, "__dict__") and not isinstance(given, RoleLearner | Stateful)
+    has_plain = hasattr(given, "__dict__") and not isinstance(
+        given, RoleLearner | Stateful | Trainer
+    )
     return [given] if has_plain else []
 
 
 def _spared(player: Player, kept: contextlib.ExitStack) -> Player:
     if isinstance(player, RoleLearner | NetPlayer):
         net = player.net
-        autocast = player.learner.autocast if isinstance(player, RoleLearner) else player.autocast
-        if not any(is_foreign(type(part)) for part in net.modules()):
-            return player
-        try:
-            return NetPlayer(copy.deepcopy(net), autocast)
-        except Exception:  # what can go wrong there is anybody's guess
+        if any(is_foreign(type(part)) for part in net.modules()):
             kept.enter_context(Held(net, without=()).kept())
-            return player
+            kept.enter_context(plain_state_set_aside(net))
+        return player
     if not is_foreign(type(player)):
         return player
     if isinstance(player, Stateful):

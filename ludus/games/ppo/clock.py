@@ -27,7 +27,7 @@ class TrainingClock:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """Leave what the block takes out of the rates."""
+        """Leave what the block takes out of the rates; whoever enters has waited for the device before."""
         started = time.monotonic()
         yield
         self._since += time.monotonic() - started

@@ -29,10 +29,18 @@ class PastPlayersConfig(StrictConfig):
 
     size: Positive
     """How many of them are kept; the oldest goes first."""
-    every_rounds: Positive
-    """Keep the network of every so many rounds."""
+    every_rounds: Count
+    """Keep the network of every so many rounds; 0 keeps the first alone."""
     share: PositiveShare
     """In which share of the games one role is played by one of them, another each round."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make meaningless."""
+        if not self.every_rounds and self.size > 1:
+            yield (
+                f"'size' is {self.size}, but of 'every_rounds' 0 the first network alone is kept; set it"
+                " to 1, or 'every_rounds' to 1 or more"
+            )
 
 
 class EvaluationConfig(StrictConfig):

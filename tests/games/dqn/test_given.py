@@ -398,3 +398,18 @@ def test_a_function_in_the_place_of_roll_out_is_what_a_run_remembers() -> None:
     trainer.set_logger(ludus.Logger({"backends": []}))
     trainer.fit(around=Bare)
     assert trainer.host_replay_buffer.sample(30)["rewards"].unique().tolist() == [5.0]
+
+
+class Rewarding(DQNTrainer):
+    """Rewards by a method of its own."""
+
+    def rewards(self, role: str, obs: Any, next_obs: Any, next_done: Tensor) -> Tensor:
+        return next_done.float()
+
+
+def test_a_trainer_may_reward_by_a_method_of_its_own_and_is_exact() -> None:
+    trainer = Rewarding(small_dqn(**EAGER))
+    trainer.replace_reward_func(trainer.rewards)
+    trainer.set_logger(ludus.Logger({"backends": []}))
+    trainer.fit(around=Bare)
+    assert trainer.inexact_because() == []
