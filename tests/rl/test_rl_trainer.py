@@ -478,3 +478,12 @@ def test_an_evaluation_beside_training_is_heard_at_the_next_and_survives_a_pause
     expected = [line for line in lines(ended.run_dir) if "eval/return_mean" in line]
     for name in ("eval/return_mean", "eval/return_std", "eval/length_mean"):
         assert [line[name] for line in found] == [line[name] for line in expected]
+
+
+def test_an_attribute_module_of_a_network_is_only_a_part_of_it() -> None:
+    from ludus.rl.custom.body import as_network
+
+    whole = torch.nn.Module()
+    whole.module = torch.nn.Linear(2, 2)
+    assert as_network(whole) is whole
+    assert as_network(ludus.Model(whole)) is whole

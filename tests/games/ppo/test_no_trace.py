@@ -20,6 +20,7 @@ from ludus.core.surroundings import Bare
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.seeds import seed_everything
+from tests.command_line import in_process
 from tests.games.ppo.small import small_ppo, small_self_play
 from tests.games.ppo.test_interrupts import LONG, Asked, AskedInEvaluation
 from tests.games.ppo.test_own_networks import Counting, Extra, Remembering, Said, Trunk
@@ -120,6 +121,22 @@ def test_who_is_judged_against_nobody_is_told_which_key_to_set() -> None:
     with pytest.raises(LudusError, match=r"'evaluation\.opponent' is null: there is nobody"):
         trainer.evaluate_weights(trainer.weights())
     assert "first: the network" in trainer.narrate(trainer.weights(), 0)[0]
+
+
+def test_a_run_without_an_opponent_is_played_and_its_evaluation_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = in_process(monkeypatch, capsys)
+    alone = {"evaluation.every_rounds": 0, "evaluation.opponent": None}
+    PPOTrainer(small_self_play(name="alone", **alone)).fit()
+    assert (
+        "there is nobody to be judged against"
+        in call("eval", "runs/alone", "--model", "last").refusal()
+    )
+    assert "first: the network" in call("play", "runs/alone", "--model", "last").out
+    PPOTrainer(small_self_play(name="judged")).fit()
+    assert "'episodes' is 7" in call("eval", "runs/judged", "--episodes", "7").refusal()
 
 
 class Keeping(nn.Module):
