@@ -187,9 +187,8 @@ class Hironaka(FusedGame):
 
     def step(self, state: State, role: str, actions: Tensor) -> Step:
         """Return what comes of the actions, by kernels where they can be used; what is over stays."""
-        if (
-            not self.scale_observation
-        ):  # a game that was cut off stays too, of which kernels do not know
+        if not self.scale_observation:
+            # A game that was cut off stays as well, and the kernels know of ended ones alone.
             return super().step(state, role, actions)
         points_BND, coords_BD = state["points"], state["coords"]
         has_kernels = self.why_no_kernels(points_BND) is None

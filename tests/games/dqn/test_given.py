@@ -375,6 +375,8 @@ def test_a_reward_function_with_a_state_is_a_part_or_the_run_is_not_called_exact
     resumed.fit(root=str(tmp_path), name="run", resume=True)
     for name, weight in whole.weights().items():
         assert torch.equal(weight, resumed.weights()[name]), name
+    calls = [one.given_state.state_dict()["reward_func"]["calls"] for one in (whole, resumed)]
+    assert calls == [8, 8]
 
 
 def test_a_reward_function_that_is_replaced_is_watched_from_then_on() -> None:
