@@ -52,8 +52,8 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
     """
 
     Config: ClassVar[type[Any]] = FusedDqnConfig
-    # What depends on the clock promises nothing.
-    derived: ClassVar[tuple[str, ...]] = ("_times", "_host_syncs")
+    # What depends on the clock promises nothing; the part `given` saves what rewards remember, or tells it.
+    derived: ClassVar[tuple[str, ...]] = ("_times", "_host_syncs", "_reward_func")
 
     config: FusedDqnConfig
 
