@@ -141,11 +141,14 @@ def _check_names(what: str, names: Sequence[str], room: str) -> None:
     """Raise LudusError for a name that another room has declared, that stands twice, or that is none."""
     for name in names:
         _check_word(what, name, room)
-        owner = core_counters.owner(name) if what == "counter" else _category_owner(name)
-        if owner not in (None, room):
-            raise LudusError(
-                f"the {what} '{name}' is declared by {owner} and by {room}; rename the one that is yours"
-            )
+        for owner in core_counters.owners(name) if what == "counter" else _category_owners(name):
+            # Families of ludus may count the same thing, each in runs of its own.
+            is_shared = what == "counter" and all(one.startswith("ludus.") for one in (owner, room))
+            if owner != room and not is_shared:
+                raise LudusError(
+                    f"the {what} '{name}' is declared by {owner} and by {room}; rename the one that is"
+                    " yours"
+                )
         if names.count(name) > 1:
             raise LudusError(f"{room} declares the {what} '{name}' twice; name it once")
 
@@ -184,10 +187,10 @@ def directions() -> dict[str, str]:
     return {metric: one for room in rooms() for metric, one in room.directions.items()}
 
 
-def _category_owner(category: str) -> str | None:
+def _category_owners(category: str) -> list[str]:
     if category == _TRAINER:
-        return "ludus"
-    return next((room.name for room in _ROOMS.values() if category in room.categories), None)
+        return ["ludus"]
+    return [room.name for room in _ROOMS.values() if category in room.categories]
 
 
 def rooms() -> list[Room]:

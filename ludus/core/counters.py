@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from ludus.core.errors import PlanError, nearest
 
 SHARED = ("env_steps", "opt_steps", "epoch", "iteration", "examples", "tokens")
-_OWNERS: dict[str, str] = {}
+_OWNERS: dict[str, list[str]] = {}
+"""Who declared each counter; families of ludus may share one that means the same."""
 
 
 class Counters(dict[str, int]):
@@ -20,14 +21,17 @@ class Counters(dict[str, int]):
 
 def declare(names: Iterable[str], room: str) -> None:
     """Make counters known that only the trainers defined in this package or module have."""
-    for name in [name for name, owner in _OWNERS.items() if owner == room]:
-        del _OWNERS[name]
-    _OWNERS.update(dict.fromkeys(names, room))
+    for name, owners in list(_OWNERS.items()):
+        _OWNERS[name] = [owner for owner in owners if owner != room]
+        if not _OWNERS[name]:
+            del _OWNERS[name]
+    for name in names:
+        _OWNERS.setdefault(name, []).append(room)
 
 
-def owner(name: str) -> str | None:
-    """Return which package or module declared a counter, or ludus; None if nobody did."""
-    return "ludus" if name in SHARED else _OWNERS.get(name)
+def owners(name: str) -> list[str]:
+    """Return which packages or modules declared a counter, or ludus; none if nobody did."""
+    return ["ludus"] if name in SHARED else list(_OWNERS.get(name, ()))
 
 
 def known() -> tuple[str, ...]:
@@ -40,8 +44,8 @@ def of(trainer: type) -> tuple[str, ...]:
     modules = [f"{cls.__module__}." for cls in trainer.__mro__]
     own = [
         name
-        for name, room in _OWNERS.items()
-        if any(module.startswith(f"{room}.") for module in modules)
+        for name, rooms in _OWNERS.items()
+        if any(module.startswith(f"{room}.") for module in modules for room in rooms)
     ]
     return *SHARED, *own
 
@@ -51,9 +55,9 @@ def check(name: str, among: Iterable[str] | None = None) -> None:
     names = known() if among is None else tuple(among)
     if name in names:
         return
-    if (room := owner(name)) is not None:
+    if known_to := owners(name):
         raise PlanError(
-            f"the counter '{name}' is that of {room}'s trainers; declare one of your own under another"
+            f"the counter '{name}' is that of {' and '.join(known_to)}'s trainers; declare one of your own under another"
             " name: ludus.declare(__name__, counters=[...])"
         )
     raise PlanError(

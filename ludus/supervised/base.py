@@ -22,7 +22,7 @@ from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.datasets import make_datasets
+from ludus.supervised.datasets import Datasets, make_datasets
 from ludus.supervised.evaluated import Evaluated
 from ludus.supervised.fit import Fit
 from ludus.supervised.preflight import check_data, make_model
@@ -82,38 +82,48 @@ class BaseTrainer(Evaluated, Trainer):
         """Build data, model, optimizer and observers from the config and what the script gave."""
         config: SupervisedConfig = self.config
         self.device = resolve_device(config.settings.device)
-        has_evaluator = self.evaluator is not None
-        datasets = make_datasets(config, self.loaders, self.device, has_evaluator=has_evaluator)
+        datasets = self._make_datasets()
         self.dataset_name, self.train_data = datasets.dataset_name, datasets.train
         self.evaluators = datasets.evaluators
         self._notes: list[str] = []
         if max_steps is not None:
             config, self._notes = config.with_length(max_steps, self.train_data.length())
         self.config = config = as_begun(config, self.run.files)
-        given = self.model if self._is_own_model else None
-        self.model = make_model(config, given, self.train_data, self.device)
+        self.model = self._make_model()
         files = self.run.files
         if not has_begun(files):
             # A run that has begun goes on as it began.
             config.refuse_unreached(self.train_data.length())
         self._unrepeatable = check_data(datasets)
-        run_steps = config.count_steps(self.train_data.length())
-        self.num_train_steps = run_steps
+        self.num_train_steps = config.count_steps(self.train_data.length())
         self.fitting = self._make_fitting()
+        self._engine_notes: Sequence[str] = ()
+        self._make_update()
+        self._prepare_observers()
+        self._prepare_beside()
+
+    def _make_datasets(self) -> Datasets:
+        has_evaluator = self.evaluator is not None
+        return make_datasets(self.config, self.loaders, self.device, has_evaluator=has_evaluator)
+
+    def _make_model(self) -> Model:
+        given = self.model if self._is_own_model else None
+        return make_model(self.config, given, self.train_data, self.device)
+
+    def _make_update(self) -> None:
+        """Make what moves the weights of the model at hand, and let an engine execute it."""
         self.update, chosen = make_update(
-            config,
+            self.config,
             self.model,
             self.train_data,
             schedule=self.schedule,
-            run_steps=run_steps,
-            has_begun=has_begun(files),
+            run_steps=self.num_train_steps,
+            has_begun=has_begun(self.run.files),
             tell=self._tell_of_engine,
         )
         self.flat, self.optimizer = self.update.flat, self.update.optimizer
-        self.config, self._engine_notes = config.replace(engine=chosen.engine), chosen.notes
+        self.config, self._engine_notes = self.config.replace(engine=chosen.engine), chosen.notes
         self._plain_state = PlainState(self.model, self.model.module)
-        self._prepare_observers()
-        self._prepare_beside()
 
     def _make_fitting(self) -> Fit:
         config = self.config

@@ -11,7 +11,7 @@ import torch
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError
 from ludus.data.batches.loader import LoaderBatches
-from ludus.data.batches.memory import MemoryBatches, make_batches
+from ludus.data.batches.memory import Batches, MemoryBatches, make_batches
 from ludus.seeds import generator
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
@@ -24,7 +24,7 @@ class Datasets:
     """What a trainer learns from and is measured on."""
 
     dataset_name: str
-    train: MemoryBatches | LoaderBatches
+    train: Batches
     evaluators: Mapping[str, SupervisedEvaluator]
     """By name: validation, test; only those there is data for."""
 
@@ -37,6 +37,15 @@ def make_datasets(
     has_evaluator: bool,
 ) -> Datasets:
     """Return the batches and evaluators of a script's own loaders, or else of the config's data set."""
+    sources, name = make_sources(config, loaders, has_evaluator=has_evaluator)
+    train = _batches(config, sources["train"], device, is_training=True)
+    return Datasets(name, train, make_evaluators(config, sources, device))
+
+
+def make_sources(
+    config: SupervisedConfig, loaders: Mapping[str, Any], *, has_evaluator: bool
+) -> tuple[dict[str, Any], str]:
+    """Return the data for each role, None where there is none, and the name of the data set."""
     sources, name = dict(loaders), _dataset_name(loaders["train"])
     if sources["train"] is None:
         if config.data is None:
@@ -47,22 +56,16 @@ def make_datasets(
         name = splits.name
     if config.with_validation and sources["validation"] is None and not has_evaluator:
         raise ConfigError("'with_validation' is on, but there is no validation data; turn it off")
+    return sources, name
 
-    def batches(source: object, *, is_training: bool) -> MemoryBatches | LoaderBatches:
-        size = config.batch_size
-        return make_batches(
-            source,
-            batch_size=size if is_training else max(size, _EVALUATION_BATCH),
-            shuffle=is_training,
-            drop_last=is_training and config.drop_last,
-            workers=config.settings.workers,
-            seed=config.seed,
-            device=device,
-        )
 
-    evaluators = {
+def make_evaluators(
+    config: SupervisedConfig, sources: Mapping[str, Any], device: torch.device
+) -> dict[str, SupervisedEvaluator]:
+    """Return an evaluator for each of validation and test that there is data for."""
+    return {
         role: SupervisedEvaluator(
-            batches(sources[role], is_training=False),
+            _batches(config, sources[role], device, is_training=False),
             prefix=role,
             precision=config.precision,
             device=device,
@@ -71,7 +74,21 @@ def make_datasets(
         for role in ("validation", "test")
         if sources[role] is not None
     }
-    return Datasets(name, batches(sources["train"], is_training=True), evaluators)
+
+
+def _batches(
+    config: SupervisedConfig, source: object, device: torch.device, *, is_training: bool
+) -> MemoryBatches | LoaderBatches:
+    size = config.batch_size
+    return make_batches(
+        source,
+        batch_size=size if is_training else max(size, _EVALUATION_BATCH),
+        shuffle=is_training,
+        drop_last=is_training and config.drop_last,
+        workers=config.settings.workers,
+        seed=config.seed,
+        device=device,
+    )
 
 
 def _dataset_name(loader: object) -> str:

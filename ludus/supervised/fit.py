@@ -65,6 +65,11 @@ class Fit:
         """Make these parts what they are now each time the loop is entered."""
         self._renewed += [(part, deepcopy(dict(part.state_dict()))) for part in parts]
 
+    def renew_only(self, *parts: Stateful) -> None:
+        """Make these parts, and no others, what they are now each time the loop is entered."""
+        self._renewed = []
+        self.renew(*parts)
+
     def loop(self) -> Repeat:
         """Return the subtree; a plan holds it once."""
         length = self._data.length()

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from ludus.core.errors import ConfigError
-from ludus.data.batches.loader import LoaderBatches
-from ludus.data.batches.memory import MemoryBatches
+from ludus.data.batches.memory import Batches
 from ludus.nn.model import Model
 from ludus.seeds import derive, forked
 from ludus.supervised.config import SupervisedConfig
@@ -18,7 +17,7 @@ from ludus.supervised.datasets import Datasets
 def make_model(
     config: SupervisedConfig,
     given: Model | None,
-    data: MemoryBatches | LoaderBatches,
+    data: Batches,
     device: torch.device,
 ) -> Model:
     """Return the given model, or the one the config describes: on the device, and able to learn."""
@@ -43,7 +42,7 @@ def make_model(
 
 
 def check_model(
-    model: Model, data: MemoryBatches | LoaderBatches, *, what: str = "learn from this data"
+    model: Model, data: Batches, *, what: str = "learn from this data"
 ) -> None:
     """Compute the loss of the first batch without learning; raise ConfigError if that cannot be."""
     batch = first_batch(data)
@@ -62,7 +61,7 @@ def check_model(
         ) from None
 
 
-def first_batch(data: MemoryBatches | LoaderBatches) -> Any:
+def first_batch(data: Batches) -> Any:
     """Return the first batch, the data being as before; None where looking might use it up."""
     if not data.is_repeatable:
         return None

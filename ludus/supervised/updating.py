@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ludus.core.errors import ConfigError
-from ludus.data.batches.loader import LoaderBatches
-from ludus.data.batches.memory import MemoryBatches
+from ludus.data.batches.memory import Batches
 from ludus.nn.engines.choice import Chosen, Subject, Tell, choose_engine
 from ludus.nn.groups import Group
 from ludus.nn.model import Model
@@ -22,7 +21,7 @@ _WORTH_COMPILING = 200_000
 def make_update(
     config: SupervisedConfig,
     model: Model,
-    data: MemoryBatches | LoaderBatches,
+    data: Batches,
     *,
     schedule: Schedule,
     run_steps: int,

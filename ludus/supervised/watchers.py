@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ludus.core import Run, states
@@ -14,8 +14,11 @@ from ludus.supervised.config import SupervisedConfig
 GUARD = DivergenceGuard(remedy="look for bad values in the data")
 
 
-def make_judge(config: SupervisedConfig) -> Judge:
-    """Return the judge of the scores that this config names: the best model's, and early stopping's."""
+def make_judge(config: SupervisedConfig, end: Callable[[Run, str], None] | None = None) -> Judge:
+    """Return the judge of the scores that this config names: the best model's, and early stopping's.
+
+    `end` is what early stopping does; without it, it stops the run.
+    """
     scores = []
     if (best := config.best_model) is not None:
         scores.append(Score("best_model", best.metric, best.mode))
@@ -30,7 +33,7 @@ def make_judge(config: SupervisedConfig) -> Judge:
                 keeps_best=False,
             )
         )
-    return Judge(*scores, end=_stop_early)
+    return Judge(*scores, end=end or _stop_early)
 
 
 def _stop_early(run: Run, reason: str) -> None:

@@ -32,6 +32,10 @@ class Batches(Protocol):
     position: int
     """How many batches of this epoch have been taken."""
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether looking at the first batch uses nothing up."""
+
     def start(self, epoch: int) -> None:
         """Begin an epoch, in the order that belongs to it."""
 

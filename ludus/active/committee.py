@@ -1,0 +1,91 @@
+"""A committee: copies of one network that begin differently, learn side by side and vote.
+
+Shapes: B examples, C classes, M members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ludus.nn.model import Model, compute_loss, count_correct
+
+
+class Members(nn.Module):
+    """The networks of a committee; its outputs are the logarithm of their mean probabilities."""
+
+    def __init__(self, members: list[nn.Module], *, is_binary: bool) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self._is_binary = is_binary
+
+    def each(self, inputs: Any) -> list[Tensor]:
+        """Return what each member says."""
+        return [member(inputs) for member in self.members]
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return outputs of the same kind as a member's."""
+        return self.joined(self.each(inputs))
+
+    def joined(self, outputs: list[Tensor]) -> Tensor:
+        """Return the outputs of the committee, given those of its members."""
+        stacked = torch.stack(outputs).float()
+        if self._is_binary:
+            return stacked.sigmoid().mean(0).clamp(1e-7, 1 - 1e-7).logit()
+        return stacked.log_softmax(-1).logsumexp(0)
+
+
+class Committee(Model):
+    """Trains every member on the same batches, each by its own loss."""
+
+    module: Members
+
+    def members(self, inputs: Any) -> list[Tensor]:
+        """Return what each member says of a batch."""
+        return self.module.each(inputs)
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        """Return the mean loss of the members, so that each moves by its own gradient, and what is right."""
+        assert self.loss is not None
+        inputs, targets = batch
+        outputs = self.module.each(inputs)
+        losses = [compute_loss(self.loss, one, targets) for one in outputs]
+        joined = self.module.joined([one.detach() for one in outputs])
+        return {
+            # Summed, for a mean would make each member's gradient smaller the more of them there are.
+            "loss": torch.stack(losses).sum(),
+            "correct": count_correct(self.loss, joined, targets),
+        }
+
+    def evaluation_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        """Return the loss of the committee as a whole."""
+        assert self.loss is not None
+        inputs, targets = batch
+        outputs = self.module(inputs)
+        loss = compute_loss(self.loss, outputs, targets)
+        return {"loss": loss, "correct": count_correct(self.loss, outputs, targets)}
+
+
+def make_committee(model: Model, count: int, fresh: Callable[[int], nn.Module] | None) -> Committee:
+    """Return a committee whose first member is this model's network.
+
+    `fresh` makes the network of another member; without it the others are copies, whose layers are begun
+    anew where they know how.
+    """
+    others = [fresh(i) if fresh else _begun_anew(model.module) for i in range(1, count)]
+    is_binary = model.loss == "binary_cross_entropy"
+    committee = Committee(Members([model.module, *others], is_binary=is_binary), loss=model.loss)
+    committee.architecture = f"{model.architecture}_x{count}"
+    return committee
+
+
+def _begun_anew(module: nn.Module) -> nn.Module:
+    copy = deepcopy(module)
+    for layer in copy.modules():
+        if callable(reset := getattr(layer, "reset_parameters", None)):
+            reset()
+    return copy

@@ -1,0 +1,103 @@
+"""The config of active learning: that of supervised training for each round's fit, and what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ludus.active.oracle import OracleSection
+from ludus.active.strategy import StrategySection
+from ludus.config.base import Count, ModelSection, Positive, PositiveFloat, StrictConfig
+from ludus.supervised.config import SupervisedConfig
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class CandidateConfig(StrictConfig):
+    """A model that a run may begin from."""
+
+    name: Annotated[str, Field(min_length=1, max_length=80)]
+    """What the ranking calls it."""
+    model: ModelSection
+    """Its network."""
+    weights: str | None
+    """The directory of kept weights that it begins from, of a run's models; null begins from nothing."""
+
+
+class StoppingConfig(StrictConfig):
+    """When to stop asking before the last round."""
+
+    max_labels: Positive | None
+    """Ask for no more labels than this in all; null for no such budget."""
+    target_accuracy: Share | None
+    """Stop once the accuracy on the validation data reaches this; null for no such target."""
+    stable_share: Share | None
+    """Stop once this share of the pool is predicted as in the round before; null does not look."""
+    stable_rounds: Positive
+    """For how many rounds in a row it must be."""
+
+
+class ActiveConfig(SupervisedConfig):
+    """Everything that decides a run of active learning."""
+
+    max_rounds: Positive
+    """How many rounds: in each, labels are asked for and the model is fitted to all there are."""
+    initial_labels: Count
+    """How many examples the first round asks for, drawn uniformly; 0 lets the strategy choose `queries`
+    of them from the start, by the model as it begins."""
+    queries: Positive
+    """How many examples each later round asks for."""
+    strategy: StrategySection
+    """How they are chosen."""
+    class_weights: list[PositiveFloat] | None
+    """How much each class is wanted: a score is multiplied by the weight that the model expects for the
+    example; null wants all alike."""
+    candidate_pool: Positive | None
+    """Look at this many examples of the pool, drawn anew each round, rather than at all; null: at all."""
+    scoring_batch_size: Positive
+    """How many examples of the pool the network is called with at once."""
+    features_layer: str | None
+    """The layer whose outputs are an example's features; null: what the last linear layer is given."""
+    oracle: OracleSection
+    """Who answers."""
+    start: Literal["cold", "warm"]
+    """Whether each round begins from the weights that the run began with (cold), or goes on (warm)."""
+    candidates: list[CandidateConfig]
+    """Models to choose from, or one with weights to begin from; empty takes `model`."""
+    selection: Literal["leep", "logme", "nce", "h_score"] | None
+    """By what score the candidate is chosen, once the first labels are there; null takes the first."""
+    stopping: StoppingConfig | None
+    """When to stop asking before the last round; null asks until it."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        yield from super().problems()
+        if self.max_steps is not None:
+            yield "'max_steps' counts over all rounds here, and ends none; set it to null, and use max_epochs"
+        if self.candidates and self.model is not None:
+            yield "'candidates' and 'model' are both given; set 'model' to null, or leave 'candidates' empty"
+        names = [one.name for one in self.candidates]
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                yield f"two candidates are named {name}; give each a name of its own"
+        if self.selection is not None and not self.initial_labels:
+            yield "'selection' compares candidates on the first labels; set 'initial_labels' to 1 or more"
+        has_classes = self.loss in ("cross_entropy", "binary_cross_entropy")
+        if self.selection in ("leep", "nce", "h_score") and not has_classes:
+            yield f"'selection' {self.selection} is for classes, and the loss is {self.loss}; use logme"
+        if (stopping := self.stopping) is not None:
+            yield from self._stopping_problems(stopping)
+
+    def _stopping_problems(self, stopping: StoppingConfig) -> Iterator[str]:
+        keys = ("max_labels", "target_accuracy", "stable_share")
+        if all(getattr(stopping, key) is None for key in keys):
+            yield f"'stopping' has nothing to stop by; set one of {', '.join(keys)}, or 'stopping' to null"
+        if stopping.max_labels is not None and stopping.max_labels < self.initial_labels:
+            yield (
+                f"'stopping.max_labels' is {stopping.max_labels}, and 'initial_labels' {self.initial_labels}"
+                " are asked for at once; raise the former"
+            )
+        if stopping.target_accuracy is not None and not self.with_validation:
+            yield "'stopping.target_accuracy' is measured on validation data; turn 'with_validation' on"

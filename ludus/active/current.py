@@ -1,0 +1,21 @@
+"""A part that is whatever stands in a place now: a model may be exchanged for another during a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus.core import Stateful
+
+
+class Current:
+    """Saves and loads the part that a function returns at that moment."""
+
+    def __init__(self, get: Callable[[], Stateful]) -> None:
+        self._get = get
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return self._get().state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._get().load_state_dict(state)

@@ -1,0 +1,16 @@
+"""What the active family adds to the words of the library."""
+
+from ludus.config.rooms import declare
+
+declare(
+    "ludus.active",
+    categories={"strategy": "strategies", "oracle": "oracles"},
+    counters=("round", "labels"),
+    lengths={"max_rounds": "round"},
+    other_names={
+        "n_iter": ("max_rounds",),
+        "n_query": ("queries",),
+        "n_instances": ("queries",),
+        "budget": ("stopping.max_labels",),
+    },
+)

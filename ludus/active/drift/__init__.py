@@ -1,0 +1,1 @@
+"""How well a model still knows its data: calibration, entropy, distances of distributions."""

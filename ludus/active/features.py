@@ -1,0 +1,75 @@
+"""Features of examples: what goes into the last linear layer, what leaves a named one, or a function's.
+
+Shapes: B examples, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from ludus.core.errors import ConfigError, LudusError, nearest
+from ludus.nn.model import Model
+
+Of = Callable[[Model, Any], Tensor]
+"""Takes the model and a batch of inputs; returns (B, D) features."""
+
+
+class Features:
+    """Calls a model and returns its outputs with the features of the same pass."""
+
+    def __init__(self, layer: str | None, function: Of | None = None) -> None:
+        """`layer` names a module of the network; None is the input of its last linear layer."""
+        self._layer, self._function = layer, function
+
+    def check(self, model: Model) -> None:
+        """Raise ConfigError, before any work is done, if this network has no such layer."""
+        if self._function is None:
+            self._module(model.module)
+
+    def __call__(self, model: Model, inputs: Any) -> tuple[Tensor, Tensor]:
+        """Return the outputs, and (B, ...) features."""
+        if self._function is not None:
+            outputs, found = model(inputs), self._function(model, inputs)
+            if not isinstance(found, Tensor) or len(found) != len(outputs):
+                given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+                raise LudusError(
+                    f"the function of features gave {given} for {len(outputs)} examples; return a tensor"
+                    " with a row for each"
+                )
+            return outputs, found
+        module = self._module(model.module)
+        kept: list[Tensor] = []
+        if self._layer is None:
+            handle = module.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
+        else:
+            handle = module.register_forward_hook(lambda _, inputs, found: kept.append(found))
+        try:
+            outputs = model(inputs)
+        finally:
+            handle.remove()
+        if not kept:
+            raise LudusError(
+                f"the layer {self._layer or 'that is linear and last'} was not called, so there are no"
+                " features; name another with features_layer"
+            )
+        return outputs, kept[-1]
+
+    def _module(self, network: nn.Module) -> nn.Module:
+        named = dict(network.named_modules())
+        if self._layer is not None:
+            if self._layer not in named:
+                raise ConfigError(
+                    f"'features_layer' is {self._layer}, and the network has no such layer."
+                    f"{nearest(self._layer, [name for name in named if name])}"
+                )
+            return named[self._layer]
+        linear = [one for one in named.values() if isinstance(one, nn.Linear)]
+        if not linear:
+            raise ConfigError(
+                "the network has no linear layer whose inputs could be its features; name a layer with"
+                " features_layer, or give the trainer a function of features"
+            )
+        return linear[-1]

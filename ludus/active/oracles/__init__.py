@@ -1,0 +1,1 @@
+"""Who answers: known labels, a function, a person."""

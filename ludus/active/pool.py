@@ -1,0 +1,103 @@
+"""The examples that may be asked for: which were, in what order and round, and what the answers are.
+
+Shapes: N examples of the pool, A that were asked for, L that are labelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.core import states
+from ludus.core.errors import LudusError
+
+
+class Pool:
+    """A part: rows are asked for in some order, then each gets its label; no row is asked for twice."""
+
+    def __init__(self, size: int, *, dtype: torch.dtype, shape: tuple[int, ...] = ()) -> None:
+        """Take the number of examples, and the type and shape of one label."""
+        self.size = size
+        self._asked_A = torch.empty(0, dtype=torch.int64)
+        self._rounds_A = torch.empty(0, dtype=torch.int64)
+        self._labels_L = torch.empty((0, *shape), dtype=dtype)
+
+    @property
+    def asked(self) -> Tensor:
+        """The rows that were asked for, in their order."""
+        return self._asked_A
+
+    @property
+    def rounds(self) -> Tensor:
+        """The round in which each of these was asked for."""
+        return self._rounds_A
+
+    @property
+    def num_labelled(self) -> int:
+        """How many rows have a label: the first of those asked for."""
+        return len(self._labels_L)
+
+    @property
+    def labelled(self) -> Tensor:
+        """The rows that have a label, in the order in which they were asked for."""
+        return self._asked_A[: self.num_labelled]
+
+    @property
+    def labels(self) -> Tensor:
+        """Their labels."""
+        return self._labels_L
+
+    @property
+    def open(self) -> Tensor:
+        """The rows that were asked for and have no label yet."""
+        return self._asked_A[self.num_labelled :]
+
+    @property
+    def unasked(self) -> Tensor:
+        """The rows that nobody has asked for, ascending."""
+        is_free_N = torch.ones(self.size, dtype=torch.bool)
+        is_free_N[self._asked_A] = False
+        return is_free_N.nonzero()[:, 0]
+
+    def ask(self, rows: Tensor, *, round: int) -> None:
+        """Ask for the labels of these rows, in this order."""
+        rows = rows.to("cpu", torch.int64)
+        is_free_N = torch.ones(self.size, dtype=torch.bool)
+        is_free_N[self._asked_A] = False
+        in_range = bool(((rows >= 0) & (rows < self.size)).all())
+        if not in_range or not bool(is_free_N[rows].all()) or len(rows.unique()) < len(rows):
+            raise LudusError(
+                f"a strategy chose rows that are not in the pool, or one twice; choose among"
+                f" {int(is_free_N.sum())} rows without a label, each once"
+            )
+        self._asked_A = torch.cat([self._asked_A, rows])
+        self._rounds_A = torch.cat([self._rounds_A, torch.full_like(rows, round)])
+
+    def answer(self, labels: Tensor) -> None:
+        """Give the open rows their labels, in the order in which they were asked for."""
+        if len(labels) != len(self.open):
+            raise LudusError(
+                f"{len(labels)} labels were given for {len(self.open)} open rows; give one for each"
+            )
+        self._labels_L = torch.cat([self._labels_L, labels.to(self._labels_L)])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"asked": self._asked_A, "rounds": self._rounds_A, "labels": self._labels_L}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy a saved state in."""
+        states.check_keys(state, "asked", "rounds", "labels")
+        asked_A = states.shaped(state, "asked", self._asked_A, (None,))
+        rounds_A = states.shaped(state, "rounds", self._rounds_A, (len(asked_A),))
+        shape = None, *self._labels_L.shape[1:]
+        labels_L = states.shaped(state, "labels", self._labels_L, shape, finite=True)
+        states.between("asked", asked_A, low=0, high=self.size - 1)
+        if len(asked_A.unique()) < len(asked_A):
+            raise states.StateError("asked", "names a row twice")
+        if len(labels_L) > len(asked_A):
+            raise states.StateError("labels", "are more than were asked for")
+        found = asked_A, rounds_A, labels_L
+        self._asked_A, self._rounds_A, self._labels_L = (one.clone() for one in found)

@@ -1,0 +1,32 @@
+"""Ask for the examples whose classes the model finds most evenly likely."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from ludus.active.scoring import Seen
+from ludus.active.strategy import ScoreConfig, ScoreStrategy
+from ludus.config.registry import register
+
+
+@register("strategy", "entropy")
+class Entropy(ScoreStrategy):
+    """The entropy of the probabilities of classes."""
+
+    class Config(ScoreConfig):
+        """What to do besides."""
+
+        kind: Literal["entropy"]
+        """The entropy of the predicted classes."""
+
+    def score(self, seen: Seen) -> Tensor:
+        """Return (B,) entropies."""
+        assert seen.log_probs is not None
+        return entropy(seen.log_probs)
+
+
+def entropy(log_probs_BC: Tensor) -> Tensor:
+    """Return the (B,) entropies, in nats, of (B, C) log probabilities; a probability of 0 counts nothing."""
+    return -(log_probs_BC.exp() * log_probs_BC.clamp(min=-1e4)).sum(1)

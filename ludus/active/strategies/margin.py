@@ -1,0 +1,33 @@
+"""Ask for the examples between whose two likeliest classes the model wavers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from ludus.active.scoring import Seen
+from ludus.active.strategy import ScoreConfig, ScoreStrategy
+from ludus.config.registry import register
+
+
+@register("strategy", "margin")
+class Margin(ScoreStrategy):
+    """One minus the difference of the two greatest probabilities."""
+
+    class Config(ScoreConfig):
+        """What to do besides."""
+
+        kind: Literal["margin"]
+        """The margin between the two likeliest classes, the smallest first."""
+
+    def score(self, seen: Seen) -> Tensor:
+        """Return (B,) one minus the margins."""
+        assert seen.log_probs is not None
+        return margin(seen.log_probs)
+
+
+def margin(log_probs_BC: Tensor) -> Tensor:
+    """Return (B,) one minus the difference of the two greatest probabilities; 1 is a tie."""
+    best_B2 = log_probs_BC.topk(2, dim=1).values.exp()
+    return 1 - (best_B2[:, 0] - best_B2[:, 1])

@@ -1,0 +1,119 @@
+"""What a query strategy is: it looks at the pool through a View and says which rows to ask for.
+
+Shapes: N rows that may be asked for, B of a batch, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Protocol
+
+import torch
+from pydantic import SerializeAsAny
+from torch import Tensor
+
+from ludus.active.scoring import Need, Scorer, Seen
+from ludus.active.spread import k_center
+from ludus.config.base import Positive, StrictConfig
+from ludus.config.sections import registered
+from ludus.core.errors import LudusError
+
+StrategySection = Annotated[SerializeAsAny[StrictConfig], registered("strategy")]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a strategy may look at: rows without a label, rows with one, and what the model says."""
+
+    rows: Tensor
+    """(N,) rows that may be asked for, in an order drawn anew each round: the first wins a tie."""
+    labelled: Tensor
+    """(L,) rows that have a label."""
+    labels: Tensor
+    """(L,) their labels."""
+    scorer: Scorer
+    generator: torch.Generator
+    """What a strategy draws from, on the CPU; another for each round."""
+    class_weights: Tensor | None
+    """(C,) how much classes are wanted; None: all alike."""
+
+    def seen(self, rows: Tensor, needs: frozenset[Need], *, draws: int = 0) -> Iterator[Seen]:
+        """Yield what is needed of some rows, batch by batch."""
+        yield from self.scorer.stream(rows, needs, draws=draws)
+
+    def features(self, rows: Tensor) -> Tensor:
+        """Return (rows, D) features, all at once."""
+        needs: frozenset[Need] = frozenset({"features"})
+        found = [seen.features for seen in self.seen(rows, needs) if seen.features is not None]
+        return torch.cat(found) if found else torch.empty(0, 0)
+
+
+class Strategy(Protocol):
+    """Chooses what to ask for. One that is given the same view chooses the same."""
+
+    needs: ClassVar[frozenset[Need]]
+    members: int
+    """How many networks a committee has; 1 where it needs none."""
+
+    def choose(self, view: View, count: int) -> Tensor:
+        """Return `count` rows of the view, each once, the most wanted first."""
+
+
+class ScoreConfig(StrictConfig):
+    """What every strategy that scores examples one by one can do besides."""
+
+    shortlist: Positive | None
+    """Take this many times `queries` by score, and of these the ones that lie furthest apart by their
+    features, so that a round does not ask for the same thing again and again; null: the best alone."""
+
+
+class ScoreStrategy:
+    """Gives each example a score by itself and takes the highest; the pool is streamed."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"probabilities"})
+    members = 1
+    draws = 0
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def score(self, seen: Seen) -> Tensor:
+        """Return (B,) scores of 0 or more, the highest of what is most wanted."""
+        raise NotImplementedError
+
+    def choose(self, view: View, count: int) -> Tensor:
+        """Return the rows with the highest scores; of equal ones those that come first in the view."""
+        scores_N = self.scores(view, view.rows)
+        wanted = count if self.config.shortlist is None else count * self.config.shortlist
+        # Stable, so that what is equal stays in the order of the view, which was drawn.
+        best = scores_N.argsort(descending=True, stable=True)[:wanted].cpu()
+        rows = view.rows[best]
+        if len(rows) <= count:
+            return rows
+        features = view.features(rows)
+        covered = view.features(view.labelled) if len(view.labelled) else None
+        return rows[k_center(features, count, covered=covered).cpu()]
+
+    def scores(self, view: View, rows: Tensor) -> Tensor:
+        """Return the (N,) scores of rows, weighted by class where that is asked for."""
+        found = []
+        for seen in view.seen(rows, self.needs, draws=self.draws):
+            score_B = self.score(seen)
+            if view.class_weights is not None:
+                score_B = score_B * expected_weight(seen, view.class_weights)
+            found.append(score_B)
+        return torch.cat(found)
+
+
+def expected_weight(seen: Seen, weights_C: Tensor) -> Tensor:
+    """Return (B,) the weight that the model expects the class of each example to have."""
+    log_probs = seen.log_probs if seen.log_probs is not None else seen.draws
+    assert log_probs is not None
+    probs_BC = log_probs.exp() if log_probs.ndim == 2 else log_probs.exp().mean(0)
+    if probs_BC.shape[1] != len(weights_C):
+        raise LudusError(
+            f"'class_weights' has {len(weights_C)} numbers, and the model {probs_BC.shape[1]} classes; give"
+            " one for each"
+        )
+    return probs_BC @ weights_C.to(probs_BC)

@@ -1,0 +1,1 @@
+"""The active trainers a config can name."""

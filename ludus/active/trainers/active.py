@@ -1,0 +1,303 @@
+"""ActiveTrainer: rounds of asking for labels and of fitting, on one model or the best of several."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.active.candidates import Candidates
+from ludus.active.config import ActiveConfig
+from ludus.active.current import Current
+from ludus.active.examples import PoolExamples
+from ludus.active.features import Features, Of
+from ludus.active.learn_set import LearnSet
+from ludus.active.oracle import Answers, Labels, Oracle
+from ludus.active.oracles.function import Answer
+from ludus.active.plan import Works, rounds
+from ludus.active.pool import Pool
+from ludus.active.rounds import Progress
+from ludus.active.scoring import Scorer
+from ludus.active.strategy import Strategy, View
+from ludus.config.registry import find, register_trainer
+from ludus.core import Every, Repeat, Run, Stateful
+from ludus.core.errors import ConfigError, Interrupted
+from ludus.judge.judge import leave_loop
+from ludus.nn.model import Model
+from ludus.seeds import generator
+from ludus.session.logger import WriteLog
+from ludus.supervised.base import BaseTrainer
+from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
+from ludus.supervised.fit import EPOCH
+from ludus.supervised.watchers import make_judge
+
+_CLASSES = ("cross_entropy", "binary_cross_entropy")
+
+
+@register_trainer("active")
+class ActiveTrainer(BaseTrainer):
+    """Asks for the labels it needs, and learns from them.
+
+    train
+      round x max_rounds
+        query
+        label
+        select_model (once)
+        epoch x max_epochs
+          step x batches
+            train_step
+          sum_up
+          validate (with_validation)
+        take_best
+        test
+    """
+
+    Config = ActiveConfig
+    # The model at hand, and what moves it, are saved through `Current`.
+    derived = (*BaseTrainer.derived, "model", "update", "flat", "optimizer", "fitting")
+
+    config: ActiveConfig
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self.candidates = Candidates()
+        super().__init__(*args, **more)
+        self._function: Answer | None = None
+        self._features_of: Of | None = None
+
+    def set_model(self, model: object) -> None:
+        """Train this Model or torch network, or the best of a list of them."""
+        given = list(model) if isinstance(model, list | tuple) else [model]
+        self.candidates.give([one if isinstance(one, Model) else Model(one) for one in given])
+        super().set_model(self.candidates.given[0])
+
+    def set_oracle(self, function: Answer) -> None:
+        """Let this function answer: it is given inputs and their rows, and returns a label for each."""
+        if not callable(function):
+            raise ConfigError(f"a {type(function).__name__} cannot answer; give a function")
+        self._function = function
+        self.note_given(oracle=function)
+
+    def set_features(self, function: Of) -> None:
+        """Let this function of the model and a batch of inputs give the features of examples."""
+        self._features_of = function
+        self.note_given(features=function)
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build the pool, the models, and what chooses and answers."""
+        if max_steps is not None:
+            raise ConfigError(
+                "an active run is as long as max_rounds; fit(max_steps=...) is for other trainers"
+            )
+        config = self.config
+        self.strategy: Strategy = find("strategy", _kind(config.strategy))(config.strategy)
+        self.features = Features(config.features_layer, self._features_of)
+        super().prepare(max_steps=None)
+        if "features" in self.strategy.needs or getattr(config.strategy, "shortlist", None):
+            self.features.check(self.model)
+        self.answers = Answers(self.run, Labels(num_classes=self._num_classes()))
+        self.oracle = self._make_oracle()
+        self.progress = Progress(config.stopping, self.pool.size)
+        self._renew()
+
+    def _make_datasets(self) -> Datasets:
+        config, has_evaluator = self.config, self.evaluator is not None
+        sources, name = make_sources(config, self.loaders, has_evaluator=has_evaluator)
+        self.examples = PoolExamples(
+            sources["train"], device=self.device, workers=config.settings.workers, seed=config.seed
+        )
+        first = config.initial_labels or config.queries
+        if max(first, config.queries) > self.examples.size:
+            key = "initial_labels" if first > self.examples.size else "queries"
+            raise ConfigError(
+                f"'{key}' is {max(first, config.queries)}, and the pool has {self.examples.size} examples;"
+                f" use at most {self.examples.size}"
+            )
+        dtype = torch.int64 if config.loss in _CLASSES else torch.float32
+        self.pool = Pool(self.examples.size, dtype=dtype)
+        train = LearnSet(
+            self.examples, self.pool, batch_size=config.batch_size, drop_last=config.drop_last,
+            seed=config.seed, first=first,
+        )  # fmt: skip
+        return Datasets(name, train, make_evaluators(config, sources, self.device))
+
+    def _make_model(self) -> Model:
+        self.candidates.build(
+            self.config, self.train_data, self.device, members=self.strategy.members
+        )
+        return self.candidates.models[self.candidates.chosen]
+
+    def _make_oracle(self) -> Oracle:
+        section, kind = self.config.oracle, _kind(self.config.oracle)
+        if kind == "function":
+            oracle: Oracle = find("oracle", kind)(section, self._function)
+            return oracle
+        if self._function is not None:
+            raise ConfigError(
+                f"set_oracle gave a function, but 'oracle.kind' is {kind}; set it to function"
+            )
+        oracle = find("oracle", kind)(section)
+        return oracle
+
+    def _num_classes(self) -> int | None:
+        """Return how many classes the model tells apart; None where it predicts numbers."""
+        if self.config.loss != "cross_entropy":
+            return 2 if self.config.loss == "binary_cross_entropy" else None
+        with torch.no_grad(), self.model.evaluating():
+            return int(self.model(self.examples.inputs(torch.tensor([0]))).shape[1])
+
+    def _renew(self) -> None:
+        """Say what each round begins anew with."""
+        own = (self.model, self.optimizer, self.update) if self.config.start == "cold" else ()
+        self.fitting.renew_only(self.judge, *own)
+
+    def _prepare_observers(self) -> None:
+        super()._prepare_observers()
+        intervals = [
+            Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch"), Every(1, "round")
+        ]  # fmt: skip
+        self.write_log = WriteLog(self.run.log, intervals)
+        # Early stopping ends the epochs of a round, and the round goes on.
+        self.judge = make_judge(self.config, leave_loop(EPOCH))
+
+    def plan(self) -> Repeat:
+        """Return rounds of asking, labelling, fitting and testing."""
+        works = Works(
+            query=self._query, label=self._label, select_model=self._select,
+            take_best=self._take_best, test=self._test,
+        )  # fmt: skip
+        return rounds(self.config, self.fitting.loop(), works, is_over=self._is_over)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return the pool first: what is learnt from depends on it."""
+        return {
+            "pool": self.pool,
+            "candidates": self.candidates,
+            "progress": self.progress,
+            **super().parts(),
+            "model": Current(lambda: self.model),
+            "optimizer": Current(lambda: self.optimizer),
+            "update": Current(lambda: self.update),
+            "fitting": self.fitting,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put the candidate that was chosen in its place, then give every part its saved state."""
+        self._activate(self.candidates.saved_choice(state))
+        super().load_state_dict(state)
+
+    def _activate(self, chosen: int) -> None:
+        """Let this candidate be the model that learns and asks."""
+        if chosen == self.candidates.chosen:
+            return
+        self.candidates.chosen, self.model = chosen, self.candidates.models[chosen]
+        self._make_update()
+        self._renew()
+
+    def select_active_model(self) -> str:
+        """Rank the candidates on the labels there are, take the best one, and return its name."""
+        chosen = self.candidates.rank(
+            self.config.selection, self._scorer, self.pool.labelled, self.pool.labels, self.config.loss
+        )
+        self._activate(chosen)
+        return self.candidates.names[chosen]
+
+    def _select(self, run: Run) -> Mapping[str, float] | None:
+        if self.config.selection is None:
+            return None
+        name = self.select_active_model()
+        run.tell(f"the model is {name}, by {self.config.selection}", event="model_selected")
+        return self.candidates.metrics(self.config.selection)
+
+    def _query(self, run: Run) -> Mapping[str, float] | None:
+        """Choose what to ask for; drawn from generators of this round alone."""
+        config, number = self.config, run.round("round")
+        draws = generator(config.seed, "query", number)
+        free = self.pool.unasked
+        free = free[torch.randperm(len(free), generator=draws)]
+        is_first = number == 0 and config.initial_labels > 0
+        count = min(config.initial_labels if is_first else config.queries, len(free))
+        if config.stopping is not None and config.stopping.max_labels is not None:
+            count = min(count, config.stopping.max_labels - self.pool.num_labelled)
+        if is_first:
+            self.pool.ask(free[:count], round=number)
+            return None
+        weights = config.class_weights
+        view = View(
+            rows=free if config.candidate_pool is None else free[: max(config.candidate_pool, count)],
+            labelled=self.pool.labelled,
+            labels=self.pool.labels,
+            scorer=self._scorer(self.model),
+            generator=draws,
+            class_weights=None if weights is None else torch.tensor(weights),
+        )
+        self.pool.ask(self.strategy.choose(view, count), round=number)
+        return None
+
+    def _scorer(self, model: Model) -> Scorer:
+        ema = self.update.ema
+        is_swapped = model is self.model and ema is not None
+        return Scorer(
+            self.examples,
+            model,
+            features=self.features,
+            batch_size=self.config.scoring_batch_size,
+            precision=self.config.precision,
+            seed=self.config.seed,
+            swapped=lambda: self.flat.swapped(ema) if is_swapped else contextlib.nullcontext(),  # type: ignore[arg-type]
+        )
+
+    def _label(self, run: Run) -> Mapping[str, float] | None:
+        """Let the oracle answer; where it has not answered all, the run pauses here."""
+        rows, known = self.pool.open, self.answers.known()
+        missing = [row for row in rows.tolist() if row not in known]
+        if missing:
+            self.oracle.answer(torch.tensor(missing), self.examples, self.answers.put, run=run)
+            known = self.answers.known()
+        if still := sum(row not in known for row in rows.tolist()):
+            if not run.interrupted:
+                run.tell(f"{still} of {len(rows)} labels are still missing", event="waiting")
+            raise Interrupted
+        self.pool.answer(self.answers.tensor(rows, known))
+        run.counters["labels"] = self.pool.num_labelled
+        return None
+
+    def _take_best(self, run: Run) -> None:
+        if (best := self.best()) is None:
+            return
+        self.model.load_state_dict(run.recall_model(best["model"]))
+        if (ema := self.update.ema) is not None:
+            for mean, vector in zip(ema, self.flat.vectors, strict=True):
+                mean.copy_(vector)
+
+    def _test(self, run: Run) -> Mapping[str, float]:
+        """Measure the model of this round; on test data, which has decided nothing."""
+        metrics = self.evaluate(self.evaluators["test"]) if "test" in self.evaluators else {}
+        accuracy, said_N = None, None
+        if (stopping := self.config.stopping) is not None and stopping.target_accuracy is not None:
+            accuracy = self.evaluate(self.eval_data).get("validation/epoch_accuracy")
+        if self.progress.looks_at_pool:
+            rows = torch.arange(self.pool.size)
+            seen = self._scorer(self.model).stream(rows, {"probabilities"})
+            said_N = torch.cat([one.log_probs.argmax(1).cpu() for one in seen if one.log_probs is not None])
+        if (share := self.progress.hear(accuracy, said_N)) is not None:
+            metrics = {**metrics, "pool/stable_share": share}
+        return metrics
+
+    def _is_over(self, run: Run) -> bool:
+        """Return whether asking has an end before max_rounds, and tell why once."""
+        stopping, labelled = self.config.stopping, self.pool.num_labelled
+        reason = self.progress.reason
+        if stopping is not None and stopping.max_labels is not None and labelled >= stopping.max_labels:
+            reason = f"all {labelled} labels of the budget are used"
+        elif labelled == self.pool.size:
+            reason = f"all {labelled} examples of the pool are labelled"
+        if reason and run.round("round") < self.config.max_rounds:
+            run.tell(f"asked for no more: {reason}", event="asked_enough")
+        return bool(reason)
+
+
+def _kind(section: object) -> str:
+    return str(getattr(section, "kind"))  # noqa: B009
