@@ -11,6 +11,7 @@ from torch import Tensor
 from ludus.active.committee import make_committee
 from ludus.active.config import ActiveConfig
 from ludus.active.scoring import Scorer
+from ludus.active.selection.scores import Selection, score_of
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.batches.memory import Batches
@@ -46,7 +47,8 @@ class Candidates:
                 "the script gave models, and the config has 'candidates'; leave one of them empty"
             )
         self.chosen, self.scores = 0, []
-        found = self.given or [_loaded(one, config) for one in config.candidates] or [None]
+        loaded = self.given or [_loaded(one, config) for one in config.candidates]
+        found: list[Model | None] = [*loaded] or [None]
         self.models = [make_model(config, one, data, device) for one in found]
         if members > 1:
             self.models = [_as_committee(one, members, config) for one in self.models]
@@ -57,7 +59,7 @@ class Candidates:
 
     def rank(
         self,
-        selection: str | None,
+        selection: Selection | None,
         scorer: Callable[[Model], Scorer],
         rows: Tensor,
         labels: Tensor,
@@ -66,15 +68,13 @@ class Candidates:
         """Score every model on labelled rows; return the place of the best, the first of equal ones."""
         if selection is None:
             raise ConfigError("'selection' is null, so nothing says which model is best; set it")
-        from ludus.active.selection.scores import score_of
-
         self.scores = [
             score_of(selection, scorer(model), rows, labels, is_regression=loss not in _CLASSES)
             for model in self.models
         ]
         return max(range(len(self.scores)), key=lambda place: (self.scores[place], -place))
 
-    def metrics(self, selection: str | None) -> dict[str, float]:
+    def metrics(self, selection: Selection | None) -> dict[str, float]:
         """Return the score of each by name."""
         named = zip(self.names, self.scores, strict=False)
         return {f"selection/{selection}/{name}": score for name, score in named}

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ludus.active.oracle import OracleSection
+from ludus.active.selection.scores import Selection
 from ludus.active.strategy import StrategySection
 from ludus.config.base import Count, ModelSection, Positive, PositiveFloat, StrictConfig
 from ludus.supervised.config import SupervisedConfig
@@ -66,7 +67,7 @@ class ActiveConfig(SupervisedConfig):
     """Whether each round begins from the weights that the run began with (cold), or goes on (warm)."""
     candidates: list[CandidateConfig]
     """Models to choose from, or one with weights to begin from; empty takes `model`."""
-    selection: Literal["leep", "logme", "nce", "h_score"] | None
+    selection: Selection | None
     """By what score the candidate is chosen, once the first labels are there; null takes the first."""
     stopping: StoppingConfig | None
     """When to stop asking before the last round; null asks until it."""

@@ -31,7 +31,7 @@ class PoolExamples:
         self._workers = workers
         self._seed = seed
         self.dataset = _dataset_of(source)
-        self.size = len(self.dataset)
+        self.size = len(self.dataset)  # type: ignore[arg-type]
         if self.size == 0:
             raise ConfigError("the pool is empty; give one example at least")
         self._tensors: Sequence[Tensor] | None = None
@@ -90,7 +90,9 @@ def _dataset_of(source: object) -> Dataset[Any]:
         source = source.dataset
     if isinstance(source, Dataset) and not isinstance(source, IterableDataset):
         if not hasattr(source, "__len__"):
-            raise ConfigError(f"the pool, a {type(source).__name__}, has no length; give it __len__")
+            raise ConfigError(
+                f"the pool, a {type(source).__name__}, has no length; give it __len__"
+            )
         return source
     raise ConfigError(
         f"a {type(source).__name__} cannot be a pool: its examples are asked for by row; give a Dataset"

@@ -58,7 +58,7 @@ class Features:
         return outputs, kept[-1]
 
     def _module(self, network: nn.Module) -> nn.Module:
-        named = dict(network.named_modules())
+        named: dict[str, nn.Module] = dict(network.named_modules())
         if self._layer is not None:
             if self._layer not in named:
                 raise ConfigError(

@@ -41,20 +41,18 @@ class Labels:
 
     def checked(self, row: int, label: object) -> int | float:
         """Return the label of a row, or raise LudusError if it cannot be one."""
-        value = label.item() if isinstance(label, Tensor) and label.numel() == 1 else label
-        number = getattr(value, "item", lambda: value)()  # a number of NumPy
+        number: Any = label.item() if hasattr(label, "item") else label
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
         if self.num_classes is None:
-            if isinstance(number, int | float) and not isinstance(number, bool):
-                if abs(number) < float("inf"):
-                    return float(number)
+            if is_number and abs(number) < float("inf"):
+                return float(number)
             raise LudusError(f"the label of row {row} is {number!r}; give a finite number")
-        is_whole = isinstance(number, int | float) and float(number).is_integer()
-        if not is_whole or not 0 <= int(number) < self.num_classes:  # type: ignore[call-overload]
+        if not is_number or number != number // 1 or not 0 <= number < self.num_classes:
             raise LudusError(
                 f"the label of row {row} is {number!r}; the classes of this run are the whole numbers from"
                 f" 0 to {self.num_classes - 1}"
             )
-        return int(number)  # type: ignore[call-overload]
+        return int(number)
 
 
 class Answers:
@@ -67,7 +65,7 @@ class Answers:
         """Return the label of every row that was ever answered; the last answer counts."""
         journal = self._run.journal(JOURNAL)
         found: dict[int, Any] = {}
-        for key in journal.keys():
+        for key in journal.keys():  # noqa: SIM118 - a Journal is no mapping
             found |= _pairs(journal.get(key) or {}, key)
         return found
 
@@ -91,5 +89,6 @@ def _pairs(record: Mapping[str, Any], key: str) -> dict[int, Any]:
             f"the record '{key}' in journals/{JOURNAL}.jsonl holds no rows with their labels; mend or delete"
             " its line, and the rows in it are asked for again"
         )
-    assert isinstance(rows, list) and isinstance(labels, list)
+    assert isinstance(rows, list)
+    assert isinstance(labels, list)
     return dict(zip(rows, labels, strict=True))

@@ -21,7 +21,9 @@ class Works(NamedTuple):
     test: Work
 
 
-def rounds(config: ActiveConfig, fit: Repeat, works: Works, *, is_over: Callable[[Run], bool]) -> Repeat:
+def rounds(
+    config: ActiveConfig, fit: Repeat, works: Works, *, is_over: Callable[[Run], bool]
+) -> Repeat:
     """Return the rounds; `fit` is the loop of a round's epochs.
 
     train

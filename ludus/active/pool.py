@@ -62,8 +62,8 @@ class Pool:
         is_free_N[self._asked_A] = False
         return is_free_N.nonzero()[:, 0]
 
-    def ask(self, rows: Tensor, *, round: int) -> None:
-        """Ask for the labels of these rows, in this order."""
+    def ask(self, rows: Tensor, *, number: int) -> None:
+        """Ask for the labels of these rows, in this order, in the round of this number."""
         rows = rows.to("cpu", torch.int64)
         is_free_N = torch.ones(self.size, dtype=torch.bool)
         is_free_N[self._asked_A] = False
@@ -74,7 +74,7 @@ class Pool:
                 f" {int(is_free_N.sum())} rows without a label, each once"
             )
         self._asked_A = torch.cat([self._asked_A, rows])
-        self._rounds_A = torch.cat([self._rounds_A, torch.full_like(rows, round)])
+        self._rounds_A = torch.cat([self._rounds_A, torch.full_like(rows, number)])
 
     def answer(self, labels: Tensor) -> None:
         """Give the open rows their labels, in the order in which they were asked for."""

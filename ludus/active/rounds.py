@@ -39,10 +39,13 @@ class Progress:
             self.num_stable = self.num_stable + 1 if share >= self._config.stable_share else 0
             self._said_N = said_N.clone()
             if self.num_stable >= self._config.stable_rounds:
-                self.reason = f"{share:.1%} of the pool is predicted as before, {self.num_stable} times in a row"
+                times = f"{self.num_stable} times in a row"
+                self.reason = f"{share:.1%} of the pool is predicted as before, {times}"
         target = self._config.target_accuracy
         if target is not None and accuracy is not None and accuracy >= target:
-            self.reason = f"the accuracy on validation data is {accuracy:.4f}; {target} was asked for"
+            self.reason = (
+                f"the accuracy on validation data is {accuracy:.4f}; {target} was asked for"
+            )
         return share
 
     def state_dict(self) -> dict[str, Any]:
@@ -51,5 +54,8 @@ class Progress:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         states.check_keys(state, "said", "num_stable", "reason")
         said_N = states.like(state, "said", self._said_N)
-        self.num_stable, self.reason = states.whole(state, "num_stable"), states.text(state, "reason")
+        self.num_stable, self.reason = (
+            states.whole(state, "num_stable"),
+            states.text(state, "reason"),
+        )
         self._said_N = said_N.clone()

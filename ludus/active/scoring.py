@@ -73,7 +73,9 @@ class Scorer:
                 with torch.no_grad(), autocast:
                     yield self._seen(rows_B, inputs_B, needs, draws)
 
-    def _seen(self, rows_B: Tensor, inputs: Any, needs: frozenset[Need] | set[Need], draws: int) -> Seen:
+    def _seen(
+        self, rows_B: Tensor, inputs: Any, needs: frozenset[Need] | set[Need], draws: int
+    ) -> Seen:
         log_probs_BC = features_BD = draws_TBC = None
         module = self._model.module
         if "features" in needs:

@@ -57,8 +57,8 @@ def check(name: str, among: Iterable[str] | None = None) -> None:
         return
     if known_to := owners(name):
         raise PlanError(
-            f"the counter '{name}' is that of {' and '.join(known_to)}'s trainers; declare one of your own under another"
-            " name: ludus.declare(__name__, counters=[...])"
+            f"the counter '{name}' is that of {' and '.join(known_to)}'s trainers; declare one of your own"
+            " under another name: ludus.declare(__name__, counters=[...])"
         )
     raise PlanError(
         f"no counter is named '{name}'.{nearest(name, names)} One of your own is declared with"

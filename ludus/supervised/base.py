@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -44,9 +44,9 @@ class BaseTrainer(Evaluated, Trainer):
       test (if there is test data)
     """
 
-    Config = SupervisedConfig
+    Config: ClassVar[type[SupervisedConfig]] = SupervisedConfig
     # An evaluator begins its data anew each time; what a model keeps is in its own part.
-    derived = ("evaluators", "_plain_state")
+    derived: ClassVar[tuple[str, ...]] = ("evaluators", "_plain_state")
 
     def __init__(
         self,

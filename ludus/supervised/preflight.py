@@ -41,9 +41,7 @@ def make_model(
     return model
 
 
-def check_model(
-    model: Model, data: Batches, *, what: str = "learn from this data"
-) -> None:
+def check_model(model: Model, data: Batches, *, what: str = "learn from this data") -> None:
     """Compute the loss of the first batch without learning; raise ConfigError if that cannot be."""
     batch = first_batch(data)
     if batch is None:
@@ -73,7 +71,8 @@ def first_batch(data: Batches) -> Any:
 
 def check_data(datasets: Datasets) -> list[str]:
     """Read each data set twice; return why a resumed run may see other examples."""
-    found = [data.ask_twice() for data in (datasets.train, *datasets.evaluators.values())]
+    found = [datasets.train.ask_twice()]
+    found += [data.ask_twice() for data in datasets.evaluators.values()]
     return [reason for reason in dict.fromkeys(found) if reason is not None]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from ludus.active.asking import Asking
 from ludus.active.candidates import Candidates
 from ludus.active.config import ActiveConfig
 from ludus.active.current import Current
@@ -21,13 +21,12 @@ from ludus.active.plan import Works, rounds
 from ludus.active.pool import Pool
 from ludus.active.rounds import Progress
 from ludus.active.scoring import Scorer
-from ludus.active.strategy import Strategy, View
+from ludus.active.strategy import Strategy
 from ludus.config.registry import find, register_trainer
 from ludus.core import Every, Repeat, Run, Stateful
-from ludus.core.errors import ConfigError, Interrupted
+from ludus.core.errors import ConfigError
 from ludus.judge.judge import leave_loop
 from ludus.nn.model import Model
-from ludus.seeds import generator
 from ludus.session.logger import WriteLog
 from ludus.supervised.base import BaseTrainer
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
@@ -67,7 +66,7 @@ class ActiveTrainer(BaseTrainer):
         self._function: Answer | None = None
         self._features_of: Of | None = None
 
-    def set_model(self, model: object) -> None:
+    def set_model(self, model: Any) -> None:
         """Train this Model or torch network, or the best of a list of them."""
         given = list(model) if isinstance(model, list | tuple) else [model]
         self.candidates.give([one if isinstance(one, Model) else Model(one) for one in given])
@@ -98,8 +97,11 @@ class ActiveTrainer(BaseTrainer):
         if "features" in self.strategy.needs or getattr(config.strategy, "shortlist", None):
             self.features.check(self.model)
         self.answers = Answers(self.run, Labels(num_classes=self._num_classes()))
-        self.oracle = self._make_oracle()
         self.progress = Progress(config.stopping, self.pool.size)
+        self.asking = Asking(
+            config, self.examples, self.pool, strategy=self.strategy, oracle=self._make_oracle(),
+            answers=self.answers, progress=self.progress, scorer=lambda: self._scorer(self.model),
+        )  # fmt: skip
         self._renew()
 
     def _make_datasets(self) -> Datasets:
@@ -131,14 +133,12 @@ class ActiveTrainer(BaseTrainer):
 
     def _make_oracle(self) -> Oracle:
         section, kind = self.config.oracle, _kind(self.config.oracle)
-        if kind == "function":
-            oracle: Oracle = find("oracle", kind)(section, self._function)
-            return oracle
-        if self._function is not None:
+        if self._function is not None and kind != "function":
             raise ConfigError(
                 f"set_oracle gave a function, but 'oracle.kind' is {kind}; set it to function"
             )
-        oracle = find("oracle", kind)(section)
+        given = [self._function] if kind == "function" else []
+        oracle: Oracle = find("oracle", kind)(section, *given)
         return oracle
 
     def _num_classes(self) -> int | None:
@@ -165,10 +165,10 @@ class ActiveTrainer(BaseTrainer):
     def plan(self) -> Repeat:
         """Return rounds of asking, labelling, fitting and testing."""
         works = Works(
-            query=self._query, label=self._label, select_model=self._select,
+            query=self.asking.query, label=self.asking.label, select_model=self._select,
             take_best=self._take_best, test=self._test,
         )  # fmt: skip
-        return rounds(self.config, self.fitting.loop(), works, is_over=self._is_over)
+        return rounds(self.config, self.fitting.loop(), works, is_over=self.asking.is_over)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the pool first: what is learnt from depends on it."""
@@ -199,7 +199,11 @@ class ActiveTrainer(BaseTrainer):
     def select_active_model(self) -> str:
         """Rank the candidates on the labels there are, take the best one, and return its name."""
         chosen = self.candidates.rank(
-            self.config.selection, self._scorer, self.pool.labelled, self.pool.labels, self.config.loss
+            self.config.selection,
+            self._scorer,
+            self.pool.labelled,
+            self.pool.labels,
+            self.config.loss,
         )
         self._activate(chosen)
         return self.candidates.names[chosen]
@@ -210,31 +214,6 @@ class ActiveTrainer(BaseTrainer):
         name = self.select_active_model()
         run.tell(f"the model is {name}, by {self.config.selection}", event="model_selected")
         return self.candidates.metrics(self.config.selection)
-
-    def _query(self, run: Run) -> Mapping[str, float] | None:
-        """Choose what to ask for; drawn from generators of this round alone."""
-        config, number = self.config, run.round("round")
-        draws = generator(config.seed, "query", number)
-        free = self.pool.unasked
-        free = free[torch.randperm(len(free), generator=draws)]
-        is_first = number == 0 and config.initial_labels > 0
-        count = min(config.initial_labels if is_first else config.queries, len(free))
-        if config.stopping is not None and config.stopping.max_labels is not None:
-            count = min(count, config.stopping.max_labels - self.pool.num_labelled)
-        if is_first:
-            self.pool.ask(free[:count], round=number)
-            return None
-        weights = config.class_weights
-        view = View(
-            rows=free if config.candidate_pool is None else free[: max(config.candidate_pool, count)],
-            labelled=self.pool.labelled,
-            labels=self.pool.labels,
-            scorer=self._scorer(self.model),
-            generator=draws,
-            class_weights=None if weights is None else torch.tensor(weights),
-        )
-        self.pool.ask(self.strategy.choose(view, count), round=number)
-        return None
 
     def _scorer(self, model: Model) -> Scorer:
         ema = self.update.ema
@@ -248,21 +227,6 @@ class ActiveTrainer(BaseTrainer):
             seed=self.config.seed,
             swapped=lambda: self.flat.swapped(ema) if is_swapped else contextlib.nullcontext(),  # type: ignore[arg-type]
         )
-
-    def _label(self, run: Run) -> Mapping[str, float] | None:
-        """Let the oracle answer; where it has not answered all, the run pauses here."""
-        rows, known = self.pool.open, self.answers.known()
-        missing = [row for row in rows.tolist() if row not in known]
-        if missing:
-            self.oracle.answer(torch.tensor(missing), self.examples, self.answers.put, run=run)
-            known = self.answers.known()
-        if still := sum(row not in known for row in rows.tolist()):
-            if not run.interrupted:
-                run.tell(f"{still} of {len(rows)} labels are still missing", event="waiting")
-            raise Interrupted
-        self.pool.answer(self.answers.tensor(rows, known))
-        run.counters["labels"] = self.pool.num_labelled
-        return None
 
     def _take_best(self, run: Run) -> None:
         if (best := self.best()) is None:
@@ -281,22 +245,12 @@ class ActiveTrainer(BaseTrainer):
         if self.progress.looks_at_pool:
             rows = torch.arange(self.pool.size)
             seen = self._scorer(self.model).stream(rows, {"probabilities"})
-            said_N = torch.cat([one.log_probs.argmax(1).cpu() for one in seen if one.log_probs is not None])
+            said_N = torch.cat(
+                [one.log_probs.argmax(1).cpu() for one in seen if one.log_probs is not None]
+            )
         if (share := self.progress.hear(accuracy, said_N)) is not None:
             metrics = {**metrics, "pool/stable_share": share}
         return metrics
-
-    def _is_over(self, run: Run) -> bool:
-        """Return whether asking has an end before max_rounds, and tell why once."""
-        stopping, labelled = self.config.stopping, self.pool.num_labelled
-        reason = self.progress.reason
-        if stopping is not None and stopping.max_labels is not None and labelled >= stopping.max_labels:
-            reason = f"all {labelled} labels of the budget are used"
-        elif labelled == self.pool.size:
-            reason = f"all {labelled} examples of the pool are labelled"
-        if reason and run.round("round") < self.config.max_rounds:
-            run.tell(f"asked for no more: {reason}", event="asked_enough")
-        return bool(reason)
 
 
 def _kind(section: object) -> str:

@@ -1,0 +1,93 @@
+"""What a round asks for, who answers it, and when to ask no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ludus.active.config import ActiveConfig
+from ludus.active.examples import PoolExamples
+from ludus.active.oracle import Answers, Oracle
+from ludus.active.pool import Pool
+from ludus.active.rounds import Progress
+from ludus.active.scoring import Scorer
+from ludus.active.strategy import Strategy, View
+from ludus.core import Run
+from ludus.core.errors import Interrupted
+from ludus.seeds import generator
+
+
+class Asking:
+    """The stages `query` and `label`; it keeps nothing, the pool and the journal do."""
+
+    def __init__(
+        self,
+        config: ActiveConfig,
+        examples: PoolExamples,
+        pool: Pool,
+        *,
+        strategy: Strategy,
+        oracle: Oracle,
+        answers: Answers,
+        progress: Progress,
+        scorer: Callable[[], Scorer],
+    ) -> None:
+        """`scorer` makes what calls the model of the moment."""
+        self._config, self._examples, self._pool = config, examples, pool
+        self._strategy, self._oracle, self._answers = strategy, oracle, answers
+        self._progress, self._scorer = progress, scorer
+
+    def query(self, run: Run) -> None:
+        """Choose what to ask for, by generators of this round alone."""
+        config, number = self._config, run.round("round")
+        draws = generator(config.seed, "query", number)
+        free = self._pool.unasked
+        free = free[torch.randperm(len(free), generator=draws)]
+        is_first = number == 0 and config.initial_labels > 0
+        count = min(config.initial_labels if is_first else config.queries, len(free))
+        if config.stopping is not None and config.stopping.max_labels is not None:
+            count = min(count, config.stopping.max_labels - self._pool.num_labelled)
+        rows = (
+            free[:count]
+            if is_first
+            else self._strategy.choose(self._view(free, count, draws), count)
+        )
+        self._pool.ask(rows, number=number)
+
+    def _view(self, free: torch.Tensor, count: int, draws: torch.Generator) -> View:
+        weights, limit = self._config.class_weights, self._config.candidate_pool
+        return View(
+            rows=free if limit is None else free[: max(limit, count)],
+            labelled=self._pool.labelled,
+            labels=self._pool.labels,
+            scorer=self._scorer(),
+            generator=draws,
+            class_weights=None if weights is None else torch.tensor(weights),
+        )
+
+    def label(self, run: Run) -> None:
+        """Let the oracle answer; where it has not answered all, the run pauses here."""
+        rows, known = self._pool.open, self._answers.known()
+        missing = [row for row in rows.tolist() if row not in known]
+        if missing:
+            self._oracle.answer(torch.tensor(missing), self._examples, self._answers.put, run=run)
+            known = self._answers.known()
+        if still := sum(row not in known for row in rows.tolist()):
+            if not run.interrupted:
+                run.tell(f"{still} of {len(rows)} labels are still missing", event="waiting")
+            raise Interrupted
+        self._pool.answer(self._answers.tensor(rows, known))
+        run.counters["labels"] = self._pool.num_labelled
+
+    def is_over(self, run: Run) -> bool:
+        """Return whether there is a reason to ask no more, and tell it where rounds are left."""
+        stopping, labelled = self._config.stopping, self._pool.num_labelled
+        reason, budget = self._progress.reason, None if stopping is None else stopping.max_labels
+        if budget is not None and labelled >= budget:
+            reason = f"all {labelled} labels of the budget are used"
+        elif labelled == self._pool.size:
+            reason = f"all {labelled} examples of the pool are labelled"
+        if reason:
+            run.tell(f"asked for no more: {reason}", event="asked_enough")
+        return bool(reason)

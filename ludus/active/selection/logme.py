@@ -1,0 +1,98 @@
+"""LogME: the log evidence, an example, of a Bayesian linear model from features to labels.
+
+Shapes: N examples, D features, K targets (one a class, or one a number), R = min(N, D).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ludus.active.selection.arrays import Array, classes, matrix
+from ludus.core.errors import LudusError
+
+_ITERATIONS = 11
+_TOLERANCE = 1e-3
+# What keeps alpha and beta finite where features explain the targets wholly or not at all.
+_SMALL = 1e-5
+_NO_DIRECTION = 1e-10
+
+
+def logme(features: Array, targets: Array, regression: bool = False) -> float:
+    """Return the greatest mean log evidence of the targets, the mean over one-vs-rest targets.
+
+    One decomposition of the features serves all targets, which are then iterated together. The numbers are
+    those of the published method: alpha and beta begin at 1 and are moved at most 11 times. With more
+    features than examples it counts the directions that no example has, as the published one does, so
+    compare models of one width there.
+    """
+    features_ND = matrix(features, "the features")
+    device = features_ND.device
+    if regression:
+        given = torch.as_tensor(targets).detach().to(device, torch.float64)
+        if len(given) != len(features_ND) or given.ndim > 2 or not bool(given.isfinite().all()):
+            raise LudusError(
+                f"the targets are {tuple(given.shape)}; give finite numbers for each of {len(features_ND)}"
+                " examples"
+            )
+        targets_NK = given.reshape(len(given), -1)
+    else:
+        targets_N = classes(targets, len(features_ND), device)
+        targets_NK = torch.nn.functional.one_hot(targets_N).to(torch.float64)
+    return float(_evidences(features_ND, targets_NK).mean())
+
+
+def _evidences(features_ND: Tensor, targets_NK: Tensor) -> Tensor:
+    """Return the (K,) mean log evidences, each at its own best alpha and beta."""
+    count, width = features_ND.shape
+    squares_R, products_RK, rest_K = _decomposed(features_ND, targets_NK)
+    squares_R1 = squares_R.unsqueeze(1)
+    alpha_K = torch.ones(targets_NK.shape[1], dtype=torch.float64, device=features_ND.device)
+    beta_K, evidence_K = torch.ones_like(alpha_K), torch.zeros_like(alpha_K)
+    is_open_K = torch.ones_like(alpha_K, dtype=torch.bool)
+    for _ in range(_ITERATIONS):
+        ratio_K = alpha_K / beta_K
+        gamma_K = (squares_R1 / (squares_R1 + ratio_K)).sum(0)
+        norm_K, residual_K = _fitted(squares_R1, products_RK, rest_K, ratio_K)
+        alpha_K = torch.where(is_open_K, gamma_K / (norm_K + _SMALL), alpha_K)
+        beta_K = torch.where(is_open_K, (count - gamma_K) / (residual_K + _SMALL), beta_K)
+        found_K = (
+            width / 2 * alpha_K.log()
+            + count / 2 * (beta_K.log() - math.log(2 * math.pi))
+            - torch.log(alpha_K + beta_K * squares_R1).sum(0) / 2
+            - beta_K / 2 * residual_K
+            - alpha_K / 2 * norm_K
+        )
+        evidence_K = torch.where(is_open_K, found_K / count, evidence_K)
+        is_open_K = is_open_K & ((alpha_K / beta_K - ratio_K).abs() / ratio_K > _TOLERANCE)
+        if not bool(is_open_K.any()):
+            break
+    return evidence_K
+
+
+def _decomposed(features_ND: Tensor, targets_NK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return squared singular values, (R, K) products of left vectors with targets, and what is left."""
+    count, width = features_ND.shape
+    if count > width:
+        # The eigenvectors of a small square matrix are much sooner found than singular vectors.
+        squares_R, right_DR = torch.linalg.eigh(features_ND.t() @ features_ND)
+        is_there_R = squares_R.clamp(min=0).sqrt() > _NO_DIRECTION
+        squares_R, right_DR = squares_R[is_there_R], right_DR[:, is_there_R]
+        products_RK = right_DR.t() @ (features_ND.t() @ targets_NK) / squares_R.sqrt().unsqueeze(1)
+    else:
+        left_NR, singular_R, _ = torch.linalg.svd(features_ND, full_matrices=False)
+        squares_R, products_RK = singular_R.square(), left_NR.t() @ targets_NK
+    rest_K = targets_NK.square().sum(0) - products_RK.square().sum(0)
+    return squares_R, products_RK, rest_K
+
+
+def _fitted(
+    squares_R1: Tensor, products_RK: Tensor, rest_K: Tensor, ratio_K: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the (K,) squared norms of the best weights and of what they leave unexplained."""
+    shrunk_RK = 1 / (squares_R1 + ratio_K)
+    norm_K = (squares_R1 * (products_RK * shrunk_RK).square()).sum(0)
+    residual_K = (products_RK * ratio_K * shrunk_RK).square().sum(0) + rest_K
+    return norm_K, residual_K

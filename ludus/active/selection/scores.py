@@ -1,0 +1,33 @@
+"""Score one model on labelled rows of a pool, by the name of a score."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ludus.active.scoring import Need, Scorer
+from ludus.active.selection.h_score import h_score
+from ludus.active.selection.leep import leep
+from ludus.active.selection.logme import logme
+from ludus.active.selection.nce import nce
+
+Selection = Literal["leep", "logme", "nce", "h_score"]
+BY_FEATURES = ("logme", "h_score")
+"""Those that look at features; the others look at the classes that the model tells apart."""
+
+
+def score_of(
+    selection: Selection, scorer: Scorer, rows: Tensor, labels: Tensor, *, is_regression: bool
+) -> float:
+    """Return how well the model would transfer to these labels; more is better."""
+    needs: set[Need] = {"features"} if selection in BY_FEATURES else {"probabilities"}
+    seen = list(scorer.stream(rows, needs))
+    if selection in BY_FEATURES:
+        features = torch.cat([one.features for one in seen if one.features is not None])
+        if selection == "logme":
+            return logme(features, labels, regression=is_regression)
+        return h_score(features, labels)
+    found = torch.cat([one.log_probs for one in seen if one.log_probs is not None]).exp()
+    return leep(found, labels) if selection == "leep" else nce(found, labels)
