@@ -31,11 +31,12 @@ ALLOWED = {
     "data": GROUND,
     "envs": GROUND,
     "supervised": SHARED,
+    "active": {*SHARED, "supervised"},
     "rl": SHARED,
     "games": SHARED,
     "testing": SHARED,
     "cli": {*SHARED, "testing"},
-    "ludus": {*SHARED, "supervised", "rl", "games", "cli"},
+    "ludus": {*SHARED, "supervised", "active", "rl", "games", "cli"},
 }
 MODULE = re.compile(r"ludus(\.[a-z_]+)+")
 BANNED = re.compile(
