@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ludus.active.committee import make_committee
-from ludus.active.config import ActiveConfig
+from ludus.active.config import ActiveConfig, CandidateConfig
 from ludus.active.scoring import Scorer
 from ludus.active.selection.scores import Selection, score_of
 from ludus.core import states
@@ -97,7 +97,7 @@ class Candidates:
 _CLASSES = ("cross_entropy", "binary_cross_entropy")
 
 
-def _loaded(candidate: Any, config: ActiveConfig) -> Model:
+def _loaded(candidate: CandidateConfig, config: ActiveConfig) -> Model:
     with forked(derive(config.seed, f"candidate/{candidate.name}")):
         model = Model(candidate.model, loss=config.loss)
     if candidate.weights is not None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from ludus.nn.model import Model, compute_loss, count_correct
+from ludus.nn.model import Inputs, Model, compute_loss, count_correct
 
 
 class Members(nn.Module):
@@ -23,11 +22,11 @@ class Members(nn.Module):
         self.members = nn.ModuleList(members)
         self._is_binary = is_binary
 
-    def each(self, inputs: Any) -> list[Tensor]:
+    def each(self, inputs: Inputs) -> list[Tensor]:
         """Return what each member says."""
         return [member(inputs) for member in self.members]
 
-    def forward(self, inputs: Any) -> Tensor:
+    def forward(self, inputs: Inputs) -> Tensor:
         """Return outputs of the same kind as a member's."""
         return self.joined(self.each(inputs))
 
@@ -44,11 +43,11 @@ class Committee(Model):
 
     module: Members
 
-    def members(self, inputs: Any) -> list[Tensor]:
+    def members(self, inputs: Inputs) -> list[Tensor]:
         """Return what each member says of a batch."""
         return self.module.each(inputs)
 
-    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+    def training_step(self, batch: tuple[Inputs, Tensor], batch_idx: int) -> dict[str, Tensor]:
         """Return the mean loss of the members, so that each moves by its own gradient, and what is right."""
         assert self.loss is not None
         inputs, targets = batch

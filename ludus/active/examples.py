@@ -104,5 +104,5 @@ def _has_target(item: object) -> bool:
     return isinstance(item, tuple | list) and len(item) > 1
 
 
-def _inputs_of(item: Any) -> Any:
+def _inputs_of(item: object) -> object:
     return item[0] if isinstance(item, tuple | list) else item

@@ -6,14 +6,12 @@ Shapes: B examples, D features.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
 from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError, LudusError, nearest
-from ludus.nn.model import Model
+from ludus.nn.model import Inputs, Model
 
-Of = Callable[[Model, Any], Tensor]
+Of = Callable[[Model, Inputs], Tensor]
 """Takes the model and a batch of inputs; returns (B, D) features."""
 
 
@@ -29,7 +27,7 @@ class Features:
         if self._function is None:
             self._module(model.module)
 
-    def __call__(self, model: Model, inputs: Any) -> tuple[Tensor, Tensor]:
+    def __call__(self, model: Model, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the outputs, and (B, ...) features."""
         if self._function is not None:
             outputs, found = model(inputs), self._function(model, inputs)

@@ -18,7 +18,7 @@ from ludus.active.examples import PoolExamples
 from ludus.active.features import Features
 from ludus.core.errors import LudusError
 from ludus.nn.learner import Precision
-from ludus.nn.model import Model
+from ludus.nn.model import Inputs, Model
 from ludus.seeds import derive, forked
 
 Need = Literal["probabilities", "features", "draws", "members"]
@@ -74,7 +74,7 @@ class Scorer:
                     yield self._seen(rows_B, inputs_B, needs, draws)
 
     def _seen(
-        self, rows_B: Tensor, inputs: Any, needs: frozenset[Need] | set[Need], draws: int
+        self, rows_B: Tensor, inputs: Inputs, needs: frozenset[Need] | set[Need], draws: int
     ) -> Seen:
         log_probs_BC = features_BD = draws_TBC = None
         module = self._model.module

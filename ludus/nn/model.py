@@ -19,6 +19,8 @@ from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
 from ludus.store.places import open_storage, parted
 
+Inputs = Tensor | Mapping[str, Tensor]
+"""What a network is given: a tensor, or several by name."""
 Loss = Literal["cross_entropy", "mse", "l1", "smooth_l1", "binary_cross_entropy"]
 
 
@@ -47,7 +49,7 @@ class Model:
         """The network itself."""
         return self.module
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Inputs) -> Tensor:
         """Return the network's outputs."""
         out: Tensor = self.module(x)
         return out

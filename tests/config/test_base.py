@@ -238,7 +238,7 @@ def test_a_kind_can_never_be_something_to_import(data: dict[str, Any], kind: str
 @pytest.mark.parametrize(("kind", "found"), [(3, "is 3"), (None, "is null"), ([], "is []")])
 def test_the_trainer_kind_must_be_a_word(data: dict[str, Any], kind: Any, found: str) -> None:
     data["kind"] = kind
-    assert f"'kind' {found}; it names the trainer: dqn, fused_dqn, " in refusal(data)
+    assert f"'kind' {found}; it names the trainer: active, dqn, fused_dqn, " in refusal(data)
 
 
 @pytest.mark.parametrize("content", [None, [], "text", 3, {}, {"version": 1}, {1: 2, "version": 1}])
