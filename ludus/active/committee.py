@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
+
 import torch
 from torch import Tensor, nn
 

@@ -6,6 +6,7 @@ Shapes: B examples, D features.
 from __future__ import annotations
 
 from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError, LudusError, nearest
