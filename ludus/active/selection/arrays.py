@@ -13,7 +13,7 @@ Array = Tensor | np.ndarray
 
 def matrix(values: Array, name: str) -> Tensor:
     """Return (N, D) finite float64 numbers."""
-    found = torch.as_tensor(values).detach().to(torch.float64)
+    found = as_tensor(values, name).to(torch.float64)
     if found.ndim != 2 or not found.numel():
         raise LudusError(
             f"{name} are {tuple(found.shape)}; give (examples, {name.split()[-1]}), one row at least"
@@ -25,9 +25,20 @@ def matrix(values: Array, name: str) -> Tensor:
     return found
 
 
+def as_tensor(values: Array, name: str) -> Tensor:
+    """Return a tensor of these numbers, in the precision that they have."""
+    if isinstance(values, Tensor):
+        return values.detach()
+    found = np.asarray(values)
+    if found.dtype.kind not in "biuf":
+        raise LudusError(f"{name} are no table of numbers; give a NumPy array or a tensor")
+    # An array that may only be read cannot be shared with torch.
+    return torch.from_numpy(np.require(found, requirements=["C", "W"]))
+
+
 def classes(targets: Array, count: int, device: torch.device) -> Tensor:
     """Return (N,) int64 classes of this many examples."""
-    found = torch.as_tensor(targets).detach().to(device)
+    found = as_tensor(targets, "the targets").to(device)
     if tuple(found.shape) != (count,):
         raise LudusError(
             f"the targets are {tuple(found.shape)}; give one class for each of {count} examples"

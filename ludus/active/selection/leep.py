@@ -20,9 +20,10 @@ def leep(source_probabilities: Array, targets: Array) -> float:
     """
     probs_NZ = matrix(source_probabilities, "the source probabilities")
     targets_N = classes(targets, len(probs_NZ), probs_NZ.device)
-    if bool((probs_NZ < 0).any()):
+    if bool((probs_NZ < 0).any()) or bool((probs_NZ.sum(1) > 1.01).any()):
         raise LudusError(
-            "the source probabilities hold one below 0; give probabilities, not logits"
+            "the source probabilities hold one below 0, or a row whose sum is above 1; give"
+            " probabilities, not logits"
         )
     return float(expected_prediction(probs_NZ, joint(probs_NZ, targets_N), targets_N))
 

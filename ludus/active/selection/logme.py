@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from ludus.active.selection.arrays import Array, classes, matrix
+from ludus.active.selection.arrays import Array, as_tensor, classes, matrix
 from ludus.core.errors import LudusError
 
 _ITERATIONS = 11
@@ -18,6 +18,7 @@ _TOLERANCE = 1e-3
 # What keeps alpha and beta finite where features explain the targets wholly or not at all.
 _SMALL = 1e-5
 _NO_DIRECTION = 1e-10
+_GREATEST = 1e140
 
 
 def logme(features: Array, targets: Array, regression: bool = False) -> float:
@@ -26,13 +27,15 @@ def logme(features: Array, targets: Array, regression: bool = False) -> float:
     One decomposition of the features serves all targets, which are then iterated together. The numbers are
     those of the published method: alpha and beta begin at 1 and are moved at most 11 times. With more
     features than examples it counts the directions that no example has, as the published one does, so
-    compare models of one width there.
+    compare models of one width there. Classes that no example has are left out, and features that are all
+    zero explain nothing: the evidence is that of noise.
     """
     features_ND = matrix(features, "the features")
     device = features_ND.device
     if regression:
-        given = torch.as_tensor(targets).detach().to(device, torch.float64)
-        if len(given) != len(features_ND) or given.ndim > 2 or not bool(given.isfinite().all()):
+        given = as_tensor(targets, "the targets").to(device, torch.float64)
+        is_table = given.ndim in (1, 2) and given.numel() > 0
+        if not is_table or len(given) != len(features_ND) or not bool(given.isfinite().all()):
             raise LudusError(
                 f"the targets are {tuple(given.shape)}; give finite numbers for each of {len(features_ND)}"
                 " examples"
@@ -40,7 +43,9 @@ def logme(features: Array, targets: Array, regression: bool = False) -> float:
         targets_NK = given.reshape(len(given), -1)
     else:
         targets_N = classes(targets, len(features_ND), device)
-        targets_NK = torch.nn.functional.one_hot(targets_N).to(torch.float64)
+        # By place, so that neither names nor classes that never come make a difference.
+        places_N = targets_N.unique(return_inverse=True)[1]
+        targets_NK = torch.nn.functional.one_hot(places_N).to(torch.float64)
     return float(_evidences(features_ND, targets_NK).mean())
 
 
@@ -48,6 +53,9 @@ def _evidences(features_ND: Tensor, targets_NK: Tensor) -> Tensor:
     """Return the (K,) mean log evidences, each at its own best alpha and beta."""
     count, width = features_ND.shape
     squares_R, products_RK, rest_K = _decomposed(features_ND, targets_NK)
+    if not bool((squares_R > _NO_DIRECTION**2).any()):
+        beta_K = count / (rest_K + _SMALL)
+        return (beta_K.log() - math.log(2 * math.pi) - beta_K * rest_K / count) / 2
     squares_R1 = squares_R.unsqueeze(1)
     alpha_K = torch.ones(targets_NK.shape[1], dtype=torch.float64, device=features_ND.device)
     beta_K, evidence_K = torch.ones_like(alpha_K), torch.zeros_like(alpha_K)
@@ -75,6 +83,10 @@ def _evidences(features_ND: Tensor, targets_NK: Tensor) -> Tensor:
 def _decomposed(features_ND: Tensor, targets_NK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return squared singular values, (R, K) products of left vectors with targets, and what is left."""
     count, width = features_ND.shape
+    if float(features_ND.abs().max()) > _GREATEST:
+        raise LudusError(
+            f"the features go up to {float(features_ND.abs().max()):.3g}, too far to be squared; divide them"
+        )
     if count > width:
         # The eigenvectors of a small square matrix are much sooner found than singular vectors.
         squares_R, right_DR = torch.linalg.eigh(features_ND.t() @ features_ND)
