@@ -4,7 +4,12 @@ from ludus.config.rooms import declare
 
 declare(
     "ludus.active",
-    categories={"strategy": "strategies", "oracle": "oracles"},
+    categories={
+        "strategy": "strategies",
+        "oracle": "oracles",
+        "state_estimation": "drift/kinds",
+        "shift": "drift/shift_kinds",
+    },
     counters=("round", "labels"),
     lengths={"max_rounds": "round"},
     other_names={

@@ -1,0 +1,1 @@
+"""What a state can be estimated by, a file a kind."""

@@ -1,0 +1,36 @@
+"""The state of a stream by Kolmogorov-Smirnov tests of its features."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ludus.active.drift.by_reference import ByReference
+from ludus.active.drift.statistics import Compared, ks_test
+from ludus.config.base import PositiveFloat, StrictConfig
+from ludus.config.registry import register
+
+
+@register("state_estimation", "ks")
+class Ks(ByReference):
+    """The largest KS statistic of a feature between a window and the first one."""
+
+    kind = "ks"
+
+    class Config(StrictConfig):
+        """When two windows count as different."""
+
+        kind: Literal["ks"]
+        """A Kolmogorov-Smirnov test of each feature, corrected for their number (Bonferroni); it needs no
+        true classes."""
+        alpha: PositiveFloat
+        """The features have moved where the corrected p-value is below this."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config.alpha)
+
+    def compared(self, reference_ND: Tensor, now: Tensor, generator: torch.Generator) -> Compared:
+        """Return the largest statistic and its p-value."""
+        return ks_test(reference_ND, now)

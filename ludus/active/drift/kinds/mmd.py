@@ -1,0 +1,39 @@
+"""The state of a stream by the maximum mean discrepancy of its features."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ludus.active.drift.by_reference import ByReference
+from ludus.active.drift.statistics import Compared, mmd_test
+from ludus.config.base import Positive, PositiveFloat, StrictConfig
+from ludus.config.registry import register
+
+
+@register("state_estimation", "mmd")
+class Mmd(ByReference):
+    """The MMD of features between a window and the first one, by a permutation test."""
+
+    kind = "mmd"
+
+    class Config(StrictConfig):
+        """When two windows count as different."""
+
+        kind: Literal["mmd"]
+        """The squared maximum mean discrepancy of features, with an RBF kernel as wide as their median
+        distance; it needs no true classes."""
+        alpha: PositiveFloat
+        """The features have moved where the p-value is below this."""
+        permutations: Positive
+        """How many random partings the p-value is counted over; it is never below 1 over one more."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config.alpha)
+        self._permutations = config.permutations
+
+    def compared(self, reference_ND: Tensor, now: Tensor, generator: torch.Generator) -> Compared:
+        """Return the MMD and its p-value."""
+        return mmd_test(reference_ND, now, permutations=self._permutations, generator=generator)

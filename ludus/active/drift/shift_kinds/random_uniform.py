@@ -1,0 +1,30 @@
+"""A stream whose classes are as likely as is drawn, anew at every step."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ludus.config.base import StrictConfig
+from ludus.config.registry import register
+
+
+@register("shift", "random_uniform")
+class RandomUniform:
+    """Weights drawn uniformly from 0 to 1, another draw for each step."""
+
+    class Config(StrictConfig):
+        """There is nothing to set."""
+
+        kind: Literal["random_uniform"]
+        """At each step every class gets a weight, drawn uniformly from 0 to 1."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
+        """Return weights as drawn, divided by their sum."""
+        drawn_C = 1 - torch.rand(num_classes, dtype=torch.float64, generator=generator)
+        return drawn_C / drawn_C.sum()
