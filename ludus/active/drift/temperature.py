@@ -43,4 +43,4 @@ def fit_temperature(validation_logits: Array, targets: Array) -> float:
 
     with torch.enable_grad():
         search.step(loss)
-    return 1 / min(max(float(inverse), 1 / HIGHEST), 1 / LOWEST)
+    return 1 / min(max(float(inverse.detach()), 1 / HIGHEST), 1 / LOWEST)
