@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.active.committee import make_committee
 from ludus.active.config import ActiveConfig, CandidateConfig
+from ludus.active.heads import Head
 from ludus.active.scoring import Scorer
 from ludus.active.selection.scores import Selection, score_of
 from ludus.core import states
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.data.batches.memory import Batches
-from ludus.nn.model import Model
+from ludus.nn.model import Inputs, Model
 from ludus.seeds import derive, forked
 from ludus.supervised.preflight import make_model
 
+_CLASSES = ("cross_entropy", "binary_cross_entropy")
+
 
 class Candidates:
-    """One model or several; `rank` scores them, and `chosen` is the place of the one in use."""
+    """One model or several; `rank` scores them, and `chosen` is the place of the one in use.
+
+    A candidate that is taken begins from the weights that it was given: what one has learnt is forgotten
+    when another takes its place, so that a resume needs the weights of one alone.
+    """
 
     def __init__(self) -> None:
         self.given: list[Model] = []
@@ -31,12 +39,24 @@ class Candidates:
         self.scores: list[float] = []
         """The score of each, once they were ranked."""
         self.chosen = 0
+        self.wanted: str | int = 0
+        """Which one a run begins with."""
+        # What is scored: the network of the first member, where a model is a committee.
+        self._sources: list[Model] = []
+        self._heads: dict[int, Head] = {}
+        self._begun: dict[str, Tensor] | None = None
 
-    def give(self, models: Sequence[Model]) -> None:
+    def give(self, models: Sequence[object]) -> None:
         """Take the models of a script in place of the config's."""
         if not models:
             raise ConfigError("an empty list of models was given; give one model at least")
-        self.given = list(models)
+        for one in models:
+            if not isinstance(one, Model | nn.Module):
+                raise ConfigError(
+                    f"a {type(one).__name__} is no model; give a torch network, a Model, or a list of them"
+                )
+        self.given = [Model(one) if isinstance(one, nn.Module) else one for one in models]  # type: ignore[misc]
+        self._heads = {}
 
     def build(
         self, config: ActiveConfig, data: Batches, device: torch.device, *, members: int
@@ -46,16 +66,63 @@ class Candidates:
             raise ConfigError(
                 "the script gave models, and the config has 'candidates'; leave one of them empty"
             )
-        self.chosen, self.scores = 0, []
+        self.scores, self._begun = [], None
         loaded = self.given or [_loaded(one, config) for one in config.candidates]
         found: list[Model | None] = [*loaded] or [None]
-        self.models = [make_model(config, one, data, device) for one in found]
+        self._sources = [make_model(config, one, data, device) for one in found]
+        named = [one.name for one in config.candidates]
+        self.names = named or [f"{i}-{one.architecture}" for i, one in enumerate(self._sources)]
+        if config.new_head is not None:
+            self._renew_heads(config.new_head, config.seed)
+        self.models = list(self._sources)
         if members > 1:
             self.models = [_as_committee(one, members, config) for one in self.models]
             for model in self.models:
                 model.module.to(device)
-        named = [one.name for one in config.candidates]
-        self.names = named or [f"{i}-{one.architecture}" for i, one in enumerate(self.models)]
+        self.take(self.place_of(self.wanted))
+
+    def _renew_heads(self, outputs: int, seed: int) -> None:
+        # A script's model that is built again has its new head already: the old one is remembered.
+        if not self.given:
+            self._heads = {}
+        for place, (model, name) in enumerate(zip(self._sources, self.names, strict=True)):
+            if place not in self._heads:
+                self._heads[place] = Head(model)
+            self._heads[place].renew(outputs, seed=seed, name=name)
+
+    def check_alike(self, inputs: Inputs) -> None:
+        """Raise ConfigError unless all models give outputs of one shape."""
+        shapes = []
+        for model in self.models:
+            with torch.no_grad(), model.evaluating(), forked(0):
+                shapes.append(tuple(model(inputs).shape[1:]))
+        for name, shape in zip(self.names, shapes, strict=True):
+            if shape != shapes[0]:
+                raise ConfigError(
+                    f"candidate {name} gives {_size(shape)} outputs, and {self.names[0]} gives"
+                    f" {_size(shapes[0])}; set 'new_head' to the number of outputs that all are to have"
+                )
+
+    def place_of(self, which: str | int) -> int:
+        """Return the place of a candidate, by its name or its place."""
+        if isinstance(which, str) and which in self.names:
+            return self.names.index(which)
+        if isinstance(which, int) and 0 <= which < len(self.models):
+            return which
+        known = ", ".join(self.names)
+        close = nearest(which, self.names) if isinstance(which, str) else ""
+        raise ConfigError(f"no candidate is named {which}; there are {known}.{close}")
+
+    def take(self, place: int) -> Model:
+        """Let this candidate be the one in use, and return it; the one before it begins anew."""
+        if self._begun is not None:
+            self.models[self.chosen].load_state_dict(self._begun)
+        self.chosen, self._begun = place, None
+        model = self.models[place]
+        if len(self.models) > 1:
+            state = model.state_dict()
+            self._begun = {name: tensor.detach().clone() for name, tensor in state.items()}
+        return model
 
     def rank(
         self,
@@ -68,16 +135,36 @@ class Candidates:
         """Score every model on labelled rows; return the place of the best, the first of equal ones."""
         if selection is None:
             raise ConfigError("'selection' is null, so nothing says which model is best; set it")
-        self.scores = [
-            score_of(selection, scorer(model), rows, labels, is_regression=loss not in _CLASSES)
-            for model in self.models
-        ]
-        return max(range(len(self.scores)), key=lambda place: (self.scores[place], -place))
+        if not len(rows):
+            raise LudusError("there are no labels yet to rank the candidates on; label some first")
+        is_regression, scores = loss not in _CLASSES, []
+        for place, model in enumerate(self._sources):
+            head = self._heads.get(place)
+            with contextlib.nullcontext() if head is None else head.source():
+                scored = scorer(model)
+                score = score_of(selection, scored, rows, labels, is_regression=is_regression)
+                scores.append(score)
+        self.scores = scores
+        return max(range(len(scores)), key=lambda place: (scores[place], -place))
 
     def metrics(self, selection: Selection | None) -> dict[str, float]:
         """Return the score of each by name."""
         named = zip(self.names, self.scores, strict=False)
         return {f"selection/{selection}/{name}": score for name, score in named}
+
+    def table(self, selection: Selection | None) -> str:
+        """Return the candidates by rank, a line each, with the score and how many parameters each has."""
+        ranked = sorted(range(len(self.scores)), key=lambda place: (-self.scores[place], place))
+        rows = [("rank", "candidate", str(selection), "parameters")]
+        for rank, place in enumerate(ranked, start=1):
+            count = sum(one.numel() for one in self.models[place].module.parameters())
+            rows.append((f"{rank}", self.names[place], f"{self.scores[place]:.6f}", f"{count:,}"))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = [
+            f"{a:>{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}"
+            for a, b, c, d in rows
+        ]
+        return "\n".join(lines)
 
     def saved_choice(self, state: Mapping[str, Any]) -> int:
         """Return which model a saved state was made with."""
@@ -94,7 +181,8 @@ class Candidates:
         self.chosen = states.whole(state, "chosen", at_most=len(self.models) - 1)
 
 
-_CLASSES = ("cross_entropy", "binary_cross_entropy")
+def _size(shape: tuple[int, ...]) -> str:
+    return " x ".join(str(one) for one in shape) or "single"
 
 
 def _loaded(candidate: CandidateConfig, config: ActiveConfig) -> Model:

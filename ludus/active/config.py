@@ -67,6 +67,9 @@ class ActiveConfig(SupervisedConfig):
     """Whether each round begins from the weights that the run began with (cold), or goes on (warm)."""
     candidates: list[CandidateConfig]
     """Models to choose from, or one with weights to begin from; empty takes `model`."""
+    new_head: Positive | None
+    """Give each candidate a new last linear layer with this many outputs, drawn by the seed, where it was
+    trained for other classes; leep and nce still ask the old one. null keeps the layer."""
     selection: Selection | None
     """By what score the candidate is chosen, once the first labels are there; null takes the first."""
     stopping: StoppingConfig | None
@@ -83,6 +86,10 @@ class ActiveConfig(SupervisedConfig):
         for name in dict.fromkeys(names):
             if names.count(name) > 1:
                 yield f"two candidates are named {name}; give each a name of its own"
+        if self.new_head is not None and self.model is not None:
+            yield "'new_head' is for candidates with weights; set it to null, and 'model.outputs' as you like"
+        if self.new_head == 1 and self.loss == "cross_entropy":
+            yield "'new_head' is 1, but cross_entropy needs one output a class; use binary_cross_entropy"
         if self.selection is not None and not self.initial_labels:
             yield "'selection' compares candidates on the first labels; set 'initial_labels' to 1 or more"
         has_classes = self.loss in ("cross_entropy", "binary_cross_entropy")

@@ -65,10 +65,16 @@ class Features:
                     f"{nearest(self._layer, [name for name in named if name])}"
                 )
             return named[self._layer]
-        linear = [one for one in named.values() if isinstance(one, nn.Linear)]
-        if not linear:
+        found = last_linear(network)
+        if found is None:
             raise ConfigError(
                 "the network has no linear layer whose inputs could be its features; name a layer with"
                 " features_layer, or give the trainer a function of features"
             )
-        return linear[-1]
+        return found[1]
+
+
+def last_linear(network: nn.Module) -> tuple[str, nn.Linear] | None:
+    """Return the name and the last of the linear layers, in the order in which the network lists them."""
+    found = [(n, one) for n, one in network.named_modules() if isinstance(one, nn.Linear)]
+    return found[-1] if found else None

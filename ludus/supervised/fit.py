@@ -66,9 +66,17 @@ class Fit:
         self._renewed += [(part, deepcopy(dict(part.state_dict()))) for part in parts]
 
     def renew_only(self, *parts: Stateful) -> None:
-        """Make these parts, and no others, what they are now each time the loop is entered."""
+        """Make these parts, and no others, what they are now each time the loop is entered.
+
+        One that was renewed before stays what it was when that was first said.
+        """
+        known = {id(part): state for part, state in self._renewed}
         self._renewed = []
-        self.renew(*parts)
+        for part in parts:
+            if id(part) in known:
+                self._renewed.append((part, known[id(part)]))
+            else:
+                self.renew(part)
 
     def loop(self) -> Repeat:
         """Return the subtree; a plan holds it once."""

@@ -21,6 +21,7 @@ from ludus.active.plan import Works, rounds
 from ludus.active.pool import Pool
 from ludus.active.rounds import Progress
 from ludus.active.scoring import Scorer
+from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.strategy import Strategy
 from ludus.config.registry import find, register_trainer
 from ludus.core import Every, Repeat, Run, Stateful
@@ -67,9 +68,18 @@ class ActiveTrainer(BaseTrainer):
         self._features_of: Of | None = None
 
     def set_model(self, model: Any) -> None:
-        """Train this Model or torch network, or the best of a list of them."""
+        """Train this Model or torch network, or the best of a list of them.
+
+        The name of a candidate, or its place, makes it the model that learns and asks, from the weights that
+        it began with: before a run, or in a hook of it.
+        """
+        if isinstance(model, str | int):
+            if self.candidates.models:
+                self._activate(self.candidates.place_of(model))
+            self.candidates.wanted = model
+            return
         given = list(model) if isinstance(model, list | tuple) else [model]
-        self.candidates.give([one if isinstance(one, Model) else Model(one) for one in given])
+        self.candidates.give(given)
         super().set_model(self.candidates.given[0])
 
     def set_oracle(self, function: Answer) -> None:
@@ -94,8 +104,7 @@ class ActiveTrainer(BaseTrainer):
         self.strategy: Strategy = find("strategy", _kind(config.strategy))(config.strategy)
         self.features = Features(config.features_layer, self._features_of)
         super().prepare(max_steps=None)
-        if "features" in self.strategy.needs or getattr(config.strategy, "shortlist", None):
-            self.features.check(self.model)
+        self._check_candidates()
         self.answers = Answers(self.run, Labels(num_classes=self._num_classes()))
         self.progress = Progress(config.stopping, self.pool.size)
         self.asking = Asking(
@@ -103,6 +112,15 @@ class ActiveTrainer(BaseTrainer):
             answers=self.answers, progress=self.progress, scorer=lambda: self._scorer(self.model),
         )  # fmt: skip
         self._renew()
+
+    def _check_candidates(self) -> None:
+        """Raise ConfigError unless each candidate has the features that are needed, and as many outputs."""
+        is_shortlist = getattr(self.config.strategy, "shortlist", None)
+        needs = "features" in self.strategy.needs or is_shortlist
+        if needs or self.config.selection in BY_FEATURES:
+            for model in self.candidates.models:
+                self.features.check(model)
+        self.candidates.check_alike(self.examples.inputs(torch.tensor([0])))
 
     def _make_datasets(self) -> Datasets:
         config, has_evaluator = self.config, self.evaluator is not None
@@ -192,7 +210,7 @@ class ActiveTrainer(BaseTrainer):
         """Let this candidate be the model that learns and asks."""
         if chosen == self.candidates.chosen:
             return
-        self.candidates.chosen, self.model = chosen, self.candidates.models[chosen]
+        self.model = self.candidates.take(chosen)
         self._make_update()
         self._renew()
 
@@ -212,7 +230,11 @@ class ActiveTrainer(BaseTrainer):
         if self.config.selection is None:
             return None
         name = self.select_active_model()
-        run.tell(f"the model is {name}, by {self.config.selection}", event="model_selected")
+        table = self.candidates.table(self.config.selection)
+        run.log.text("ranking of the candidates", table)
+        run.tell(
+            f"the model is {name}, by {self.config.selection}\n{table}", event="model_selected"
+        )
         return self.candidates.metrics(self.config.selection)
 
     def _scorer(self, model: Model) -> Scorer:
