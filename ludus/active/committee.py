@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ludus.core.errors import ConfigError
 from ludus.nn.model import Inputs, Model, compute_loss, count_correct
 
 
@@ -76,6 +77,11 @@ def make_committee(model: Model, count: int, fresh: Callable[[int], nn.Module] |
     `fresh` makes the network of another member; without it the others are copies, whose layers are begun
     anew where they know how.
     """
+    if type(model) is not Model:
+        raise ConfigError(
+            f"a committee trains plain networks by the loss of the config, and {type(model).__name__} is a"
+            " Model of its own; give its network alone, or use a strategy without a committee"
+        )
     others = [fresh(i) if fresh else _begun_anew(model.module) for i in range(1, count)]
     is_binary = model.loss == "binary_cross_entropy"
     committee = Committee(Members([model.module, *others], is_binary=is_binary), loss=model.loss)
@@ -85,7 +91,14 @@ def make_committee(model: Model, count: int, fresh: Callable[[int], nn.Module] |
 
 def _begun_anew(module: nn.Module) -> nn.Module:
     copy = deepcopy(module)
-    for layer in copy.modules():
-        if callable(reset := getattr(layer, "reset_parameters", None)):
-            reset()
+    layers = [
+        layer for layer in copy.modules() if callable(getattr(layer, "reset_parameters", None))
+    ]
+    if not layers:
+        raise ConfigError(
+            f"no layer of {type(module).__name__} has a method reset_parameters, so all members of a"
+            " committee would be the same; give it one, or use a strategy without a committee"
+        )
+    for layer in layers:
+        layer.reset_parameters()  # type: ignore[operator]
     return copy

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ludus.active.oracle import OracleSection
 from ludus.active.selection.scores import Selection
-from ludus.active.strategy import StrategySection
+from ludus.active.strategy import StrategySection, strategy_problems
 from ludus.config.base import Count, ModelSection, Positive, PositiveFloat, StrictConfig
 from ludus.supervised.config import SupervisedConfig
 
@@ -93,6 +93,9 @@ class ActiveConfig(SupervisedConfig):
         if self.selection is not None and not self.initial_labels:
             yield "'selection' compares candidates on the first labels; set 'initial_labels' to 1 or more"
         has_classes = self.loss in ("cross_entropy", "binary_cross_entropy")
+        yield from strategy_problems(
+            self.strategy, self.class_weights, self.loss if not has_classes else None
+        )
         if self.selection in ("leep", "nce", "h_score") and not has_classes:
             yield f"'selection' {self.selection} is for classes, and the loss is {self.loss}; use logme"
         if (stopping := self.stopping) is not None:

@@ -54,6 +54,11 @@ class Features:
                 f"the layer {self._layer or 'that is linear and last'} was not called, so there are no"
                 " features; name another with features_layer"
             )
+        if not isinstance(kept[-1], Tensor):
+            raise LudusError(
+                f"the layer {self._layer} returns a {type(kept[-1]).__name__}, and features are a tensor;"
+                " name another with features_layer, or give the trainer a function of features"
+            )
         return outputs, kept[-1]
 
     def _module(self, network: nn.Module) -> nn.Module:

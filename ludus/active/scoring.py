@@ -68,44 +68,69 @@ class Scorer:
             enabled=self._precision != "float32",
         )
         inputs = self._examples.stream(rows, batch_size=self._batch_size)
-        with forked(derive(self._seed, "scoring")), self._swapped(), self._model.evaluating():
+        module = self._model.module
+        with (
+            forked(derive(self._seed, "scoring")),
+            self._swapped(),
+            unchanged_buffers(module),
+            self._model.evaluating(),
+        ):
             for rows_B, inputs_B in inputs:
                 with torch.no_grad(), autocast:
-                    yield self._seen(rows_B, inputs_B, needs, draws)
+                    seen = self._seen(rows_B, inputs_B, needs, draws)
+                # Outside: whoever is given it computes in a mode and precision of their own.
+                yield seen
 
     def _seen(
         self, rows_B: Tensor, inputs: Inputs, needs: frozenset[Need] | set[Need], draws: int
     ) -> Seen:
         log_probs_BC = features_BD = draws_TBC = None
-        module = self._model.module
         if "features" in needs:
-            outputs, features_BD = self._features(self._model, inputs)
-            features_BD = features_BD.flatten(1).float()
-        elif needs & {"probabilities", "members"}:
+            outputs, found = self._features(self._model, inputs)
+            features_BD = found.flatten(1).float()
+            _refuse_nan(features_BD, rows_B, what="features")
+        elif "probabilities" in needs:
             outputs = self._model(inputs)
         if "probabilities" in needs:
-            log_probs_BC = self._checked(log_probabilities(outputs, self._model.loss), rows_B)
+            log_probs_BC = self._log_probs(outputs, rows_B)
         if "members" in needs:
-            members = self._model.members(inputs)  # type: ignore[attr-defined]
-            draws_TBC = torch.stack([log_probabilities(one, self._model.loss) for one in members])
+            members: list[Tensor] = self._model.members(inputs)  # type: ignore[attr-defined]
+            draws_TBC = torch.stack([self._log_probs(one, rows_B) for one in members])
         elif "draws" in needs:
-            with dropping(module):
-                found = [self._model(inputs) for _ in range(draws)]
-            draws_TBC = torch.stack([log_probabilities(one, self._model.loss) for one in found])
+            with dropping(self._model.module):
+                drawn = [self._log_probs(self._model(inputs), rows_B) for _ in range(draws)]
+            draws_TBC = torch.stack(drawn)
         return Seen(rows_B, log_probs_BC, features_BD, draws_TBC)
 
-    def _checked(self, log_probs_BC: Tensor, rows_B: Tensor) -> Tensor:
-        is_bad_B = log_probs_BC.isnan().any(1).cpu()
-        if bool(is_bad_B.any()):
-            raise LudusError(
-                f"the model gives NaN for row {int(rows_B[is_bad_B][0])} of the pool; look at the example,"
-                " or lower optimizer.learning_rate"
-            )
+    def _log_probs(self, outputs: Tensor, rows_B: Tensor) -> Tensor:
+        log_probs_BC = log_probabilities(outputs, self._model.loss)
+        _refuse_nan(log_probs_BC, rows_B, what="outputs")
         return log_probs_BC
+
+
+def _refuse_nan(found_BX: Tensor, rows_B: Tensor, *, what: str) -> None:
+    """Raise LudusError if a number is NaN, or infinite where that would become one."""
+    # A sum is one pass over the numbers; which of them it was is looked for only then.
+    total = found_BX.sum()
+    is_good = total.isfinite() if what == "features" else ~total.isnan()
+    if bool(is_good):
+        return
+    is_bad_BX = ~found_BX.isfinite() if what == "features" else found_BX.isnan()
+    is_bad_B = is_bad_BX.any(1).cpu()
+    if bool(is_bad_B.any()):
+        raise LudusError(
+            f"the model gives {what} that are not finite for row {int(rows_B[is_bad_B][0])} of the pool;"
+            " look at the example, or lower optimizer.learning_rate"
+        )
 
 
 def log_probabilities(outputs: Tensor, loss: str | None) -> Tensor:
     """Return (B, C) log probabilities of classes; one output of a binary model gives two."""
+    if not isinstance(outputs, Tensor):
+        raise LudusError(
+            f"the network returns a {type(outputs).__name__}; strategies look at one tensor of (examples,"
+            " classes): let its forward return that"
+        )
     outputs = outputs.float()
     if loss == "binary_cross_entropy":
         logits_B = outputs.reshape(len(outputs), -1)
@@ -119,21 +144,42 @@ def log_probabilities(outputs: Tensor, loss: str | None) -> Tensor:
         raise LudusError(
             f"the model gives outputs of {tuple(outputs.shape)}; strategies look at (examples, classes)"
         )
+    if outputs.shape[1] < 2:
+        raise LudusError(
+            "the model knows one class only, of which it is always sure; give it two outputs or more"
+        )
     return outputs.log_softmax(1)
+
+
+@contextlib.contextmanager
+def unchanged_buffers(module: nn.Module) -> Iterator[None]:
+    """Put the buffers of a network back afterwards, should it change them in eval mode too."""
+    places = [(part._buffers, name) for part in module.modules() for name in part._buffers]
+    before = [(held, name, held[name]) for held, name in places]
+    copies = [None if tensor is None else tensor.clone() for *_, tensor in before]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for (held, name, tensor), copy in zip(before, copies, strict=True):
+                held[name] = tensor
+                if tensor is not None and copy is not None:
+                    tensor.copy_(copy)
 
 
 @contextlib.contextmanager
 def dropping(module: nn.Module) -> Iterator[None]:
     """Let the dropout layers drop units, everything else being in eval mode."""
-    layers = [one for one in module.modules() if isinstance(one, nn.modules.dropout._DropoutNd)]
+    dropout = nn.modules.dropout._DropoutNd
+    layers = [one for one in module.modules() if isinstance(one, dropout) and one.p > 0]
     modes = [layer.training for layer in layers]
     if not layers:
         raise LudusError(
-            "the network has no dropout layer, so all draws would be the same; give it model.dropout, or"
-            " use another strategy"
+            "the network has no dropout layer with a probability above 0, so all draws would be the same;"
+            " set model.dropout, give the network an nn.Dropout, or use another strategy"
         )
     for layer in layers:
-        layer.train()
+        layer.training = True
     try:
         yield
     finally:

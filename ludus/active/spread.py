@@ -1,6 +1,6 @@
-"""Rows that lie far apart: greedy k-centers, without a matrix of all distances.
+"""Rows that lie far apart: greedy k-centers, k-means++ and k-means, without a matrix of all distances.
 
-Shapes: N rows, L rows that are covered already, D features.
+Shapes: N rows, L rows that are covered already, K centres, D features, X columns of a second factor.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 _CHUNK = 4096
+_MAX_ENTRIES = 2**24
+"""How many distances are held at once: 64 MiB of float32."""
 
 
 def k_center(features_ND: Tensor, count: int, *, covered: Tensor | None) -> Tensor:
@@ -18,38 +20,142 @@ def k_center(features_ND: Tensor, count: int, *, covered: Tensor | None) -> Tens
     """
     features_ND = features_ND.float()
     count = min(count, len(features_ND))
-    norms_N = features_ND.square().sum(1)
-    if covered is not None and len(covered):
-        nearest_N = _to_nearest(features_ND, norms_N, covered.to(features_ND))
-    else:
-        nearest_N = _distances(features_ND, norms_N, features_ND.mean(0))
-    is_first = covered is None or not len(covered)
-    chosen = []
-    for _ in range(count):
+    if not count:
+        return torch.empty(0, dtype=torch.int64)
+    distances = _Distances(features_ND)
+    has_covered = covered is not None and len(covered) > 0
+    nearest_N = distances.from_mean_N
+    if has_covered:
+        assert covered is not None
+        nearest_N = squared_to_nearest(features_ND, covered.to(features_ND))[0]
+    chosen: list[Tensor] = []
+    for number in range(count):
         place = nearest_N.argmax()
         chosen.append(place)
-        distances_N = _distances(features_ND, norms_N, features_ND[place])
-        nearest_N = distances_N if is_first else torch.minimum(nearest_N, distances_N)
+        found_N = distances.to(place)
+        is_first = number == 0 and not has_covered
+        nearest_N = found_N if is_first else torch.minimum(nearest_N, found_N)
         # Below every distance: rows that are equal to it may still be wanted, itself never again.
         nearest_N[torch.stack(chosen)] = -1.0
-        is_first = False
-    return torch.stack(chosen) if chosen else torch.empty(0, dtype=torch.int64)
+    return torch.stack(chosen)
 
 
-def _distances(features_ND: Tensor, norms_N: Tensor, centre_D: Tensor) -> Tensor:
-    """Return the (N,) squared distances to one centre."""
-    products_N = features_ND @ centre_D
-    return (norms_N - 2 * products_N + centre_D.square().sum()).clamp_(min=0)
+def k_means_plus_plus(
+    features_ND: Tensor, count: int, *, generator: torch.Generator, factor: Tensor | None = None
+) -> Tensor:
+    """Return the places of `count` rows, each drawn by its squared distance from the nearest before it.
+
+    The first is the longest row. With a `factor` (N, X) a row stands for the outer product of its factor
+    and its features, of X * D numbers, which is never made: (a x) . (b y) = (a . b) (x . y).
+    """
+    features_ND = features_ND.float()
+    count = min(count, len(features_ND))
+    factor_NX = torch.ones_like(features_ND[:, :1]) if factor is None else factor.float()
+    norms_N = features_ND.square().sum(1) * factor_NX.square().sum(1)
+    nearest_N = torch.full_like(norms_N, torch.inf)
+    is_free_N = torch.ones(len(norms_N), dtype=torch.bool)
+    chosen: list[int] = []
+    for _ in range(count):
+        place = int(norms_N.argmax()) if not chosen else _drawn(nearest_N, is_free_N, generator)
+        chosen.append(place)
+        is_free_N[place] = False
+        products_N = (features_ND @ features_ND[place]) * (factor_NX @ factor_NX[place])
+        found_N = (norms_N - 2 * products_N + norms_N[place]).clamp_(min=0)
+        # What is left of the difference of equal numbers is rounding, not distance.
+        found_N[found_N < 1e-6 * (norms_N + norms_N[place])] = 0
+        nearest_N = torch.minimum(nearest_N, found_N)
+    return torch.tensor(chosen, dtype=torch.int64)
 
 
-def _to_nearest(features_ND: Tensor, norms_N: Tensor, covered_LD: Tensor) -> Tensor:
-    """Return the (N,) squared distances to the nearest covered row, some rows at a time."""
-    others_L = covered_LD.square().sum(1)
-    nearest = []
-    for rows_BD, norms_B in zip(features_ND.split(_CHUNK), norms_N.split(_CHUNK), strict=True):
-        best_B = torch.full_like(norms_B, torch.inf)
-        for part_LD, part_L in zip(covered_LD.split(_CHUNK), others_L.split(_CHUNK), strict=True):
-            found_BL = torch.addmm(part_L.unsqueeze(0), rows_BD, part_LD.t(), alpha=-2)
-            best_B = torch.minimum(best_B, found_BL.min(1).values)
-        nearest.append((best_B + norms_B).clamp_(min=0))
-    return torch.cat(nearest)
+def _drawn(weights_N: Tensor, is_free_N: Tensor, generator: torch.Generator) -> int:
+    """Return a free place drawn by these weights; where all are 0, the first."""
+    # On the CPU and in float64, so that the draw is the same on every device that gives these weights.
+    cumulative_N = torch.where(is_free_N, weights_N.cpu().double(), 0.0).cumsum(0)
+    total = float(cumulative_N[-1])
+    if not total > 0:
+        return int(is_free_N.int().argmax())
+    point = torch.rand(1, generator=generator, dtype=torch.float64) * total
+    place = int(torch.searchsorted(cumulative_N, point, right=True).clamp_(max=len(weights_N) - 1))
+    return place if is_free_N[place] else int(is_free_N.int().argmax())
+
+
+def k_means(
+    features_ND: Tensor, count: int, *, generator: torch.Generator, iterations: int = 20
+) -> Tensor:
+    """Return the (N,) cluster of each row, of `count` clusters found by Lloyd's algorithm."""
+    features_ND = features_ND.float()
+    # About the mean, which changes no cluster, k-means++ begins with a row that lies far out.
+    centred_ND = features_ND - features_ND.mean(0)
+    centres_KD = centred_ND[k_means_plus_plus(centred_ND, count, generator=generator)]
+    cluster_N = torch.full((len(features_ND),), -1, device=features_ND.device)
+    for _ in range(iterations):
+        nearest_N = squared_to_nearest(centred_ND, centres_KD)[1]
+        if torch.equal(nearest_N, cluster_N):
+            break
+        cluster_N = nearest_N
+        sizes_K = torch.bincount(cluster_N, minlength=len(centres_KD))
+        sums_KD = _summed(centred_ND, cluster_N, len(centres_KD))
+        # A cluster that lost all its rows stays where it was.
+        means_KD = sums_KD / sizes_K.clamp(min=1).unsqueeze(1)
+        centres_KD = torch.where(sizes_K.unsqueeze(1) > 0, means_KD, centres_KD)
+    return cluster_N
+
+
+def _summed(features_ND: Tensor, cluster_N: Tensor, count: int) -> Tensor:
+    """Return the (K, D) sums of the rows of each cluster, by products, whose order is the same each time."""
+    sums_KD = features_ND.new_zeros(count, features_ND.shape[1])
+    size = _rows_at_once(count)
+    for rows_BD, cluster_B in zip(features_ND.split(size), cluster_N.split(size), strict=True):
+        is_of_BK = cluster_B.unsqueeze(1) == torch.arange(count, device=cluster_B.device)
+        sums_KD += is_of_BK.to(rows_BD).t() @ rows_BD
+    return sums_KD
+
+
+class _Distances:
+    """Squared distances from rows to one of them; measured from the mean, where numbers are smallest."""
+
+    def __init__(self, features_ND: Tensor) -> None:
+        self._features_ND, self._mean_D = features_ND, features_ND.mean(0)
+        pieces = features_ND.split(_CHUNK)
+        self.from_mean_N = torch.cat([(rows - self._mean_D).square().sum(1) for rows in pieces])
+
+    def to(self, place: Tensor) -> Tensor:
+        """Return the (N,) squared distances to this row."""
+        centre_D = self._features_ND[place] - self._mean_D
+        products_N = self._features_ND @ centre_D - self._mean_D @ centre_D
+        own = self.from_mean_N[place]
+        return (self.from_mean_N - 2 * products_N + own).clamp_(min=0)
+
+
+def squared_to_nearest(features_ND: Tensor, others_LD: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the (N,) squared distances to the nearest of other rows, and which it is."""
+    # Measured from their own mean: numbers far from 0 would lose what tells near rows apart.
+    mean_D = others_LD.mean(0)
+    others_LD = others_LD - mean_D
+    norms_L = others_LD.square().sum(1)
+    best, places = [], []
+    for rows_BD in features_ND.split(_rows_at_once(len(others_LD))):
+        centred_BD = rows_BD - mean_D
+        found_BL = torch.addmm(norms_L.unsqueeze(0), centred_BD, others_LD.t(), alpha=-2)
+        nearest = found_BL.min(1)
+        best.append((nearest.values + centred_BD.square().sum(1)).clamp_(min=0))
+        places.append(nearest.indices)
+    return torch.cat(best), torch.cat(places)
+
+
+def mean_distance(features_ND: Tensor, neighbours: int) -> Tensor:
+    """Return the (N,) mean distances of each row to its nearest others, that many, of the same rows."""
+    size = len(features_ND)
+    count = min(neighbours, size - 1)
+    if count < 1:
+        return features_ND.new_zeros(size)
+    found = []
+    for rows_BD in features_ND.split(_rows_at_once(size)):
+        near_BK = torch.cdist(rows_BD, features_ND).topk(count + 1, dim=1, largest=False).values
+        # The nearest is the row itself.
+        found.append(near_BK[:, 1:].mean(1))
+    return torch.cat(found)
+
+
+def _rows_at_once(num_columns: int) -> int:
+    return max(min(_MAX_ENTRIES // max(num_columns, 1), _CHUNK), 1)

@@ -5,20 +5,23 @@ Shapes: N rows that may be asked for, B of a batch, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Protocol
 
 import torch
-from pydantic import SerializeAsAny
+from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
 from ludus.active.scoring import Need, Scorer, Seen
 from ludus.active.spread import k_center
 from ludus.config.base import Positive, StrictConfig
+from ludus.config.registry import find
 from ludus.config.sections import registered
 from ludus.core.errors import LudusError
 
+Several = Annotated[int, Field(ge=2, le=1000)]
 StrategySection = Annotated[SerializeAsAny[StrictConfig], registered("strategy")]
 
 
@@ -43,21 +46,57 @@ class View:
         yield from self.scorer.stream(rows, needs, draws=draws)
 
     def features(self, rows: Tensor) -> Tensor:
-        """Return (rows, D) features, all at once."""
+        """Return (rows, D) features, all at once; they are what is kept of the pool, never its inputs."""
         needs: frozenset[Need] = frozenset({"features"})
-        found = [seen.features for seen in self.seen(rows, needs) if seen.features is not None]
-        return torch.cat(found) if found else torch.empty(0, 0)
+        found = Table(len(rows))
+        for seen in self.seen(rows, needs):
+            assert seen.features is not None
+            found.append(seen.features)
+        return found.filled()
+
+
+class Table:
+    """Rows that come batch by batch, put into one tensor, so that none is held twice."""
+
+    def __init__(self, num_rows: int) -> None:
+        self._num_rows, self._filled = num_rows, 0
+        self._table_ND = torch.empty(0, 0)
+
+    def append(self, rows_BD: Tensor) -> None:
+        """Take the next rows."""
+        if not self._filled:
+            self._table_ND = rows_BD.new_empty(self._num_rows, *rows_BD.shape[1:])
+        self._table_ND[self._filled : self._filled + len(rows_BD)] = rows_BD
+        self._filled += len(rows_BD)
+
+    def filled(self) -> Tensor:
+        """Return all of them."""
+        return self._table_ND
 
 
 class Strategy(Protocol):
-    """Chooses what to ask for. One that is given the same view chooses the same."""
+    """Chooses what to ask for. One that is given the same view chooses the same.
 
-    needs: ClassVar[frozenset[Need]]
-    members: int
+    A strategy of one's own is a class that derives from this, with a Config, under
+    `@register("strategy", "its_name")`; it is made with its section of the config.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it asks the view for."""
+    weighs_classes: ClassVar[bool] = False
+    """Whether it follows `class_weights`."""
+    members: int = 1
     """How many networks a committee has; 1 where it needs none."""
+    draws: int = 0
+    """How often each example is passed through the network with units dropped."""
 
+    @abstractmethod
     def choose(self, view: View, count: int) -> Tensor:
         """Return `count` rows of the view, each once, the most wanted first."""
+
+
+OF_CLASSES: frozenset[Need] = frozenset({"probabilities", "draws", "members"})
+"""What only a model of classes can give."""
 
 
 class ScoreConfig(StrictConfig):
@@ -68,12 +107,11 @@ class ScoreConfig(StrictConfig):
     features, so that a round does not ask for the same thing again and again; null: the best alone."""
 
 
-class ScoreStrategy:
+class ScoreStrategy(Strategy):
     """Gives each example a score by itself and takes the highest; the pool is streamed."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"probabilities"})
-    members = 1
-    draws = 0
+    weighs_classes = True
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -97,13 +135,17 @@ class ScoreStrategy:
 
     def scores(self, view: View, rows: Tensor) -> Tensor:
         """Return the (N,) scores of rows, weighted by class where that is asked for."""
-        found = []
+        found = Table(len(rows))
         for seen in view.seen(rows, self.needs, draws=self.draws):
-            score_B = self.score(seen)
-            if view.class_weights is not None:
-                score_B = score_B * expected_weight(seen, view.class_weights)
-            found.append(score_B)
-        return torch.cat(found)
+            found.append(self.weighted(seen, view))
+        return found.filled()
+
+    def weighted(self, seen: Seen, view: View) -> Tensor:
+        """Return the (B,) scores of a batch, times the weights that the model expects."""
+        score_B = self.score(seen)
+        if view.class_weights is None:
+            return score_B
+        return score_B * expected_weight(seen, view.class_weights)
 
 
 def expected_weight(seen: Seen, weights_C: Tensor) -> Tensor:
@@ -117,3 +159,25 @@ def expected_weight(seen: Seen, weights_C: Tensor) -> Tensor:
             " one for each"
         )
     return probs_BC @ weights_C.to(probs_BC)
+
+
+def strategy_problems(
+    section: StrictConfig, class_weights: Sequence[float] | None, other_loss: str | None
+) -> Iterator[str]:
+    """Yield what a strategy cannot do; `other_loss` is a loss without classes, if that is the run's."""
+    kind = str(getattr(section, "kind"))  # noqa: B009
+    strategy = find("strategy", kind)
+    if other_loss is not None and strategy.needs & OF_CLASSES:
+        yield (
+            f"'strategy.kind' {kind} looks at the probabilities of classes, and with the loss {other_loss}"
+            " there are none; use uniform, core_set or typiclust"
+        )
+    if class_weights is None:
+        return
+    if other_loss is not None:
+        yield f"'class_weights' is given, and with the loss {other_loss} there are no classes; set it to null"
+    elif not strategy.weighs_classes:
+        yield (
+            f"'class_weights' is given, and 'strategy.kind' {kind} gives no scores that could be weighted;"
+            " set it to null, or use a strategy such as margin"
+        )

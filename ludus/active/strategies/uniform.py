@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
-from ludus.active.scoring import Need
-from ludus.active.strategy import View
+from ludus.active.strategy import Strategy, View
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 
 
 @register("strategy", "uniform")
-class Uniform:
+class Uniform(Strategy):
     """Every example is as likely as any other: what all other strategies are compared with."""
-
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    members = 1
 
     class Config(StrictConfig):
         """Nothing to set."""

@@ -19,8 +19,9 @@ from ludus.active.oracle import Answers, Labels, Oracle
 from ludus.active.oracles.function import Answer
 from ludus.active.plan import Works, rounds
 from ludus.active.pool import Pool
+from ludus.active.preflight import check_scoring
 from ludus.active.rounds import Progress
-from ludus.active.scoring import Scorer
+from ludus.active.scoring import Need, Scorer
 from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.strategy import Strategy
 from ludus.config.registry import find, register_trainer
@@ -114,12 +115,13 @@ class ActiveTrainer(BaseTrainer):
         self._renew()
 
     def _check_candidates(self) -> None:
-        """Raise ConfigError unless each candidate has the features that are needed, and as many outputs."""
-        is_shortlist = getattr(self.config.strategy, "shortlist", None)
-        needs = "features" in self.strategy.needs or is_shortlist
-        if needs or self.config.selection in BY_FEATURES:
-            for model in self.candidates.models:
-                self.features.check(model)
+        """Raise ConfigError unless each candidate gives what is looked at, and as many outputs."""
+        more: set[Need] = {"features"} if self.config.selection in BY_FEATURES else set()
+        for model in self.candidates.models:
+            check_scoring(
+                self.strategy, model, self._scorer(model), features=self.features,
+                class_weights=self.config.class_weights, more=more,
+            )  # fmt: skip
         self.candidates.check_alike(self.examples.inputs(torch.tensor([0])))
 
     def _make_datasets(self) -> Datasets:

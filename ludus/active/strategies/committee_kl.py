@@ -1,0 +1,41 @@
+"""Ask for the examples on which the members of a committee are furthest from their consensus.
+
+Shapes: M members, B examples, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from ludus.active.scoring import Seen
+from ludus.active.strategies.committee_vote_entropy import CommitteeStrategy
+from ludus.active.strategies.mc_dropout import mean_log_probs
+from ludus.active.strategy import ScoreConfig, Several
+from ludus.config.registry import register
+
+
+@register("strategy", "committee_kl")
+class CommitteeKl(CommitteeStrategy):
+    """The mean KL divergence of the members from their mean prediction."""
+
+    class Config(ScoreConfig):
+        """Who predicts."""
+
+        kind: Literal["committee_kl"]
+        """The mean KL divergence of a committee's members from their consensus."""
+        members: Several
+        """How many networks predict; all learn from the same labels, each from first weights of its own."""
+
+    def score(self, seen: Seen) -> Tensor:
+        """Return (B,) mean divergences."""
+        assert seen.draws is not None
+        return mean_kl(seen.draws)
+
+
+def mean_kl(log_probs_MBC: Tensor) -> Tensor:
+    """Return the (B,) means over members of KL(member || mean of all); a probability of 0 counts nothing."""
+    consensus_BC = mean_log_probs(log_probs_MBC).clamp(min=-1e4)
+    ratios_MBC = log_probs_MBC.clamp(min=-1e4) - consensus_BC
+    return (log_probs_MBC.exp() * ratios_MBC).sum(2).mean(0).clamp(min=0)

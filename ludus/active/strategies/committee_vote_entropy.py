@@ -1,0 +1,50 @@
+"""Ask for the examples on which the votes of a committee are most divided.
+
+Shapes: M members, B examples, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+from torch.nn import functional
+
+from ludus.active.scoring import Need, Seen
+from ludus.active.strategies.entropy import entropy
+from ludus.active.strategy import ScoreConfig, ScoreStrategy, Several
+from ludus.config.registry import register
+
+
+class CommitteeStrategy(ScoreStrategy):
+    """A score of what several networks say, which learn side by side from other first weights."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"members"})
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.members = config.members
+
+
+@register("strategy", "committee_vote_entropy")
+class CommitteeVoteEntropy(CommitteeStrategy):
+    """The entropy of the votes: each member votes for the class it finds likeliest."""
+
+    class Config(ScoreConfig):
+        """Who votes."""
+
+        kind: Literal["committee_vote_entropy"]
+        """The entropy of the votes of a committee."""
+        members: Several
+        """How many networks vote; all learn from the same labels, each from first weights of its own."""
+
+    def score(self, seen: Seen) -> Tensor:
+        """Return (B,) entropies of votes."""
+        assert seen.draws is not None
+        return vote_entropy(seen.draws)
+
+
+def vote_entropy(log_probs_MBC: Tensor) -> Tensor:
+    """Return the (B,) entropies, in nats, of the shares of the votes that classes have."""
+    votes_MBC = functional.one_hot(log_probs_MBC.argmax(2), log_probs_MBC.shape[2])
+    return entropy(votes_MBC.to(log_probs_MBC).mean(0).log())

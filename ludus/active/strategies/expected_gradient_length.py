@@ -1,0 +1,46 @@
+"""Ask for the examples from which the last layer would learn most: by the expected length of its gradient.
+
+Shapes: B examples, C classes, D features.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ludus.active.scoring import Need, Seen
+from ludus.active.strategy import ScoreConfig, ScoreStrategy
+from ludus.config.registry import register
+
+
+@register("strategy", "expected_gradient_length")
+class ExpectedGradientLength(ScoreStrategy):
+    """The norm of the last layer's gradient, expected over the classes that the label may be."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"probabilities", "features"})
+
+    class Config(ScoreConfig):
+        """What to do besides."""
+
+        kind: Literal["expected_gradient_length"]
+        """The expected norm of the gradient of the last layer's weights."""
+
+    def score(self, seen: Seen) -> Tensor:
+        """Return (B,) expected norms."""
+        assert seen.log_probs is not None
+        assert seen.features is not None
+        return expected_gradient_length(seen.log_probs, seen.features)
+
+
+def expected_gradient_length(log_probs_BC: Tensor, features_BD: Tensor) -> Tensor:
+    """Return (B,) the norms of (p - one-hot of c) x features, weighted by p of each class c.
+
+    The norm of an outer product is the product of the norms, so no gradient is made.
+    """
+    probs_BC = log_probs_BC.exp()
+    squares_BC = probs_BC.square().sum(1, keepdim=True) - 2 * probs_BC + 1
+    expected_B = (probs_BC * squares_BC.clamp(min=0).sqrt()).sum(1)
+    norms_B: Tensor = torch.linalg.vector_norm(features_BD, dim=1)
+    return expected_B * norms_B

@@ -1,0 +1,54 @@
+"""Ask for the examples of which a network is least sure on average over draws of dropout.
+
+Shapes: T draws, B examples, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from ludus.active.scoring import Need, Seen
+from ludus.active.strategies.entropy import entropy
+from ludus.active.strategy import ScoreConfig, ScoreStrategy, Several
+from ludus.config.registry import register
+
+
+class DrawsStrategy(ScoreStrategy):
+    """A score of several passes through the network, each with other units dropped."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"draws"})
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.draws = config.draws
+
+
+@register("strategy", "mc_dropout")
+class McDropout(DrawsStrategy):
+    """The predictive entropy: that of the mean of the draws."""
+
+    class Config(ScoreConfig):
+        """How it is estimated."""
+
+        kind: Literal["mc_dropout"]
+        """The entropy of the mean prediction over draws of dropout."""
+        draws: Several
+        """How often each example is passed through the network, each time with other units dropped."""
+
+    def score(self, seen: Seen) -> Tensor:
+        """Return (B,) predictive entropies."""
+        assert seen.draws is not None
+        return predictive_entropy(seen.draws)
+
+
+def predictive_entropy(log_probs_TBC: Tensor) -> Tensor:
+    """Return the (B,) entropies of the mean probabilities of (T, B, C) draws."""
+    return entropy(mean_log_probs(log_probs_TBC))
+
+
+def mean_log_probs(log_probs_TBC: Tensor) -> Tensor:
+    """Return the (B, C) logarithms of the mean probabilities of the draws."""
+    return log_probs_TBC.logsumexp(0) - math.log(len(log_probs_TBC))

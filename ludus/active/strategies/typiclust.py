@@ -1,0 +1,95 @@
+"""Ask for the most typical example of each large cluster without a label: TypiClust, for few labels.
+
+Shapes: N rows that may be asked for, L labelled ones, D features, K clusters.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ludus.active.scoring import Need
+from ludus.active.spread import k_means, mean_distance
+from ludus.active.strategy import Strategy, View
+from ludus.config.base import Positive, StrictConfig
+from ludus.config.registry import register
+
+
+@register("strategy", "typiclust")
+class TypiClust(Strategy):
+    """Clusters all examples by features, and asks for what is typical of clusters that have no label yet."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"features"})
+
+    class Config(StrictConfig):
+        """How clusters are made, and what is typical."""
+
+        kind: Literal["typiclust"]
+        """The most typical example of each cluster without a label (TypiClust)."""
+        neighbours: Positive
+        """An example is the more typical, the nearer this many others of its cluster are."""
+        max_clusters: Positive
+        """Make a cluster for each label there is or is asked for, but no more than this."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def choose(self, view: View, count: int) -> Tensor:
+        """Return typical rows, of clusters with few labels first, of these the largest first."""
+        features_ND = view.features(view.rows)
+        covered_LD = view.features(view.labelled) if len(view.labelled) else features_ND[:0]
+        places = typiclust(
+            features_ND,
+            count,
+            covered=covered_LD,
+            neighbours=self.config.neighbours,
+            max_clusters=self.config.max_clusters,
+            generator=view.generator,
+        )
+        return view.rows[places]
+
+
+def typiclust(
+    features_ND: Tensor,
+    count: int,
+    *,
+    covered: Tensor,
+    neighbours: int,
+    max_clusters: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """Return the places of `count` rows; `covered` are the (L, D) features of what is labelled."""
+    num_rows, num_covered = len(features_ND), len(covered)
+    count = min(count, num_rows)
+    num_clusters = max(min(num_covered + count, max_clusters, num_rows + num_covered), 1)
+    together = torch.cat([features_ND, covered.to(features_ND)])
+    cluster = k_means(together, num_clusters, generator=generator).cpu()
+    labels_K = torch.bincount(cluster[num_rows:], minlength=num_clusters)
+    sizes_K = torch.bincount(cluster, minlength=num_clusters)
+    waiting: dict[int, list[int]] = {}
+    chosen: list[int] = []
+    left_K = torch.bincount(cluster[:num_rows], minlength=num_clusters)
+    while len(chosen) < count:
+        # Of the clusters with a row left, those with the fewest labels; of these the largest.
+        rank_K = torch.where(left_K > 0, labels_K * (sizes_K.sum() + 1) - sizes_K, 2**62)
+        best = int(rank_K.argmin())
+        if best not in waiting:
+            waiting[best] = _most_typical(together, cluster == best, num_rows, neighbours)
+        chosen.append(waiting[best].pop())
+        labels_K[best] += 1
+        left_K[best] -= 1
+    return torch.tensor(chosen, dtype=torch.int64)
+
+
+def _most_typical(
+    features_ND: Tensor, is_in_N: Tensor, num_rows: int, neighbours: int
+) -> list[int]:
+    """Return the places below `num_rows` in one cluster, the most typical last."""
+    places = is_in_N.nonzero()[:, 0]
+    away = mean_distance(features_ND[places.to(features_ND.device)], neighbours).cpu()
+    is_row = places < num_rows
+    order = away[is_row].argsort(stable=True)
+    found: list[int] = places[is_row][order].tolist()
+    return found[::-1]
