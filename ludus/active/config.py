@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ludus.active.drift.measured import CalibrationConfig
 from ludus.active.oracle import OracleSection
 from ludus.active.selection.scores import Selection
 from ludus.active.strategy import StrategySection, strategy_problems
@@ -74,6 +75,9 @@ class ActiveConfig(SupervisedConfig):
     """By what score the candidate is chosen, once the first labels are there; null takes the first."""
     stopping: StoppingConfig | None
     """When to stop asking before the last round; null asks until it."""
+    calibration: CalibrationConfig | None
+    """How well the confidence of each round's model fits its accuracy on the test data; null does not
+    look."""
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
@@ -98,6 +102,10 @@ class ActiveConfig(SupervisedConfig):
         )
         if self.selection in ("leep", "nce", "h_score") and not has_classes:
             yield f"'selection' {self.selection} is for classes, and the loss is {self.loss}; use logme"
+        if (calibration := self.calibration) is not None and not has_classes:
+            yield f"'calibration' is for classes, and the loss is {self.loss}; set it to null"
+        if calibration is not None and calibration.temperature and not self.with_validation:
+            yield "'calibration.temperature' is fitted on validation data; turn 'with_validation' on"
         if (stopping := self.stopping) is not None:
             yield from self._stopping_problems(stopping)
 

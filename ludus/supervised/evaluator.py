@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
+from typing import Any
+
 import torch
 
 from ludus.core.errors import LudusError
@@ -36,6 +40,33 @@ class SupervisedEvaluator:
         totals: dict[str, list[torch.Tensor]] = {}
         num_examples = 0
         exact = exact_type(self._device)
+        with contextlib.closing(self._batches(agent)) as batches:
+            for batch in batches:
+                count = count_examples(batch)
+                result = agent.evaluation_step(batch, self.data.position - 1)
+                for name, value in result.items():
+                    weight = 1 if name == "correct" else count
+                    totals.setdefault(name, []).append(value.to(exact) * weight)
+                num_examples += count
+        if "loss" not in totals:
+            raise LudusError(
+                "evaluation_step returned no 'loss'; return one, as training_step does"
+            )
+        means = {k: torch.stack(v).sum().item() / num_examples for k, v in totals.items()}
+        metrics = {self._name(name): value for name, value in means.items()}
+        return means["loss"], metrics
+
+    def predict(self, agent: Model) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the outputs for all examples, as float32, and their targets, both on the CPU."""
+        outputs, targets = [], []
+        with contextlib.closing(self._batches(agent)) as batches:
+            for inputs, target in batches:
+                outputs.append(agent(inputs).float().cpu())
+                targets.append(target.cpu())
+        return torch.cat(outputs), torch.cat(targets)
+
+    def _batches(self, agent: Model) -> Generator[Any, None, None]:
+        """Yield all batches; in between, the model is in eval mode and needs no gradient."""
         autocast = torch.autocast(
             self._device.type,
             dtype=getattr(torch, self._precision),
@@ -45,21 +76,8 @@ class SupervisedEvaluator:
         with fork, agent.evaluating(), torch.no_grad(), autocast:
             self.data.start(0)
             while not self.data.has_ended():
-                batch = self.data.next()
-                count = count_examples(batch)
-                result = agent.evaluation_step(batch, self.data.position - 1)
-                for name, value in result.items():
-                    weight = 1 if name == "correct" else count
-                    totals.setdefault(name, []).append(value.to(exact) * weight)
-                num_examples += count
+                yield self.data.next()
         self.data.close()
-        if "loss" not in totals:
-            raise LudusError(
-                "evaluation_step returned no 'loss'; return one, as training_step does"
-            )
-        means = {k: torch.stack(v).sum().item() / num_examples for k, v in totals.items()}
-        metrics = {self._name(name): value for name, value in means.items()}
-        return means["loss"], metrics
 
     def ask_twice(self) -> str | None:
         """Return what is wrong with data that gives other examples when it is asked twice."""

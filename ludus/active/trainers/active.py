@@ -12,6 +12,7 @@ from ludus.active.asking import Asking
 from ludus.active.candidates import Candidates
 from ludus.active.config import ActiveConfig
 from ludus.active.current import Current
+from ludus.active.drift.measured import measured
 from ludus.active.examples import PoolExamples
 from ludus.active.features import Features, Of
 from ludus.active.learn_set import LearnSet
@@ -143,6 +144,11 @@ class ActiveTrainer(BaseTrainer):
             self.examples, self.pool, batch_size=config.batch_size, drop_last=config.drop_last,
             seed=config.seed, first=first,
         )  # fmt: skip
+        if config.calibration is not None and sources["test"] is None:
+            raise ConfigError(
+                "'calibration' is measured on test data, and there is none; set data.test_fraction, give a"
+                " test_loader, or set it to null"
+            )
         return Datasets(name, train, make_evaluators(config, sources, self.device))
 
     def _make_model(self) -> Model:
@@ -263,6 +269,16 @@ class ActiveTrainer(BaseTrainer):
     def _test(self, run: Run) -> Mapping[str, float]:
         """Measure the model of this round; on test data, which has decided nothing."""
         metrics = self.evaluate(self.evaluators["test"]) if "test" in self.evaluators else {}
+        if (calibration := self.config.calibration) is not None:
+            ema, data = self.update.ema, self.evaluators
+            with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
+                metrics |= measured(
+                    calibration,
+                    self.model,
+                    test=data["test"],
+                    validation=data.get("validation"),
+                    run=run,
+                )
         accuracy, said_N = None, None
         if (stopping := self.config.stopping) is not None and stopping.target_accuracy is not None:
             accuracy = self.evaluate(self.eval_data).get("validation/epoch_accuracy")
