@@ -71,12 +71,15 @@ class Asking:
         rows, known = self._pool.open, self._answers.known()
         missing = [row for row in rows.tolist() if row not in known]
         if missing:
-            self._oracle.answer(torch.tensor(missing), self._examples, self._answers.put, run=run)
+            self._oracle.answer(torch.tensor(missing), self._examples, self._answers, run=run)
             known = self._answers.known()
         if still := sum(row not in known for row in rows.tolist()):
-            if not run.interrupted:
-                run.tell(f"{still} of {len(rows)} labels are still missing", event="waiting")
-            raise Interrupted
+            if run.interrupted:
+                raise Interrupted
+            count = f"{still} labels" if still > 1 else "1 label"
+            reason = f"waiting for {count} of {len(rows)}: {self._oracle.waits_for(run)}"
+            run.tell(reason, event="waiting")
+            raise Interrupted(reason)
         self._pool.answer(self._answers.tensor(rows, known))
         run.counters["labels"] = self._pool.num_labelled
 

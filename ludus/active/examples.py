@@ -66,6 +66,12 @@ class PoolExamples:
         found = [torch.as_tensor(self._item(int(row))[1]) for row in rows_B]
         return torch.stack(found)
 
+    @property
+    def targets_in_memory(self) -> Tensor | None:
+        """All targets, where they need not be read one by one."""
+        is_here = self._tensors is not None and self.has_targets
+        return self._tensors[1].cpu() if is_here and self._tensors is not None else None
+
     def stream(self, rows: Tensor, *, batch_size: int) -> Iterator[tuple[Tensor, Any]]:
         """Yield these rows, and their inputs on the device, some at a time."""
         if self._tensors is not None or not self._workers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Protocol
 
@@ -14,21 +15,25 @@ from ludus.config.base import StrictConfig
 from ludus.config.sections import registered
 from ludus.core import Run
 from ludus.core.errors import LudusError
+from ludus.core.services import Journal
 
 OracleSection = Annotated[SerializeAsAny[StrictConfig], registered("oracle")]
 
 JOURNAL = "labels"
 """The journal of all answers: a record holds `rows` and their `labels`."""
 
-Put = Callable[[Sequence[int], Sequence[Any]], None]
-"""Keeps answers: rows, and a label for each. They are safe when it returns."""
-
 
 class Oracle(Protocol):
     """Answers what is asked, now or later."""
 
-    def answer(self, rows: Tensor, examples: PoolExamples, put: Put, *, run: Run) -> None:
+    def check(self, examples: PoolExamples, labels: Labels, *, model: object) -> None:
+        """Raise LudusError where it cannot answer, before the run begins."""
+
+    def answer(self, rows: Tensor, examples: PoolExamples, answers: Answers, *, run: Run) -> None:
         """Put the labels of these rows, or of some; a run pauses until all of them are there."""
+
+    def waits_for(self, run: Run) -> str:
+        """Return, where some are missing, what is to be done about it."""
 
 
 class Labels:
@@ -41,7 +46,10 @@ class Labels:
 
     def checked(self, row: int, label: object) -> int | float:
         """Return the label of a row, or raise LudusError if it cannot be one."""
-        number: Any = label.item() if hasattr(label, "item") else label
+        number: Any = label
+        if hasattr(label, "item"):
+            with contextlib.suppress(ValueError, RuntimeError):
+                number = label.item()
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
         if self.num_classes is None:
             if is_number and abs(number) < float("inf"):
@@ -54,16 +62,26 @@ class Labels:
             )
         return int(number)
 
+    def first_wrong(self, labels_N: Tensor) -> list[int]:
+        """Return the first row whose label cannot be one, in a list that is empty if all can."""
+        numbers_N = labels_N.double()
+        is_right_N = numbers_N.isfinite()
+        if self.num_classes is not None:
+            in_range_N = (numbers_N >= 0) & (numbers_N < self.num_classes)
+            is_right_N = is_right_N & in_range_N & (numbers_N == numbers_N.floor())
+        return [int(row) for row in (~is_right_N).nonzero()[:1, 0]]
+
 
 class Answers:
-    """All answers of a run, by row, as its journal has them."""
+    """All answers of a run, by row, as its journal has them; what was put is safe when `put` returns."""
 
-    def __init__(self, run: Run, labels: Labels) -> None:
-        self._run, self._labels = run, labels
+    def __init__(self, journal: Callable[[], Journal], labels: Labels) -> None:
+        """`journal` opens that of the run, which is at hand once the run is."""
+        self._journal, self.labels = journal, labels
 
     def known(self) -> dict[int, Any]:
         """Return the label of every row that was ever answered; the last answer counts."""
-        journal = self._run.journal(JOURNAL)
+        journal = self._journal()
         found: dict[int, Any] = {}
         for key in journal.keys():  # noqa: SIM118 - a Journal is no mapping
             found |= _pairs(journal.get(key) or {}, key)
@@ -71,14 +89,14 @@ class Answers:
 
     def put(self, rows: Sequence[int], labels: Sequence[Any]) -> None:
         """Keep answers, once they are known to be labels."""
-        checked = [self._labels.checked(row, one) for row, one in zip(rows, labels, strict=True)]
-        journal = self._run.journal(JOURNAL)
+        checked = [self.labels.checked(row, one) for row, one in zip(rows, labels, strict=True)]
+        journal = self._journal()
         journal.put(f"answer-{len(journal.keys())}", {"rows": [*rows], "labels": checked})
 
     def tensor(self, rows: Tensor, known: Mapping[int, Any]) -> Tensor:
         """Return the labels of rows that are all known."""
-        found = [self._labels.checked(row, known[row]) for row in rows.tolist()]
-        return torch.tensor(found, dtype=self._labels.dtype)
+        found = [self.labels.checked(row, known[row]) for row in rows.tolist()]
+        return torch.tensor(found, dtype=self.labels.dtype)
 
 
 def _pairs(record: Mapping[str, Any], key: str) -> dict[int, Any]:

@@ -59,14 +59,15 @@ def _plain(more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def print_result(result: Result, *, is_silent: bool) -> None:
     """Print how a run ended and what to do next; a display has told the way to resume already."""
-    say(f"{result.status}: {result.reason}" if result.reason else result.status)
+    is_told = result.status == "interrupted" and not is_silent
+    say(f"{result.status}: {result.reason}" if result.reason and not is_told else result.status)
     for best in bests({"best": result.best, "more_bests": result.more_bests}).values():
         say(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
     if not result.exact:
         say("not exact: " + "; ".join(result.inexact_because))
     if result.status != "interrupted":
         say(f"next: ludus report {quote(str(result.run_dir))}")
-    elif is_silent:
+    elif is_silent and not result.reason:
         say(f"to go on: {directory.way_to_resume(str(result.run_dir))}")
 
 

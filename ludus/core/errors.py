@@ -43,7 +43,10 @@ class Diverged(LudusError):
 
 
 class Interrupted(Exception):
-    """The run was asked to pause by a signal; it left a checkpoint and can be resumed."""
+    """The run pauses: a signal asked for it, or a stage waits for something and says for what.
+
+    It left a checkpoint and can be resumed.
+    """
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -59,6 +59,8 @@ class Run:
         """True once a signal asked the run to pause; long stages poll it."""
         self.is_pausing = False
         """True at the boundary where it was decided to pause; the checkpoint there is the last one."""
+        self.waiting_for = ""
+        """What the run waits for, where a stage has paused it."""
         self.exhausted: list[list[Any]] = []
         """Where the last outermost loop ran out of rounds: a longer run goes on from there."""
         self.record: Callable[[Mapping[str, Any] | None], None] = _forget

@@ -101,4 +101,4 @@ def ending(run: Run, **more: Any) -> Result:
     status: Literal["finished", "stopped", "interrupted"] = "interrupted"
     if run.is_finished:
         status = "finished" if run.stop_reason is None else "stopped"
-    return Result(status, run.stop_reason, dict(run.counters), **more)
+    return Result(status, run.stop_reason or run.waiting_for or None, dict(run.counters), **more)

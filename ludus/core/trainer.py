@@ -232,7 +232,8 @@ class Trainer:
                 try:
                     observers = surroundings.observers()
                     walk(plan, self.run, hooks, observers, surroundings.checkpoint)
-                except Interrupted:
+                except Interrupted as pause:
+                    self.run.waiting_for = str(pause)
                     self._save_interrupted(hooks, surroundings)
         except BaseException as caught:
             error = caught

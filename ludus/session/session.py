@@ -251,7 +251,7 @@ class Session:
                 return
             self._saver.wait()
             self._storage.check_owned()
-            event, reason = str(ending(run).status), run.stop_reason
+            event, reason = str(ending(run).status), ending(run).reason
             if error is not None:
                 event, reason = (
                     "failed",

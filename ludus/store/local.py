@@ -121,6 +121,8 @@ class LocalStorage(GrowingLogs):
     def write(self, name: str, data: bytes) -> None:
         """Write a whole file so that a crash leaves the old one or the new one, never a part."""
         path = self.path(name)
+        if "/" in name:
+            self.make(name.rpartition("/")[0])
         self.check_owned()
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         try:

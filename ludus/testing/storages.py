@@ -23,6 +23,9 @@ def check_storage(make: Callable[[], Storage]) -> None:
     storage.write("file", b"one")
     storage.write("file", b"two")
     assert storage.read("file") == b"two", "a second write does not replace the first"
+    storage.write("made/on/the-way", b"three")
+    assert storage.names("made/on") == ["the-way"], "a folder is not made where a file is written"
+    storage.remove("made")
     assert storage.names("") == ["file"], "writing leaves other files behind"
     _check_commit(storage)
     _check_append(storage, make)

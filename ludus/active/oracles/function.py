@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from ludus.active.examples import PoolExamples
-from ludus.active.oracle import Put
+from ludus.active.oracle import Answers, Labels
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 from ludus.core import Run
@@ -38,19 +38,36 @@ class Function:
             )
         self._function, self._at_once = function, config.at_once
 
-    def answer(self, rows: Tensor, examples: PoolExamples, put: Put, *, run: Run) -> None:
+    def check(self, examples: PoolExamples, labels: Labels, *, model: object) -> None:
+        """What it can answer shows when it is asked."""
+
+    def answer(self, rows: Tensor, examples: PoolExamples, answers: Answers, *, run: Run) -> None:
         """Put what the function answers, call by call; an interrupt is heard between two calls."""
         for rows_B in rows.split(self._at_once):
             if run.interrupted:
                 return
-            found = self._function(examples.inputs(rows_B), rows_B.tolist())
+            found = self._asked(examples, rows_B)
             labels = found.tolist() if hasattr(found, "tolist") else found
             if not isinstance(labels, list | tuple) or len(labels) != len(rows_B):
                 raise LudusError(
                     f"the oracle gave {_shown(labels)} for {len(rows_B)} examples; return a list with a label"
                     " for each"
                 )
-            put(rows_B.tolist(), labels)
+            answers.put(rows_B.tolist(), labels)
+
+    def _asked(self, examples: PoolExamples, rows_B: Tensor) -> object:
+        inputs, rows = examples.inputs(rows_B), rows_B.tolist()
+        try:
+            return self._function(inputs, rows)
+        except Exception as error:
+            # The traceback of a user's own function is kept as the cause, for those who run a script.
+            raise LudusError(
+                f"the oracle failed on {len(rows)} examples, the first of them row {rows[0]}:"
+                f" {type(error).__name__}: {error}; what it answered before is kept, so mend it and resume"
+            ) from error
+
+    def waits_for(self, run: Run) -> str:
+        return "the function was interrupted"
 
 
 def _shown(value: object) -> str:

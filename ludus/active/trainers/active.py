@@ -16,7 +16,7 @@ from ludus.active.drift.measured import measured
 from ludus.active.examples import PoolExamples
 from ludus.active.features import Features, Of
 from ludus.active.learn_set import LearnSet
-from ludus.active.oracle import Answers, Labels, Oracle
+from ludus.active.oracle import JOURNAL, Answers, Labels, Oracle
 from ludus.active.oracles.function import Answer
 from ludus.active.plan import Works, rounds
 from ludus.active.pool import Pool
@@ -107,10 +107,13 @@ class ActiveTrainer(BaseTrainer):
         self.features = Features(config.features_layer, self._features_of)
         super().prepare(max_steps=None)
         self._check_candidates()
-        self.answers = Answers(self.run, Labels(num_classes=self._num_classes()))
+        run, labels = self.run, Labels(num_classes=self._num_classes())
+        self.answers = Answers(lambda: run.journal(JOURNAL), labels)
+        oracle = self._make_oracle()
+        oracle.check(self.examples, labels, model=config.model)
         self.progress = Progress(config.stopping, self.pool.size)
         self.asking = Asking(
-            config, self.examples, self.pool, strategy=self.strategy, oracle=self._make_oracle(),
+            config, self.examples, self.pool, strategy=self.strategy, oracle=oracle,
             answers=self.answers, progress=self.progress, scorer=lambda: self._scorer(self.model),
         )  # fmt: skip
         self._renew()

@@ -16,11 +16,13 @@ from ludus.core.errors import ConfigError
 class Examples(Dataset[tuple[Tensor, ...]]):
     """A data set that lies in memory: tensors whose first dimension counts the examples."""
 
-    def __init__(self, *tensors: Tensor) -> None:
+    def __init__(self, *tensors: Tensor, columns: Sequence[str] = ()) -> None:
+        """`columns` names the numbers of an input, where they have names."""
         if not tensors or any(len(tensor) != len(tensors[0]) for tensor in tensors):
             sizes = [len(tensor) for tensor in tensors]
             raise ConfigError(f"the tensors of a data set have {sizes} rows; they must agree")
         self.tensors = tensors
+        self.columns = list(columns) or None
 
     def __len__(self) -> int:
         return len(self.tensors[0])

@@ -49,9 +49,10 @@ def load_table(
             targets = _standardise(targets[:, None], train)[:, 0]
 
     def part(rows: Tensor) -> Examples | None:
-        return (
-            Examples(inputs[rows].contiguous(), targets[rows].contiguous()) if len(rows) else None
-        )
+        if not len(rows):
+            return None
+        columns = [str(column) for column in getattr(table, "feature_names", ())]
+        return Examples(inputs[rows].contiguous(), targets[rows].contiguous(), columns=columns)
 
     whole = part(train)
     assert whole is not None

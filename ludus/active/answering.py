@@ -1,0 +1,146 @@
+"""What people answer: words in a terminal, or rows of a CSV file, checked before anything counts."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ludus.active.oracle import Labels
+from ludus.active.queries import Queries
+from ludus.core.errors import LudusError
+
+_MOST_BYTES = 1 << 26
+_MOST_TOLD = 5
+
+
+class Words:
+    """Turns the words of people into labels: a class by its name or number, or a number."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._labels = Labels(num_classes=queries.num_classes)
+        names = queries.class_names or []
+        self._by_name = {name.strip().casefold(): at for at, name in enumerate(names)}
+        # A name such as "7" would be read as another class.
+        self._are_numbers = any(_number(name) is not None for name in names)
+
+    def label(self, row: int, word: str) -> int | float:
+        """Return the label that a word means, or raise LudusError."""
+        word = word.strip()
+        if (found := self._by_name.get(word.casefold())) is not None:
+            return found
+        number = None if self._are_numbers else _number(word)
+        if number is None:
+            raise LudusError(f"{word[:40]!r} is no label; give {self.told()}")
+        return self._labels.checked(row, number)
+
+    def is_name(self, word: str) -> bool:
+        """Return whether a class is called so."""
+        return word.strip().casefold() in self._by_name
+
+    def told(self) -> str:
+        """Return what may be answered."""
+        count = self._labels.num_classes
+        if count is None:
+            return "a number"
+        names = ", ".join(self._by_name)
+        if self._are_numbers:
+            return f"one of {names}"
+        return f"a class from 0 to {count - 1}" + (f", or one of {names}" if names else "")
+
+
+def _number(word: str) -> int | float | None:
+    for read in (int, float):
+        try:
+            # Python reads 1_0 as ten; a person who writes it has mistyped.
+            return None if "_" in word else read(word)
+        except ValueError:
+            continue
+    return None
+
+
+def read_answers(
+    path: Path, queries: Queries, known: Mapping[int, int | float]
+) -> tuple[dict[int, int | float], int]:
+    """Return the new answers of a CSV file by row, and how many of its rows are left blank.
+
+    All of the file is right, or LudusError says by line what is not. A row that was answered alike before is
+    passed over, so that a file can be given twice.
+    """
+    words, found, problems = Words(queries), dict[int, int | float](), list[str]()
+    seen: dict[int, int] = {}
+    num_blank = 0
+    for line, row_word, label_word in _pairs(path):
+        row = _number(row_word)
+        if not isinstance(row, int):
+            problems.append(f"line {line}: {row_word[:40]!r} is no row; give its number")
+        elif row in seen:
+            problems.append(f"line {line}: row {row} stands in line {seen[row]} already")
+        elif row not in queries.rows and row not in known:
+            problems.append(f"line {line}: row {row} was not asked for")
+        elif not label_word.strip():
+            seen[row] = line
+            num_blank += row not in known
+        else:
+            seen[row] = line
+            try:
+                label = words.label(row, label_word)
+            except LudusError as error:
+                problems.append(f"line {line}: {error}")
+                continue
+            if row in known and known[row] != label:
+                problems.append(f"line {line}: row {row} was answered before, with {known[row]}")
+            elif row not in known:
+                found[row] = label
+    if problems:
+        more = len(problems) - _MOST_TOLD
+        told = "; ".join(problems[:_MOST_TOLD]) + (f"; and {more} more" if more > 0 else "")
+        raise LudusError(f"{path}: {told}. None of its answers was kept; mend it and give it again")
+    return found, num_blank
+
+
+def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield line, row and label as they are written; the first line may name the columns."""
+    lines = list(_lines(path))
+    if not lines:
+        raise LudusError(f"{path} is empty; write a line `row,label` for each answer")
+    row_at, label_at, start = 0, 1, 0
+    names = [cell.strip().casefold() for cell in lines[0][1]]
+    if any(_number(name) is None for name in names[:1]):
+        if "row" not in names or "label" not in names:
+            raise LudusError(
+                f"{path}: the first line names the columns {', '.join(names)[:80]};"
+                " it needs `row` and `label`"
+            )
+        row_at, label_at, start = names.index("row"), names.index("label"), 1
+    width = len(names)
+    for line, cells in lines[start:]:
+        if len(cells) != width:
+            raise LudusError(
+                f"{path}: line {line} has {len(cells)} columns and the first line {width}; is the file"
+                " whole? None of its answers was kept"
+            )
+        if width < 2:
+            raise LudusError(f"{path}: line {line} has no label; write `row,label` for each answer")
+        yield line, cells[row_at], cells[label_at]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, Sequence[str]]]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise LudusError(f"{path} is larger than the {_MOST_BYTES} bytes it may have")
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise LudusError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise LudusError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from None
+    first = text.partition("\n")[0]
+    # Where the comma is a decimal sign, spreadsheets write semicolons.
+    rows = csv.reader(
+        io.StringIO(text, newline=""), delimiter=";" if ";" in first else ",", strict=True
+    )
+    try:
+        yield from ((rows.line_num, cells) for cells in rows if any(map(str.strip, cells)))
+    except csv.Error as error:
+        raise LudusError(f"{path}: line {rows.line_num}: {error}; is the file whole?") from None

@@ -1,0 +1,70 @@
+"""Answer what a run of active learning asks: in the terminal, or from a CSV file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def label(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run that waits for labels.")],
+    csv: Annotated[
+        str | None, typer.Option("--csv", help="Take the answers from this file: row,label.")
+    ] = None,
+    export: Annotated[
+        str | None,
+        typer.Option("--export", help="Write the open queries to this file, to fill in."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run once all is answered, and label on."),
+    ] = False,
+) -> None:
+    """Answer what a run of active learning asks for: ludus label RUN [--csv answers.csv]"""
+    from ludus.active.labelling import Labelling
+    from ludus.core.errors import LudusError
+    from ludus.store.outputs import write_file
+
+    if csv is not None and export is not None:
+        raise LudusError("--csv takes answers and --export writes questions; give one of them")
+    if export is not None:
+        path = Path(export)
+        text, count = Labelling.exported(run)
+        write_file(path, text.encode(), _is_export, what="open queries")
+        _say(
+            f"{count} open queries are in {path}; fill in `label`, then ludus label {run} --csv {path}"
+        )
+        return
+    while True:
+        with Labelling(run) as labelling:
+            if csv is not None:
+                labelling.take_file(Path(csv))
+            else:
+                labelling.ask()
+            is_done = labelling.tell_end(is_resumed=resume)
+        if not (resume and is_done) or not _waits_again(run) or csv is not None:
+            return
+
+
+def _is_export(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline().startswith("row,label")
+
+
+def _waits_again(run: str) -> bool:
+    """Go on with the run; return whether it asks for more."""
+    from ludus.session.build import rebuild_trainer
+
+    trainer, storage = rebuild_trainer(run, [])
+    trainer.set_storage(storage)
+    result = trainer.fit(resume="exact")
+    _say(f"{result.status}: {result.reason}" if result.reason else result.status)
+    return result.status == "interrupted" and "ludus label" in (result.reason or "")
+
+
+def _say(text: str) -> None:
+    from ludus.show.terminal import say
+
+    say(text)

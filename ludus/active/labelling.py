@@ -1,0 +1,160 @@
+"""One sitting in which a person answers the open queries of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from pathlib import Path
+from types import TracebackType
+
+from ludus.active.answering import Words, read_answers
+from ludus.active.oracle import JOURNAL, Answers, Labels
+from ludus.active.queries import Queries, read_queries
+from ludus.active.showing import as_csv, shown
+from ludus.core.errors import LudusError, RunError
+from ludus.show.terminal import clean, say
+from ludus.store.directory import found_run, read_note, way_to_resume
+from ludus.store.journal import Journal
+from ludus.store.storage import Storage
+
+
+class Labelling:
+    """Holds the run while someone answers, so that it cannot go on meanwhile; each answer is kept at once."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._storage = _found(place)
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Labelling:
+        storage = self._storage
+        if storage.is_locked():
+            raise RunError(
+                f"{self._place} is running; its queries are open once it waits for labels, so try again then"
+            )
+        with contextlib.ExitStack() as stack:
+            lock = stack.enter_context(storage.lock())
+            storage.check_owned = lock.check
+            stack.callback(storage.close)
+            self.queries, self._answers = _opened(storage)
+            # Whatever goes wrong up to here lets the run go again.
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @staticmethod
+    def exported(place: str) -> tuple[str, int]:
+        """Return the open queries of a run as CSV, and how many there are."""
+        queries, answers = _opened(_found(place))
+        rows = _open_rows(queries, answers)
+        return as_csv(queries, rows), len(rows)
+
+    def take_file(self, path: Path) -> None:
+        """Keep all answers of a CSV file, or none of them."""
+        found, num_blank = read_answers(path, self.queries, self._answers.known())
+        if found:
+            self._answers.put(list(found), list(found.values()))
+        blank = f"; {num_blank} rows have no label yet" if num_blank else ""
+        say(f"{len(found)} answers were kept{blank}")
+
+    def ask(self) -> None:
+        """Show each open query and keep what is typed, until all are answered or the person leaves."""
+        queries, words = self.queries, Words(self.queries)
+        rows = _open_rows(queries, self._answers)
+        if rows:
+            _introduce(queries, len(rows))
+        place = 0
+        while place < len(rows):
+            row = rows[place]
+            _show(queries, row, f"row {row}, {place + 1} of {len(rows)}")
+            word = _typed(words.told())
+            if word is not None and words.is_name(word):
+                place += self._keep(words, row, word)
+            elif word is None or word in ("q", "quit"):
+                return
+            elif word in ("b", "back"):
+                place = max(place - 1, 0)
+            elif word in ("", "s", "skip"):
+                place += 1
+            else:
+                place += self._keep(words, row, word)
+
+    def _keep(self, words: Words, row: int, word: str) -> int:
+        """Keep one answer; return by how many places to go on: none, where it is no label."""
+        try:
+            self._answers.put([row], [words.label(row, word)])
+        except RunError:
+            raise
+        except LudusError as error:
+            say(str(error))
+            return 0
+        return 1
+
+    def tell_end(self, *, is_resumed: bool) -> bool:
+        """Say what is left to do; return whether all is answered."""
+        left = len(_open_rows(self.queries, self._answers))
+        if left:
+            say(f"{left} of {len(self.queries.rows)} queries are still open: {self._way()}")
+        elif not is_resumed:
+            say(f"all queries are answered; to go on: {way_to_resume(self._place)}")
+        return not left
+
+    def _way(self) -> str:
+        return f"ludus label {shlex.quote(self._place)}"
+
+
+def _found(place: str) -> Storage:
+    storage = found_run(place)
+    kind = read_note(storage)["kind"]
+    if not storage.names("queries"):
+        raise RunError(
+            f"{place} is a run of kind '{clean(kind)}' that has asked nobody; a run of kind 'active' with"
+            " oracle.kind human does"
+        )
+    return storage
+
+
+def _opened(storage: Storage) -> tuple[Queries, Answers]:
+    queries = read_queries(storage)
+    assert queries is not None
+    journal = Journal(storage, JOURNAL)
+    return queries, Answers(lambda: journal, Labels(num_classes=queries.num_classes))
+
+
+def _open_rows(queries: Queries, answers: Answers) -> list[int]:
+    known = answers.known()
+    return [row for row in queries.rows if row not in known]
+
+
+def _introduce(queries: Queries, count: int) -> None:
+    say(f"round {queries.round}: {count} open queries")
+    if queries.class_names:
+        named = (f"{at} {clean(name)}" for at, name in enumerate(queries.class_names))
+        say(f"classes: {', '.join(named)}")
+    say("s skips, b goes back, q leaves; what was answered is kept")
+
+
+def _show(queries: Queries, row: int, heading: str) -> None:
+    say("")
+    say(heading)
+    if text := shown(queries, queries.rows.index(row)):
+        say(text)
+
+
+def _typed(told: str) -> str | None:
+    """Return what is typed, or None at the end of the input."""
+    if sys.stdin.isatty():
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            return input(f"{told}: ").strip()
+        say("")
+        return None
+    line = sys.stdin.readline()
+    return line.strip() if line else None
