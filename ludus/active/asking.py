@@ -79,7 +79,8 @@ class Asking:
             count = f"{still} labels" if still > 1 else "1 label"
             reason = f"waiting for {count} of {len(rows)}: {self._oracle.waits_for(run)}"
             run.tell(reason, event="waiting")
-            raise Interrupted(reason)
+            run.waiting_for = reason
+            raise Interrupted
         self._pool.answer(self._answers.tensor(rows, known))
         run.counters["labels"] = self._pool.num_labelled
 

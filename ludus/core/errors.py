@@ -43,10 +43,7 @@ class Diverged(LudusError):
 
 
 class Interrupted(Exception):
-    """The run pauses: a signal asked for it, or a stage waits for something and says for what.
-
-    It left a checkpoint and can be resumed.
-    """
+    """The run pauses, by a signal or because a stage waits; it left a checkpoint and can be resumed."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

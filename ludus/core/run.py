@@ -60,7 +60,7 @@ class Run:
         self.is_pausing = False
         """True at the boundary where it was decided to pause; the checkpoint there is the last one."""
         self.waiting_for = ""
-        """What the run waits for, where a stage has paused it."""
+        """What a stage waits for that raises Interrupted without a signal."""
         self.exhausted: list[list[Any]] = []
         """Where the last outermost loop ran out of rounds: a longer run goes on from there."""
         self.record: Callable[[Mapping[str, Any] | None], None] = _forget

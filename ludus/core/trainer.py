@@ -232,8 +232,7 @@ class Trainer:
                 try:
                     observers = surroundings.observers()
                     walk(plan, self.run, hooks, observers, surroundings.checkpoint)
-                except Interrupted as pause:
-                    self.run.waiting_for = str(pause)
+                except Interrupted:
                     self._save_interrupted(hooks, surroundings)
         except BaseException as caught:
             error = caught
