@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import ludus
 from ludus.store.lock import RunLock
 from tests.active.conftest import HUMAN, file_of, small_active, targets_of
 from tests.command_line import Ludus, Outcome
@@ -93,9 +94,7 @@ def test_examples_of_a_table_are_shown_by_their_columns_and_classes_by_their_nam
 
 
 def test_pictures_are_drawn_in_blocks(call: Ludus) -> None:
-    from ludus import example
-
-    digits = example("active")
+    digits: Any = ludus.example("active")
     begun(call, data=digits.data, model=digits.model)
     told = call("label", RUN, stdin="").out
     blocks = [line for line in told.splitlines() if set(line) & set("░▒▓█")]
@@ -209,8 +208,9 @@ def test_a_damaged_file_of_queries_is_told_and_written_anew_on_resume(call: Ludu
 
 def labelling_process() -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "ludus.cli", "label", RUN]
+    here = {**os.environ, "PYTHONPATH": str(Path(ludus.__file__).parents[1])}
     return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ}
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=here
     )
 
 
@@ -225,6 +225,7 @@ def test_a_kill_in_the_middle_of_labelling_loses_nothing_and_nothing_is_asked_tw
     journal = Path(RUN, "journals/labels.jsonl")
     end = time.monotonic() + 60
     while not journal.exists() or journal.read_text().count("\n") < 3:
+        assert process.poll() is None
         assert time.monotonic() < end, "no answer was ever kept"
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
