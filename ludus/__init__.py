@@ -15,6 +15,8 @@ if sys.platform == "win32":
     raise ImportError("ludus runs on Linux (and, with best effort, macOS); on Windows use WSL")
 
 if TYPE_CHECKING:
+    from ludus.active.features import ActiveModel
+    from ludus.active.trainers.active import ActiveTrainer
     from ludus.config.base import example, read_config
     from ludus.config.registry import register_trainer
     from ludus.core import LudusError, Repeat, Result, Run, Stage
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from ludus.supervised.trainers.supervised import Trainer
 
 _WHERE = {
+    "ActiveModel": "ludus.active.features",
+    "ActiveTrainer": "ludus.active.trainers.active",
     "Agent": "ludus.rl.custom.protocols",
     "AsyncEvaluator": "ludus.judge.beside",
     "BaseTrainer": "ludus.supervised.base",
@@ -71,6 +75,8 @@ _WHERE = {
 }
 
 __all__ = [
+    "ActiveModel",
+    "ActiveTrainer",
     "BaseTrainer",
     "Logger",
     "LudusError",

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.nn.model import Inputs, Model
 
+ActiveModel = Model
+"""The model of an ActiveTrainer is any Model: its features are found by layer, or by a function."""
+
 Of = Callable[[Model, Inputs], Tensor]
 """Takes the model and a batch of inputs; returns (B, D) features."""
 

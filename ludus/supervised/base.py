@@ -64,7 +64,7 @@ class BaseTrainer(Evaluated, Trainer):
             model = config if model is None else model
             if model is None:
                 raise ConfigError("Trainer(model, training_config, ...) needs a model")
-            config, root = expand(training_config, train_loader, loss=getattr(model, "loss", None))
+            config, root = self._expanded(training_config, train_loader, model)
         super().__init__(config)
         self._is_own_model = False
         self.root = root
@@ -72,6 +72,12 @@ class BaseTrainer(Evaluated, Trainer):
         if model is not None:
             self.set_model(model)
         self.note_given(train_loader=train_loader, val_loader=val_loader, test_loader=test_loader)
+
+    def _expanded(
+        self, training_config: Mapping[str, Any], train_loader: object, model: object
+    ) -> tuple[SupervisedConfig, str]:
+        """Return the complete config of a short one, and the root directory of its runs."""
+        return expand(training_config, train_loader, loss=getattr(model, "loss", None))
 
     def set_model(self, model: object) -> None:
         """Train this Model, or this torch network."""

@@ -28,17 +28,23 @@ _SET = {
 
 
 def expand(
-    training_config: Mapping[str, Any], train_loader: object, *, loss: str | None
+    training_config: Mapping[str, Any],
+    train_loader: object,
+    *,
+    loss: str | None,
+    kind: str = "supervised",
+    preset: Mapping[str, Any] | None = None,
 ) -> tuple[SupervisedConfig, str]:
     """Return the complete config and the root directory of its runs.
 
     Besides the keys of the short form, any key of the complete one may be given. `loss` is the one
-    that the model was made for, if it was made for one.
+    that the model was made for, if it was made for one. `preset` is what a trainer of this kind sets
+    where the short form does not.
     """
     if train_loader is None:
         raise ConfigError("Trainer(model, training_config, ...) needs a train_loader")
     short = copy.deepcopy(dict(training_config))
-    complete: dict[str, Any] = example("supervised").model_dump()
+    complete: dict[str, Any] = example(kind).model_dump()
     _check_keys(short, complete)
     if loss is not None:
         short.setdefault("loss", loss)
@@ -47,6 +53,7 @@ def expand(
     complete["ema_decay"] = None
     complete["learning_rate_schedule"]["warmup_steps"] = 0
     complete |= {"name": str(short["experiment"]), "data": None, "model": None}
+    complete |= preset or {}
     given = {key for key in short if key in complete}
     watchers = _watchers(short)
     complete |= {key: short[key] for key in given} | watchers

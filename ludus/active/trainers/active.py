@@ -9,29 +9,24 @@ from typing import Any
 import torch
 
 from ludus.active.asking import Asking
-from ludus.active.candidates import Candidates
 from ludus.active.config import ActiveConfig
 from ludus.active.current import Current
 from ludus.active.drift.measured import measured
 from ludus.active.examples import PoolExamples
 from ludus.active.features import Features, Of
 from ludus.active.learn_set import LearnSet
+from ludus.active.modelled import Modelled
 from ludus.active.oracle import JOURNAL, Answers, Labels, Oracle
 from ludus.active.oracles.function import Answer
 from ludus.active.plan import Works, rounds
 from ludus.active.pool import Pool
-from ludus.active.preflight import check_scoring
 from ludus.active.rounds import Progress
-from ludus.active.scoring import Need, Scorer
-from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.strategy import Strategy
 from ludus.config.registry import find, register_trainer
 from ludus.core import Every, Repeat, Run, Stateful
 from ludus.core.errors import ConfigError
 from ludus.judge.judge import leave_loop
-from ludus.nn.model import Model
 from ludus.session.logger import WriteLog
-from ludus.supervised.base import BaseTrainer
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
 from ludus.supervised.fit import EPOCH
 from ludus.supervised.watchers import make_judge
@@ -40,7 +35,7 @@ _CLASSES = ("cross_entropy", "binary_cross_entropy")
 
 
 @register_trainer("active")
-class ActiveTrainer(BaseTrainer):
+class ActiveTrainer(Modelled):
     """Asks for the labels it needs, and learns from them.
 
     train
@@ -59,30 +54,13 @@ class ActiveTrainer(BaseTrainer):
 
     Config = ActiveConfig
     # The model at hand, and what moves it, are saved through `Current`.
-    derived = (*BaseTrainer.derived, "model", "update", "flat", "optimizer", "fitting")
-
-    config: ActiveConfig
+    derived = (*Modelled.derived, "model", "update", "flat", "optimizer", "fitting")
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        self.candidates = Candidates()
+        """Take a complete config, or one model or several and a short training_config."""
         super().__init__(*args, **more)
         self._function: Answer | None = None
         self._features_of: Of | None = None
-
-    def set_model(self, model: Any) -> None:
-        """Train this Model or torch network, or the best of a list of them.
-
-        The name of a candidate, or its place, makes it the model that learns and asks, from the weights that
-        it began with: before a run, or in a hook of it.
-        """
-        if isinstance(model, str | int):
-            if self.candidates.models:
-                self._activate(self.candidates.place_of(model))
-            self.candidates.wanted = model
-            return
-        given = list(model) if isinstance(model, list | tuple) else [model]
-        self.candidates.give(given)
-        super().set_model(self.candidates.given[0])
 
     def set_oracle(self, function: Answer) -> None:
         """Let this function answer: it is given inputs and their rows, and returns a label for each."""
@@ -118,16 +96,6 @@ class ActiveTrainer(BaseTrainer):
         )  # fmt: skip
         self._renew()
 
-    def _check_candidates(self) -> None:
-        """Raise ConfigError unless each candidate gives what is looked at, and as many outputs."""
-        more: set[Need] = {"features"} if self.config.selection in BY_FEATURES else set()
-        for model in self.candidates.models:
-            check_scoring(
-                self.strategy, model, self._scorer(model), features=self.features,
-                class_weights=self.config.class_weights, more=more,
-            )  # fmt: skip
-        self.candidates.check_alike(self.examples.inputs(torch.tensor([0])))
-
     def _make_datasets(self) -> Datasets:
         config, has_evaluator = self.config, self.evaluator is not None
         sources, name = make_sources(config, self.loaders, has_evaluator=has_evaluator)
@@ -154,12 +122,6 @@ class ActiveTrainer(BaseTrainer):
             )
         return Datasets(name, train, make_evaluators(config, sources, self.device))
 
-    def _make_model(self) -> Model:
-        self.candidates.build(
-            self.config, self.train_data, self.device, members=self.strategy.members
-        )
-        return self.candidates.models[self.candidates.chosen]
-
     def _make_oracle(self) -> Oracle:
         section, kind = self.config.oracle, _kind(self.config.oracle)
         if self._function is not None and kind != "function":
@@ -176,11 +138,6 @@ class ActiveTrainer(BaseTrainer):
             return 2 if self.config.loss == "binary_cross_entropy" else None
         with torch.no_grad(), self.model.evaluating():
             return int(self.model(self.examples.inputs(torch.tensor([0]))).shape[1])
-
-    def _renew(self) -> None:
-        """Say what each round begins anew with."""
-        own = (self.model, self.optimizer, self.update) if self.config.start == "cold" else ()
-        self.fitting.renew_only(self.judge, *own)
 
     def _prepare_observers(self) -> None:
         super()._prepare_observers()
@@ -211,55 +168,6 @@ class ActiveTrainer(BaseTrainer):
             "update": Current(lambda: self.update),
             "fitting": self.fitting,
         }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put the candidate that was chosen in its place, then give every part its saved state."""
-        self._activate(self.candidates.saved_choice(state))
-        super().load_state_dict(state)
-
-    def _activate(self, chosen: int) -> None:
-        """Let this candidate be the model that learns and asks."""
-        if chosen == self.candidates.chosen:
-            return
-        self.model = self.candidates.take(chosen)
-        self._make_update()
-        self._renew()
-
-    def select_active_model(self) -> str:
-        """Rank the candidates on the labels there are, take the best one, and return its name."""
-        chosen = self.candidates.rank(
-            self.config.selection,
-            self._scorer,
-            self.pool.labelled,
-            self.pool.labels,
-            self.config.loss,
-        )
-        self._activate(chosen)
-        return self.candidates.names[chosen]
-
-    def _select(self, run: Run) -> Mapping[str, float] | None:
-        if self.config.selection is None:
-            return None
-        name = self.select_active_model()
-        table = self.candidates.table(self.config.selection)
-        run.log.text("ranking of the candidates", table)
-        run.tell(
-            f"the model is {name}, by {self.config.selection}\n{table}", event="model_selected"
-        )
-        return self.candidates.metrics(self.config.selection)
-
-    def _scorer(self, model: Model) -> Scorer:
-        ema = self.update.ema
-        is_swapped = model is self.model and ema is not None
-        return Scorer(
-            self.examples,
-            model,
-            features=self.features,
-            batch_size=self.config.scoring_batch_size,
-            precision=self.config.precision,
-            seed=self.config.seed,
-            swapped=lambda: self.flat.swapped(ema) if is_swapped else contextlib.nullcontext(),  # type: ignore[arg-type]
-        )
 
     def _take_best(self, run: Run) -> None:
         if (best := self.best()) is None:

@@ -1,0 +1,139 @@
+"""An active trainer, as far as its models are concerned: one or several, and which of them learns."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ludus.active.candidates import Candidates
+from ludus.active.config import ActiveConfig
+from ludus.active.examples import PoolExamples
+from ludus.active.features import Features
+from ludus.active.pool import Pool
+from ludus.active.preflight import check_scoring
+from ludus.active.scoring import Need, Scorer
+from ludus.active.selection.scores import BY_FEATURES
+from ludus.active.short_config import expand_active, load_starting
+from ludus.active.strategy import Strategy
+from ludus.core import Run
+from ludus.nn.model import Model
+from ludus.supervised.base import BaseTrainer
+from ludus.supervised.config import SupervisedConfig
+
+
+class Modelled(BaseTrainer):
+    """Builds the candidates, ranks them, and lets one of them learn and ask."""
+
+    config: ActiveConfig
+    strategy: Strategy
+    features: Features
+    examples: PoolExamples
+    pool: Pool
+
+    def __init__(
+        self,
+        config: object = None,
+        training_config: Mapping[str, Any] | None = None,
+        train_loader: object = None,
+        val_loader: object = None,
+        **more: Any,
+    ) -> None:
+        """Take a complete config, or one model or several and a short training_config."""
+        self.candidates = Candidates()
+        super().__init__(config, training_config, train_loader, val_loader, **more)
+        if training_config is not None:
+            load_starting(training_config, self.candidates.given)
+
+    def _expanded(
+        self, training_config: Mapping[str, Any], train_loader: object, model: object
+    ) -> tuple[SupervisedConfig, str]:
+        first = model[0] if isinstance(model, list | tuple) and model else model
+        return expand_active(training_config, train_loader, loss=getattr(first, "loss", None))
+
+    def set_model(self, model: Any) -> None:
+        """Train this Model or torch network, or the best of a list of them.
+
+        The name of a candidate, or its place, makes it the model that learns and asks, from the weights that
+        it began with: before a run, or in a hook of it.
+        """
+        if isinstance(model, str | int):
+            if self.candidates.models:
+                self._activate(self.candidates.place_of(model))
+            self.candidates.wanted = model
+            return
+        given = list(model) if isinstance(model, list | tuple) else [model]
+        self.candidates.give(given)
+        super().set_model(self.candidates.given[0])
+
+    def _make_model(self) -> Model:
+        self.candidates.build(
+            self.config, self.train_data, self.device, members=self.strategy.members
+        )
+        return self.candidates.models[self.candidates.chosen]
+
+    def _check_candidates(self) -> None:
+        """Raise ConfigError unless each candidate gives what is looked at, and as many outputs."""
+        more: set[Need] = {"features"} if self.config.selection in BY_FEATURES else set()
+        for model in self.candidates.models:
+            check_scoring(
+                self.strategy, model, self._scorer(model), features=self.features,
+                class_weights=self.config.class_weights, more=more,
+            )  # fmt: skip
+        self.candidates.check_alike(self.examples.inputs(torch.tensor([0])))
+
+    def _renew(self) -> None:
+        """Say what each round begins anew with."""
+        own = (self.model, self.optimizer, self.update) if self.config.start == "cold" else ()
+        self.fitting.renew_only(self.judge, *own)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put the candidate that was chosen in its place, then give every part its saved state."""
+        self._activate(self.candidates.saved_choice(state))
+        super().load_state_dict(state)
+
+    def _activate(self, chosen: int) -> None:
+        """Let this candidate be the model that learns and asks."""
+        if chosen == self.candidates.chosen:
+            return
+        self.model = self.candidates.take(chosen)
+        self._make_update()
+        self._renew()
+
+    def select_active_model(self) -> str:
+        """Rank the candidates on the labels there are, take the best one, and return its name."""
+        chosen = self.candidates.rank(
+            self.config.selection,
+            self._scorer,
+            self.pool.labelled,
+            self.pool.labels,
+            self.config.loss,
+        )
+        self._activate(chosen)
+        return self.candidates.names[chosen]
+
+    def _select(self, run: Run) -> Mapping[str, float] | None:
+        if self.config.selection is None:
+            return None
+        name = self.select_active_model()
+        table = self.candidates.table(self.config.selection)
+        run.log.text("ranking of the candidates", table)
+        run.tell(
+            f"the model is {name}, by {self.config.selection}\n{table}", event="model_selected"
+        )
+        return self.candidates.metrics(self.config.selection)
+
+    def _scorer(self, model: Model) -> Scorer:
+        ema = self.update.ema
+        is_swapped = model is self.model and ema is not None
+        return Scorer(
+            self.examples,
+            model,
+            features=self.features,
+            batch_size=self.config.scoring_batch_size,
+            precision=self.config.precision,
+            seed=self.config.seed,
+            swapped=lambda: self.flat.swapped(ema) if is_swapped else contextlib.nullcontext(),  # type: ignore[arg-type]
+        )
