@@ -68,8 +68,8 @@ def load_starting(training_config: Mapping[str, Any], models: Sequence[Model]) -
     for name, model in zip(names, models, strict=True):
         if name.endswith((".pt", ".pth", ".ckpt", ".pkl")):
             raise ConfigError(
-                f"active_params.starting_chkpt is {name}, a pickle, which could run anything; load it"
-                " yourself, and save the model with Model.save_model(directory)"
+                f"active_params.starting_chkpt is {name}, and reading such a file could run anything; load"
+                " it yourself, and save the model with Model.save_model(directory)"
             )
         try:
             model.load_model(root / name)

@@ -125,7 +125,7 @@ def test_each_model_begins_from_the_checkpoint_that_is_named_for_it(tmp_path: Pa
         ),
         ({"n_query": 0}, "queries"),
         ({"n_iter": "many"}, "max_rounds"),
-        ({"starting_chkpt": "model.pt"}, "a pickle"),
+        ({"starting_chkpt": "model.pt"}, "could run anything"),
         ({"starting_chkpt": "nowhere"}, "starting_chkpt: "),
         ({"starting_chkpt": ["a", "b"]}, "names 2, and there are 1 models"),
         ({"starting_chkpt": 3}, "starting_chkpt is 3"),
