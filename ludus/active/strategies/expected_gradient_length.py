@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ludus.active.scoring import Need, Seen
 from ludus.active.strategy import ScoreConfig, ScoreStrategy
@@ -40,7 +41,12 @@ def expected_gradient_length(log_probs_BC: Tensor, features_BD: Tensor) -> Tenso
     The norm of an outer product is the product of the norms, so no gradient is made.
     """
     probs_BC = log_probs_BC.exp()
-    squares_BC = probs_BC.square().sum(1, keepdim=True) - 2 * probs_BC + 1
-    expected_B = (probs_BC * squares_BC.clamp(min=0).sqrt()).sum(1)
+    squares_BC = probs_BC.square()
+    is_likeliest_BC = functional.one_hot(probs_BC.argmax(1), probs_BC.shape[1]).bool()
+    # Of the likeliest class the others are summed without it: taken off again, it would leave rounding.
+    without_B1 = squares_BC.masked_fill(is_likeliest_BC, 0).sum(1, keepdim=True)
+    less_BC = squares_BC.sum(1, keepdim=True) - squares_BC
+    others_BC = torch.where(is_likeliest_BC, without_B1, less_BC)
+    lengths_BC = (others_BC + torch.expm1(log_probs_BC).square()).sqrt()
     norms_B: Tensor = torch.linalg.vector_norm(features_BD, dim=1)
-    return expected_B * norms_B
+    return (probs_BC * lengths_BC).sum(1) * norms_B

@@ -1,0 +1,24 @@
+"""Every strategy asks the same questions in a run that was killed and taken up again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ludus
+from ludus.config import rooms
+from ludus.testing import trainers
+from tests.active.strategies.small import STRATEGIES, small
+
+
+def test_every_strategy_there_is_is_tried() -> None:
+    assert sorted(rooms.listed("strategy")) == sorted(STRATEGIES)
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_a_run_of_every_strategy_that_is_killed_ends_as_if_it_never_was(
+    kind: str, tmp_path: Path
+) -> None:
+    config = small(kind, max_rounds=3, max_epochs=1, with_validation=False)
+    trainers.check_kill_anywhere(lambda: ludus.build_trainer(config), tmp_path, max_kills=3)
