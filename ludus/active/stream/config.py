@@ -1,0 +1,178 @@
+"""The configs of a stream: of the edge, of the datacenter, and of both in one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ludus.active.config import ActiveConfig
+from ludus.active.drift.shift import ShiftSection
+from ludus.active.drift.trigger import TriggerConfig
+from ludus.config.base import (
+    Count,
+    DatasetSection,
+    Positive,
+    PositiveFloat,
+    StrictConfig,
+    read_data,
+)
+from ludus.config.sections import validate
+from ludus.core.errors import ConfigError
+
+_SHORTEST_SECRET = 16
+_MAX_SECRET = 4096
+
+
+class LinkConfig(StrictConfig):
+    """How edge and datacenter reach each other, over loopback."""
+
+    port: Annotated[int, Field(ge=1, le=65535)]
+    """The port on 127.0.0.1 that the datacenter listens on."""
+    secret_file: str | None
+    """A file that holds the secret both sides know; null: it is in an environment variable."""
+    secret_variable: str | None
+    """The environment variable that holds the secret; null: it is in a file."""
+    max_message_bytes: Positive
+    """A message that is larger is refused before it is read; weights and samples must fit."""
+    timeout_seconds: PositiveFloat
+    """How long a whole message may take."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        if (self.secret_file is None) == (self.secret_variable is None):
+            yield "give one of 'secret_file' and 'secret_variable', and set the other to null"
+
+    def secret(self) -> bytes:
+        """Return the secret; raise ConfigError, which never shows it, if it is missing or too short."""
+        if self.secret_file is not None:
+            place = f"the file {self.secret_file}"
+            try:
+                with Path(self.secret_file).open("rb") as file:
+                    found = file.read(_MAX_SECRET)
+            except OSError as error:
+                raise ConfigError(
+                    f"'secret_file' is {self.secret_file}: {error.strerror}; `openssl rand -hex 32 >"
+                    f" {self.secret_file}` makes one"
+                ) from None
+        else:
+            place = f"the variable {self.secret_variable}"
+            found = os.environb.get((self.secret_variable or "").encode(), b"")
+        found = found.strip()
+        if len(found) < _SHORTEST_SECRET:
+            raise ConfigError(
+                f"{place} holds a secret of {len(found)} bytes; use {_SHORTEST_SECRET} or more, the same on"
+                " both sides"
+            )
+        return found
+
+
+class StreamConfig(StrictConfig):
+    """A stream that a model predicts, and how it is watched."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
+    """The name of its folder under the root."""
+    seed: Count
+    """What all that is drawn is derived from."""
+    data: DatasetSection
+    """Its training examples are what streams by."""
+    shift: ShiftSection
+    """How likely classes are at each step."""
+    num_steps: Positive
+    """How many steps the stream has."""
+    samples_per_step: Positive
+    """How many examples come in each."""
+    keep_samples: Positive
+    """How many of the latest examples are kept, to be measured and sent."""
+    send_samples: Positive
+    """How many of these, drawn at random, are sent for retraining at most; other ones each time."""
+    check_every_steps: Positive
+    """After how many steps the state is estimated, over the examples since the last time."""
+    state_estimation_host: Literal["edge", "datacenter"]
+    """Who estimates the state: the edge, or the datacenter, which is sent the predictions."""
+    state_estimation: TriggerConfig | None
+    """What says that the model is out of date, where the edge estimates; else null."""
+    features_layer: str | None
+    """The layer whose outputs are an example's features; null: what the last linear layer is given."""
+    wait_for_update: bool
+    """Whether the stream stands still until a retraining is done, which makes it repeatable; else it goes
+    on with the model it has."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        if (self.state_estimation is None) == (self.state_estimation_host == "edge"):
+            told = "null" if self.state_estimation is None else "given"
+            yield (
+                f"'state_estimation' is {told}, and 'state_estimation_host' {self.state_estimation_host};"
+                " give it where the edge estimates, and nowhere else"
+            )
+        if self.send_samples > self.keep_samples:
+            yield (
+                f"'send_samples' is {self.send_samples}, and {self.keep_samples} are kept; raise"
+                " 'keep_samples'"
+            )
+        if (seen := self.check_every_steps * self.samples_per_step) > self.keep_samples:
+            yield f"'keep_samples' is {self.keep_samples}, and {seen} come between two checks; raise it"
+
+
+class RetrainingConfig(StrictConfig):
+    """What a datacenter does when a model is out of date."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
+    """The name of its folder under the root; one that has begun goes on where it stood."""
+    training: ActiveConfig
+    """How a model is retrained: a whole config of active learning, whose pool are the samples sent."""
+    state_estimation: TriggerConfig | None
+    """What says that the model is out of date, where the datacenter estimates; else null."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        if self.training.data is None:
+            yield "'training.data' is null; validation and test examples come from there"
+
+
+class EdgeConfig(StreamConfig):
+    """The edge, in a process of its own."""
+
+    kind: Literal["edge"]
+    """A stream whose model is retrained by a datacenter."""
+    link: LinkConfig
+    """How the datacenter is reached."""
+
+
+class DatacenterConfig(RetrainingConfig):
+    """The datacenter, in a process of its own."""
+
+    kind: Literal["datacenter"]
+    """Retrains the models of edges."""
+    link: LinkConfig
+    """How edges reach it."""
+    ends_with_edge: bool
+    """Whether it ends when an edge has come to the end of its stream; else it waits for another."""
+
+
+class StandaloneConfig(StrictConfig):
+    """Edge and datacenter in one process."""
+
+    kind: Literal["standalone"]
+    """A stream whose model is retrained here."""
+    edge: StreamConfig
+    """The stream."""
+    datacenter: RetrainingConfig
+    """How its model is retrained."""
+
+
+def read_stream_config(path: str | Path) -> EdgeConfig | DatacenterConfig | StandaloneConfig:
+    """Return the typed config in a file."""
+    data = read_data(path)
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind == "edge":
+        return validate(EdgeConfig, data, source=str(path))
+    if kind == "datacenter":
+        return validate(DatacenterConfig, data, source=str(path))
+    if kind == "standalone":
+        return validate(StandaloneConfig, data, source=str(path))
+    raise ConfigError(f"{path}: 'kind' is {kind!r}; a stream's is edge, datacenter or standalone")

@@ -1,0 +1,47 @@
+"""What the process of a retraining does: an ActiveTrainer learns from the samples that an edge has sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ludus.active.config import ActiveConfig
+from ludus.active.trainers.active import ActiveTrainer
+from ludus.config.base import from_data
+from ludus.data.batches.splits import Examples
+from ludus.process.child_main import Answer, Handler
+from ludus.store.tensors import read_tensors
+from ludus.supervised.datasets import make_sources
+
+
+def handlers() -> dict[str, Handler]:
+    """Return what this process can be asked to do."""
+    return {"retrain": _retrain}
+
+
+def _retrain(header: dict[str, Any], pieces: list[bytearray]) -> Answer:
+    name = retrain(
+        from_data(header["config"], source="the datacenter's training"),
+        samples=Path(header["samples"]), root=header["root"], run=header["run"], kept=header["kept"],
+    )  # fmt: skip
+    return {"name": name}, ()
+
+
+def retrain(config: Any, *, samples: Path, root: str, run: str, kept: str) -> str:
+    """Train, or go on training, the run of this name; keep the weights; return the candidate's name."""
+    assert isinstance(config, ActiveConfig)
+    found = read_tensors(samples)
+    no_loaders = dict.fromkeys(("train", "validation", "test"))
+    sources, _ = make_sources(config, no_loaders, has_evaluator=False)
+    trainer = ActiveTrainer(
+        config,
+        train_loader=Examples(found["inputs"], found["targets"]),
+        val_loader=sources["validation"],
+        test_loader=sources["test"],
+    )
+    has_begun = (Path(root) / run / "run.json").exists()
+    trainer.fit(root=root, name=run, resume=has_begun)
+    name = trainer.candidates.names[trainer.candidates.chosen]
+    trainer.model.load_state_dict(trainer.weights())
+    trainer.model.save_model(kept)
+    return name

@@ -1,0 +1,101 @@
+"""The datacenter's door: it listens on loopback, lets those in who know the secret, and answers them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+from ludus.active.stream.config import DatacenterConfig
+from ludus.active.stream.datacenter import Datacenter
+from ludus.active.stream.wire import Connection, LinkLost, WireError
+from ludus.core.errors import LudusError
+
+_MOST_EDGES = 8
+_GREETING_SECONDS = 5.0
+_IDLE_SECONDS = 3600.0
+
+
+class Server:
+    """Serves edges, a thread for each, until it is told to stop."""
+
+    def __init__(
+        self, config: DatacenterConfig, datacenter: Datacenter, tell: Callable[[str], None]
+    ) -> None:
+        self._config, self._datacenter, self._tell = config, datacenter, tell
+        self._secret = config.link.secret()
+        self._one_at_a_time = threading.Lock()
+        self._places = threading.Semaphore(_MOST_EDGES)
+        self.is_over = threading.Event()
+        """Set to stop."""
+        try:
+            self._door = socket.create_server(("127.0.0.1", config.link.port))
+        except OSError as error:
+            raise LudusError(
+                f"127.0.0.1:{config.link.port} cannot be listened on: {error.strerror}; choose another"
+                " link.port"
+            ) from None
+
+    def serve(self) -> None:
+        """Answer, and tend to the retraining, in the thread that calls this."""
+        self._tell(f"listening on 127.0.0.1:{self._config.link.port}")
+        self._door.settimeout(0.05)
+        with self._door:
+            while not self.is_over.is_set():
+                with contextlib.suppress(TimeoutError):
+                    self._let_in(self._door.accept()[0])
+                with self._one_at_a_time:
+                    self._datacenter.tend()
+
+    def _let_in(self, end: socket.socket) -> None:
+        if not self._places.acquire(blocking=False):
+            self._tell(f"{_MOST_EDGES} edges are here already; one more was turned away")
+            end.close()
+            return
+        threading.Thread(target=self._attend, args=(end,), name="edge", daemon=True).start()
+
+    def _attend(self, end: socket.socket) -> None:
+        link = self._config.link
+        try:
+            with _told(self._tell):
+                connection = Connection(
+                    end, role="datacenter", secret=self._secret,
+                    max_bytes=link.max_message_bytes,
+                    timeout=min(link.timeout_seconds, _GREETING_SECONDS),
+                )  # fmt: skip
+                connection.timeout = link.timeout_seconds
+                self._tell("an edge is here")
+                self._talk(connection)
+        finally:
+            end.close()
+            self._places.release()
+
+    def _talk(self, connection: Connection) -> None:
+        while not self.is_over.is_set():
+            message = connection.receive(_IDLE_SECONDS)
+            try:
+                with self._one_at_a_time:
+                    header, tensors = self._datacenter.answer(message)
+            except WireError:
+                raise
+            except LudusError as error:
+                connection.send("refused", {"why": str(error)})
+                continue
+            connection.send(message.kind, header, tensors)
+            if message.kind == "normal" and message.header.get("is_last") is True:
+                self._tell("the edge has come to the end of its stream")
+                if self._config.ends_with_edge:
+                    self.is_over.set()
+                return
+
+
+@contextlib.contextmanager
+def _told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Say why an edge is gone, and go on."""
+    try:
+        yield
+    except LinkLost as error:
+        tell(f"an edge is gone: {error}; waiting for the next")
+    except LudusError as error:
+        tell(f"{error}; waiting for the next edge")
