@@ -57,6 +57,13 @@ class Scorer:
         self._batch_size, self._precision, self._seed = batch_size, precision, seed
         self._swapped = swapped
 
+    def predicted(self, rows: Tensor) -> Tensor:
+        """Return the class that the model says of each row, on the CPU."""
+        seen = self.stream(rows, {"probabilities"})
+        return torch.cat(
+            [one.log_probs.argmax(1).cpu() for one in seen if one.log_probs is not None]
+        )
+
     def stream(
         self, rows: Tensor, needs: set[Need] | frozenset[Need], *, draws: int = 0
     ) -> Iterator[Seen]:

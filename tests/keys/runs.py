@@ -41,17 +41,23 @@ _PPO: dict[str, Any] = {
     "rollout_steps": 8, "passes": 2, "minibatches": 2, "clip.schedule": STEADY,
     "epochs.max_env_steps": 48, "epochs.record_freq": 1, "epochs.eval_freq": 2, "epochs.save_freq": 0,
 }  # fmt: skip
+# One round that labels the whole pool fits as supervised training does.
+_ACTIVE: dict[str, Any] = {
+    "max_rounds": 1, "initial_labels": 106, "queries": 1, "start": "warm", "calibration": None
+}  # fmt: skip
 
 
 def tiny(kind: str, **changed: Any) -> Any:
     """Return the config of a run of a few steps; sections are changed by path."""
-    if kind == "supervised":
+    if kind in ("supervised", "active"):
         own = {
             "data": WINE, "model": MLP, "batch_size": 16, "max_epochs": 2, "engine": "tape",
             "ema_decay": None, "max_grad_norm": None, "early_stopping": None, "best_model": None,
             "log_every_opt_steps": 0, "learning_rate_schedule": STEADY, **QUIET,
         }  # fmt: skip
-        return ludus.example(kind).replace(**{**own, **changed})
+        return ludus.example(kind).replace(
+            **{**own, **(_ACTIVE if kind == "active" else {}), **changed}
+        )
     if kind == "fused_dqn":
         return small_dqn(**changed)
     if kind == "fused_ppo":

@@ -19,7 +19,7 @@ from ludus.nn.schedules import ScheduleSection
 
 F = TypeVar("F", bound=Callable[..., None])
 
-TRAINERS = "supervised, dqn, iqn, sac, ppo, fused_ppo, fused_dqn"
+TRAINERS = "supervised, active, dqn, iqn, sac, ppo, fused_ppo, fused_dqn"
 RL = "dqn, iqn, sac, ppo"
 OFF_POLICY = "dqn, iqn, sac"
 VALUES = "dqn, iqn"

@@ -29,6 +29,7 @@ from ludus.judge.judge import leave_loop
 from ludus.session.logger import WriteLog
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
 from ludus.supervised.fit import EPOCH
+from ludus.supervised.names import named_in_full
 from ludus.supervised.watchers import make_judge
 
 _CLASSES = ("cross_entropy", "binary_cross_entropy")
@@ -148,6 +149,9 @@ class ActiveTrainer(Modelled):
         # Early stopping ends the epochs of a round, and the round goes on.
         self.judge = make_judge(self.config, leave_loop(EPOCH))
 
+    def checkpoint_name(self, run: Run) -> str:
+        return named_in_full(self, super().checkpoint_name(run))
+
     def plan(self) -> Repeat:
         """Return rounds of asking, labelling, fitting and testing."""
         works = Works(
@@ -194,11 +198,7 @@ class ActiveTrainer(Modelled):
         if (stopping := self.config.stopping) is not None and stopping.target_accuracy is not None:
             accuracy = self.evaluate(self.eval_data).get("validation/epoch_accuracy")
         if self.progress.looks_at_pool:
-            rows = torch.arange(self.pool.size)
-            seen = self._scorer(self.model).stream(rows, {"probabilities"})
-            said_N = torch.cat(
-                [one.log_probs.argmax(1).cpu() for one in seen if one.log_probs is not None]
-            )
+            said_N = self._scorer(self.model).predicted(torch.arange(self.pool.size))
         if (share := self.progress.hear(accuracy, said_N)) is not None:
             metrics = {**metrics, "pool/stable_share": share}
         return metrics

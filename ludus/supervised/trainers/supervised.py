@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from ludus.config.registry import find, register_trainer
 from ludus.core import Run
 from ludus.core.errors import ConfigError
 from ludus.supervised.base import BaseTrainer
-
-_MAX_NAME = 150
+from ludus.supervised.names import named_in_full
 
 
 @register_trainer("supervised")
@@ -47,6 +45,4 @@ class Trainer(BaseTrainer):
 
     def checkpoint_name(self, run: Run) -> str:
         """Return the name of the weights saved now."""
-        words = [self.model.architecture, self.dataset_name, self.config.experiment]
-        name = re.sub(r"[^a-z0-9_.-]+", "-", "_".join(words).lower()).lstrip(".-")
-        return f"{name[:_MAX_NAME]}_{super().checkpoint_name(run)}"
+        return named_in_full(self, super().checkpoint_name(run))
