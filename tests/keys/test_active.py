@@ -106,7 +106,9 @@ def test_only_so_many_examples_of_the_pool_are_looked_at(kind: str) -> None:
 @changes(ACTIVE, "scoring_batch_size")
 def test_the_network_is_called_with_so_many_examples_of_the_pool_at_once(kind: str) -> None:
     sizes: list[int] = []
-    trainer: Any = ludus.build_trainer(tiny(kind, **{**SHORT, "max_rounds": 2}, scoring_batch_size=40))
+    trainer: Any = ludus.build_trainer(
+        tiny(kind, **{**SHORT, "max_rounds": 2}, scoring_batch_size=40)
+    )
 
     class Watching:
         def before_query(self) -> None:
