@@ -51,6 +51,11 @@ class Candidates:
         if not models:
             raise ConfigError("an empty list of models was given; give one model at least")
         for one in models:
+            if not isinstance(one, Model | nn.Module) and hasattr(one, "predict_proba"):
+                raise ConfigError(
+                    f"a {type(one).__name__} is no model yet; give ludus.active.adapters.sklearn.Classifier("
+                    "it, classes=...)"
+                )
             if not isinstance(one, Model | nn.Module):
                 raise ConfigError(
                     f"a {type(one).__name__} is no model; give a torch network, a Model, or a list of them"

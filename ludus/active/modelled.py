@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ludus.active.adapters.sklearn import Classifier, Refit, refusals
 from ludus.active.candidates import Candidates
 from ludus.active.config import ActiveConfig
 from ludus.active.examples import PoolExamples
@@ -19,6 +20,8 @@ from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.short_config import expand_active, load_starting
 from ludus.active.strategy import Strategy
 from ludus.core import Run
+from ludus.core.errors import ConfigError
+from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.model import Model
 from ludus.supervised.base import BaseTrainer
 from ludus.supervised.config import SupervisedConfig
@@ -83,6 +86,20 @@ class Modelled(BaseTrainer):
                 class_weights=self.config.class_weights, more=more,
             )  # fmt: skip
         self.candidates.check_alike(self.examples.inputs(torch.tensor([0])))
+
+    def _make_update(self) -> None:
+        """Make what moves the weights of the model at hand, or fits it where it has none."""
+        if not isinstance(self.model, Classifier):
+            super()._make_update()
+            return
+        if wrong := list(refusals(self.config)):
+            raise ConfigError(
+                f"a scikit-learn classifier is fitted once a round, in one go: {'; '.join(wrong)}"
+            )
+        refit = Refit(self.model, self.examples, self.pool, self.config.seed)
+        self.update, self.optimizer = refit, refit.optimizer  # type: ignore[assignment]
+        self.config = self.config.replace(engine="eager")
+        self._plain_state = PlainState()
 
     def _renew(self) -> None:
         """Say what each round begins anew with."""
