@@ -18,7 +18,8 @@ def matrix(values: Array, name: str) -> Tensor:
         raise LudusError(
             f"{name} are {tuple(found.shape)}; give (examples, {name.split()[-1]}), one row at least"
         )
-    if not bool(found.isfinite().all()):
+    # The least and the greatest are NaN where anything is.
+    if not bool(torch.stack(torch.aminmax(found)).isfinite().all()):
         raise LudusError(
             f"{name} hold a number that is not finite; look at the model that gave them"
         )

@@ -40,24 +40,46 @@ def logme(features: Array, targets: Array, regression: bool = False) -> float:
                 f"the targets are {tuple(given.shape)}; give finite numbers for each of {len(features_ND)}"
                 " examples"
             )
-        targets_NK = given.reshape(len(given), -1)
-    else:
-        targets_N = classes(targets, len(features_ND), device)
+        return float(_evidences(features_ND, Numbers(given.reshape(len(given), -1))).mean())
+    classes_N = classes(targets, len(features_ND), device)
+    return float(_evidences(features_ND, OneHot(classes_N)).mean())
+
+
+class Numbers:
+    """Targets that are numbers."""
+
+    def __init__(self, targets_NK: Tensor) -> None:
+        self._targets_NK = targets_NK
+        self.squares_K = targets_NK.square().sum(0)
+
+    def products(self, matrix_NR: Tensor) -> Tensor:
+        """Return (R, K) the products of each column with each target."""
+        return matrix_NR.t() @ self._targets_NK
+
+
+class OneHot:
+    """A target for each class that comes: 1 for its examples, else 0; it is never written out."""
+
+    def __init__(self, classes_N: Tensor) -> None:
         # By place, so that neither names nor classes that never come make a difference.
-        places_N = targets_N.unique(return_inverse=True)[1]
-        targets_NK = torch.nn.functional.one_hot(places_N).to(torch.float64)
-    return float(_evidences(features_ND, targets_NK).mean())
+        found, self._places_N, counts = classes_N.unique(return_inverse=True, return_counts=True)
+        self._count, self.squares_K = len(found), counts.to(torch.float64)
+
+    def products(self, matrix_NR: Tensor) -> Tensor:
+        """Return (R, K) the sums of each column over the examples of each class."""
+        sums_KR = matrix_NR.new_zeros(self._count, matrix_NR.shape[1])
+        return sums_KR.index_add_(0, self._places_N, matrix_NR).t()
 
 
-def _evidences(features_ND: Tensor, targets_NK: Tensor) -> Tensor:
+def _evidences(features_ND: Tensor, targets: Numbers | OneHot) -> Tensor:
     """Return the (K,) mean log evidences, each at its own best alpha and beta."""
     count, width = features_ND.shape
-    squares_R, products_RK, rest_K = _decomposed(features_ND, targets_NK)
+    squares_R, products_RK, rest_K = _decomposed(features_ND, targets)
     if not bool((squares_R > _NO_DIRECTION**2).any()):
         beta_K = count / (rest_K + _SMALL)
         return (beta_K.log() - math.log(2 * math.pi) - beta_K * rest_K / count) / 2
     squares_R1 = squares_R.unsqueeze(1)
-    alpha_K = torch.ones(targets_NK.shape[1], dtype=torch.float64, device=features_ND.device)
+    alpha_K = torch.ones_like(rest_K)
     beta_K, evidence_K = torch.ones_like(alpha_K), torch.zeros_like(alpha_K)
     is_open_K = torch.ones_like(alpha_K, dtype=torch.bool)
     for _ in range(_ITERATIONS):
@@ -80,24 +102,33 @@ def _evidences(features_ND: Tensor, targets_NK: Tensor) -> Tensor:
     return evidence_K
 
 
-def _decomposed(features_ND: Tensor, targets_NK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _decomposed(features_ND: Tensor, targets: Numbers | OneHot) -> tuple[Tensor, Tensor, Tensor]:
     """Return squared singular values, (R, K) products of left vectors with targets, and what is left."""
     count, width = features_ND.shape
-    if float(features_ND.abs().max()) > _GREATEST:
+    low, high = torch.aminmax(features_ND)
+    if (greatest := max(-float(low), float(high))) > _GREATEST:
         raise LudusError(
-            f"the features go up to {float(features_ND.abs().max()):.3g}, too far to be squared; divide them"
+            f"the features go up to {greatest:.3g}, too far to be squared; divide them"
         )
     if count > width:
         # The eigenvectors of a small square matrix are much sooner found than singular vectors.
-        squares_R, right_DR = torch.linalg.eigh(features_ND.t() @ features_ND)
+        squares_R, right_DR = torch.linalg.eigh(_gram(features_ND))
         is_there_R = squares_R.clamp(min=0).sqrt() > _NO_DIRECTION
         squares_R, right_DR = squares_R[is_there_R], right_DR[:, is_there_R]
-        products_RK = right_DR.t() @ (features_ND.t() @ targets_NK) / squares_R.sqrt().unsqueeze(1)
+        products_RK = right_DR.t() @ targets.products(features_ND) / squares_R.sqrt().unsqueeze(1)
     else:
         left_NR, singular_R, _ = torch.linalg.svd(features_ND, full_matrices=False)
-        squares_R, products_RK = singular_R.square(), left_NR.t() @ targets_NK
-    rest_K = targets_NK.square().sum(0) - products_RK.square().sum(0)
-    return squares_R, products_RK, rest_K
+        squares_R, products_RK = singular_R.square(), targets.products(left_NR)
+    return squares_R, products_RK, targets.squares_K - products_RK.square().sum(0)
+
+
+def _gram(features_ND: Tensor) -> Tensor:
+    """Return (D, D) the products of all features with each other."""
+    if features_ND.device.type != "cpu":
+        return features_ND.t() @ features_ND
+    # NumPy sees that the two are one matrix, and computes half of the products.
+    array_ND = features_ND.numpy()
+    return torch.from_numpy(array_ND.T @ array_ND)
 
 
 def _fitted(
