@@ -23,7 +23,17 @@ TRAINERS = "supervised, active, dqn, iqn, sac, ppo, fused_ppo, fused_dqn"
 RL = "dqn, iqn, sac, ppo"
 OFF_POLICY = "dqn, iqn, sac"
 VALUES = "dqn, iqn"
-CATEGORIES = ("model", "dataset", "logger", "env", "wrapper", "network", "game", "player")
+CATEGORIES = (
+    "model",
+    "dataset",
+    "logger",
+    "env",
+    "wrapper",
+    "network",
+    "game",
+    "player",
+    "strategy",
+)
 
 CASES: dict[tuple[str, str], str] = {}
 """The test of each key of each group."""

@@ -1,0 +1,74 @@
+"""A committee learns member by member, speaks with one voice, and is kept and measured as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import ludus
+from ludus.active.committee import Members, make_committee
+from ludus.nn.model import Model
+from tests.active.strategies.small import ran, section, small
+
+INPUTS = torch.randn(6, 13, generator=torch.Generator().manual_seed(0))
+
+
+def members_of(trainer: object) -> list[torch.nn.Module]:
+    return list(trainer.model.module.members)  # type: ignore[attr-defined]
+
+
+def test_members_begin_and_end_with_other_weights() -> None:
+    trainer = ran(small(strategy=section("committee_kl", members=3), max_rounds=1))
+    firsts = [next(one.parameters()).detach() for one in members_of(trainer)]
+    assert not torch.equal(firsts[0], firsts[1])
+    assert not torch.equal(firsts[1], firsts[2])
+
+
+def test_each_member_learns_as_it_would_alone() -> None:
+    alone = small("uniform", max_rounds=1, model={**small().model.model_dump(), "dropout": 0.0})
+    alone = alone.replace(max_grad_norm=None)
+    together = alone.replace(strategy=section("committee_vote_entropy", members=2, shortlist=None))
+    one, both = ran(alone), ran(together)
+    expected = [p.detach() for p in one.model.module.parameters()]
+    found = [p.detach() for p in members_of(both)[0].parameters()]
+    for own, member in zip(expected, found, strict=True):
+        torch.testing.assert_close(member, own, rtol=1e-4, atol=1e-6)
+
+
+def test_a_committee_says_the_mean_of_what_its_members_say() -> None:
+    networks = [torch.nn.Linear(13, 3) for _ in range(3)]
+    voice = Members(list(networks), is_binary=False)
+    expected = torch.stack([one(INPUTS).softmax(1) for one in networks]).mean(0)
+    torch.testing.assert_close(voice(INPUTS).softmax(1), expected)
+    single = [torch.nn.Linear(13, 1) for _ in range(3)]
+    mean = torch.stack([one(INPUTS).sigmoid() for one in single]).mean(0)
+    torch.testing.assert_close(Members(list(single), is_binary=True)(INPUTS).sigmoid(), mean)
+
+
+def test_the_loss_that_is_evaluated_is_that_of_the_whole() -> None:
+    model = make_committee(Model(torch.nn.Linear(13, 3), loss="cross_entropy"), 2, None)
+    targets = torch.tensor([0, 1, 2, 0, 1, 2])
+    said = model.module(INPUTS)
+    step = model.evaluation_step((INPUTS, targets), 0)
+    torch.testing.assert_close(step["loss"], torch.nn.functional.cross_entropy(said, targets))
+    assert int(step["correct"]) == int((said.argmax(1) == targets).sum())
+
+
+def test_a_committee_learns_and_its_best_weights_can_be_evaluated_again(tmp_path: Path) -> None:
+    best = {"metric": "validation/epoch_loss", "mode": None}
+    config = small(
+        strategy=section("committee_kl", members=2), best_model=best, max_rounds=3, max_epochs=30,
+        **{"optimizer.learning_rate": 0.02},
+    )  # fmt: skip
+    trainer = ludus.build_trainer(config)
+    result = trainer.fit(root=str(tmp_path), name="committee")
+    assert result.status == "finished"
+    accuracy = trainer.evaluate(trainer.evaluators["test"])["test/accuracy"]
+    assert accuracy > 0.8
+    again = ludus.build_trainer(config)
+    again.fit(root=str(tmp_path), name="committee", resume=True)
+    assert again.evaluate(again.evaluators["test"])["test/accuracy"] == pytest.approx(
+        accuracy
+    )
