@@ -69,6 +69,4 @@ def test_a_committee_learns_and_its_best_weights_can_be_evaluated_again(tmp_path
     assert accuracy > 0.8
     again = ludus.build_trainer(config)
     again.fit(root=str(tmp_path), name="committee", resume=True)
-    assert again.evaluate(again.evaluators["test"])["test/accuracy"] == pytest.approx(
-        accuracy
-    )
+    assert again.evaluate(again.evaluators["test"])["test/accuracy"] == pytest.approx(accuracy)
