@@ -1,0 +1,99 @@
+"""Edge and datacenter as two real processes over loopback, and what happens when one is gone."""
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.active.stream.streams import Process, free_port, link, retraining, stream, write
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Any]:
+    """Return what starts an edge or a datacenter; all are ended with the test."""
+    port, begun = free_port(), []
+
+    def begin(kind: str, *, secret: str | None = None, **changes: Any) -> Process:
+        own = stream() if kind == "edge" else {**retraining(), "ends_with_edge": False}
+        data = {"kind": kind, "link": link(port), **own, **changes}
+        path = write(tmp_path / f"{kind}.yaml", data)
+        one = Process(path, tmp_path / "runs", *([] if secret is None else [secret]))
+        begun.append(one)
+        return one
+
+    begin.port = port  # type: ignore[attr-defined]
+    yield begin
+    for one in begun:
+        if one.process.poll() is None:
+            one.kill()
+
+
+@pytest.mark.covers("003-S7", "003-D12")
+def test_a_stream_is_retrained_by_another_process_and_both_end_in_order(
+    start: Any, tmp_path: Path
+) -> None:
+    center = start("datacenter", ends_with_edge=True)
+    center.wait_for("listening on")
+    edge = start("edge")
+    assert edge.end() == 0, edge.text
+    assert center.end() == 0, center.text
+    assert "the model is model, update 1" in edge.text
+    assert "ended in order" in center.text
+    lines = (tmp_path / "runs/edge/stream.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["accuracy"] > json.loads(lines[0])["accuracy"] + 0.2
+
+
+@pytest.mark.slow
+def test_strangers_liars_and_a_killed_edge_do_not_end_a_datacenter(start: Any) -> None:
+    center = start("datacenter")
+    center.wait_for("listening on")
+    with socket.create_connection(("127.0.0.1", start.port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        center.wait_for("no greeting")
+    liar = start("edge", secret="another secret, long enough")
+    assert liar.end() == 1
+    assert liar.text.strip().endswith("the datacenter refused us: its secret is another one")
+    assert "Traceback" not in liar.text
+    center.wait_for("does not know the secret")
+    edge = start("edge", num_steps=100_000, samples_per_step=1, check_every_steps=40)
+    edge.wait_for("asking for retraining")
+    edge.kill()
+    center.wait_for("an edge is gone")
+    after = start("edge")
+    assert after.end() == 0, after.text
+    center.process.send_signal(signal.SIGTERM)
+    assert center.end() == 0
+    assert "ended in order" in center.text
+    assert "Traceback" not in center.text
+
+
+@pytest.mark.slow
+def test_an_edge_goes_on_without_its_datacenter_and_finds_it_again(start: Any) -> None:
+    center = start("datacenter")
+    center.wait_for("listening on")
+    # Always unsure, so that it asks at every check; the first retraining is cut short.
+    never = {
+        "estimators": [{"kind": "entropy", "threshold": 0.00001}],
+        "after_windows": 1, "max_consecutive": 1,
+    }  # fmt: skip
+    edge = start("edge", num_steps=1300, samples_per_step=1, check_every_steps=2,
+                 state_estimation=never)  # fmt: skip
+    center.wait_for("update 1: retraining")
+    center.kill()
+    edge.wait_for("the datacenter is gone")
+    again = start("datacenter")
+    again.wait_for("going on from")
+    code = edge.end(120)
+    assert code == 0, edge.text
+    assert "Traceback" not in edge.text
+
+
+def test_an_edge_without_a_datacenter_is_one_sentence(start: Any) -> None:
+    edge = start("edge")
+    assert edge.end() == 1
+    assert "nobody answers on 127.0.0.1" in edge.text
+    assert "Traceback" not in edge.text
