@@ -95,6 +95,13 @@ def test_a_stream_goes_on_from_its_state_as_if_never_stopped() -> None:
     assert [whole.draw(4).tolist() for _ in range(3)] == [other.draw(4).tolist() for _ in range(3)]
 
 
+def test_every_step_draws_anew() -> None:
+    targets = torch.arange(9000) % 3
+    stream = Simulator(targets, shift("static", weights=None), num_classes=3, seed=0)
+    first, second = (targets[stream.draw(30)].tolist() for _ in range(2))
+    assert first != second
+
+
 def test_another_seed_is_another_stream() -> None:
     kinds = shift("static", weights=None)
     assert simulator(kinds).draw(20).tolist() == simulator(kinds).draw(20).tolist()
