@@ -68,13 +68,6 @@ def test_a_model_that_is_unsure_is_retrained_and_predicts_better(tmp_path: Path,
     assert any("update 1: model is retrained" in line for line in told)
 
 
-@pytest.mark.slow
-def test_the_same_stream_is_the_same_line_for_line(tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        edge(tmp_path / name, DirectLink(center(tmp_path / name))).run()
-    assert lines(tmp_path / "one") == lines(tmp_path / "other")
-
-
 @pytest.mark.covers("003-S7")
 def test_a_datacenter_that_ends_in_the_middle_of_a_retraining_goes_on_exactly(
     tmp_path: Path,

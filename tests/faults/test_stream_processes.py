@@ -97,3 +97,15 @@ def test_an_edge_without_a_datacenter_is_one_sentence(start: Any) -> None:
     assert edge.end() == 1
     assert "nobody answers on 127.0.0.1" in edge.text
     assert "Traceback" not in edge.text
+
+
+@pytest.mark.slow
+def test_the_same_stream_is_the_same_line_for_line(tmp_path: Path) -> None:
+    data = {"kind": "standalone", "edge": stream(), "datacenter": retraining()}
+    for name in ("one", "other"):
+        one = Process(write(tmp_path / "stream.yaml", data), tmp_path / name)
+        assert one.end() == 0, one.text
+    first, second = (
+        (tmp_path / name / "edge/stream.jsonl").read_bytes() for name in ("one", "other")
+    )
+    assert first == second
