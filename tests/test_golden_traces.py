@@ -20,6 +20,7 @@ import torch
 import ludus
 from ludus.session.fingerprint import cpu_name
 from ludus.session.logger import Logger
+from tests.active.conftest import small_active
 from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo, small_self_play
 from tests.rl.small import NORMALISE, PRIORITISED, small
@@ -91,6 +92,10 @@ def supervised() -> Any:
 
 TRACES: dict[str, Any] = {
     "supervised": supervised,
+    "active": lambda: small_active(
+        seed=3, ema_decay=0.9, best_model={"metric": "validation/epoch_loss", "mode": None}
+    ),
+    "active by BADGE": lambda: small_active(seed=3, start="warm", strategy={"kind": "badge"}),
     "dqn": lambda: small("dqn", **ALL_OF_REPLAY, dueling=True, **{"target.share": 0.5}),
     "iqn": lambda: small("iqn", **ALL_OF_REPLAY),
     "sac": lambda: small("sac", **ALL_OF_REPLAY),
@@ -115,7 +120,7 @@ TRACES: dict[str, Any] = {
         **{"host.learning_rate_schedule": FALLING, "agent.tau": 0.5, "agent.net_arch": [8, "r6"]},
     ),
 }
-LEARNED = {"supervised": "model", "fused_ppo": "ppo"}
+LEARNED = {"supervised": "model", "active": "model", "fused_ppo": "ppo"}
 """What of a trainer holds its weights, where that is no agent."""
 
 

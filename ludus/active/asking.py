@@ -17,6 +17,9 @@ from ludus.core import Run
 from ludus.core.errors import Interrupted
 from ludus.seeds import generator
 
+_MOST_CLASSES = 20
+"""The class balance of more than this many is no curve to look at."""
+
 
 class Asking:
     """The stages `query` and `label`; it keeps nothing, the pool and the journal do."""
@@ -66,8 +69,11 @@ class Asking:
             class_weights=None if weights is None else torch.tensor(weights),
         )
 
-    def label(self, run: Run) -> None:
-        """Let the oracle answer; where it has not answered all, the run pauses here."""
+    def label(self, run: Run) -> dict[str, float]:
+        """Let the oracle answer; where it has not answered all, the run pauses here.
+
+        Returns the share of each class among this round's answers, where there are few classes.
+        """
         rows, known = self._pool.open, self._answers.known()
         missing = [row for row in rows.tolist() if row not in known]
         if missing:
@@ -81,8 +87,14 @@ class Asking:
             run.tell(reason, event="waiting")
             run.waiting_for = reason
             raise Interrupted
-        self._pool.answer(self._answers.tensor(rows, known))
+        labels = self._answers.tensor(rows, known)
+        self._pool.answer(labels)
         run.counters["labels"] = self._pool.num_labelled
+        num_classes = self._answers.labels.num_classes
+        if num_classes is None or num_classes > _MOST_CLASSES or not len(labels):
+            return {}
+        shares_C = labels.bincount(minlength=num_classes).double() / len(labels)
+        return {f"pool/class_share/{at}": float(share) for at, share in enumerate(shares_C)}
 
     def is_over(self, run: Run) -> bool:
         """Return whether there is a reason to ask no more, and tell it where rounds are left."""

@@ -1,0 +1,126 @@
+"""A function answers in place of people; whatever it does, no answer is lost or asked for twice."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ludus
+from ludus.core.errors import ConfigError, LudusError
+from ludus.testing.trainers import Killed, check_effects_once, ending_of, run_trainer
+from tests.active.conftest import small_active, targets_of
+
+FUNCTION = {"kind": "function", "at_once": 2}
+
+
+def asking(function: Any, **changes: Any) -> Any:
+    trainer: Any = ludus.build_trainer(small_active(oracle=FUNCTION, **changes))
+    trainer.set_oracle(function)
+    return trainer
+
+
+def test_no_label_is_asked_for_twice_wherever_the_run_is_killed(tmp_path: Path) -> None:
+    truth = targets_of(small_active())
+
+    def begin() -> tuple[Any, list[str]]:
+        paid: list[str] = []
+
+        def answer(inputs: Any, rows: Sequence[int]) -> list[int]:
+            paid.extend(map(str, rows))
+            return [truth[row] for row in rows]
+
+        return lambda: asking(answer, max_rounds=2, max_epochs=1), paid
+
+    check_effects_once(begin, tmp_path)
+
+
+def test_a_kill_between_two_calls_of_the_function_asks_no_row_again(tmp_path: Path) -> None:
+    truth, calls = targets_of(small_active()), list[list[int]]()
+
+    def answer(inputs: Any, rows: Sequence[int]) -> list[int]:
+        if len(calls) == 2:
+            calls.append([])
+            raise Killed
+        calls.append([*rows])
+        return [truth[row] for row in rows]
+
+    with contextlib.suppress(Killed):
+        run_trainer(lambda: asking(answer), tmp_path, "killed")
+    run_trainer(lambda: asking(answer), tmp_path, "killed")
+    rows = [row for call in calls for row in call]
+    assert len(rows) == len(set(rows)) == 14
+    run_trainer(
+        lambda: asking(lambda inputs, rows: [truth[row] for row in rows]), tmp_path, "whole"
+    )
+    assert ending_of(tmp_path / "killed") == ending_of(tmp_path / "whole")
+
+
+def test_an_interrupt_is_heard_between_two_calls_and_the_run_goes_on_from_there(
+    tmp_path: Path,
+) -> None:
+    asked: list[int] = []
+
+    def answer(inputs: Any, rows: Sequence[int]) -> list[int]:
+        asked.extend(rows)
+        trainer.run.interrupted = len(asked) == 4
+        return [row % 3 for row in rows]
+
+    trainer = asking(answer)
+    result = trainer.fit(root=str(tmp_path))
+    assert (result.status, len(asked)) == ("interrupted", 4)
+    trainer = asking(answer)
+    assert trainer.fit(root=str(tmp_path), resume=True).status == "finished"
+    assert len(asked) == len(set(asked)) == 14
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (lambda inputs, rows: [0], "the oracle gave 1 labels for 2 examples"),
+        (lambda inputs, rows: 3, "the oracle gave a int for 2 examples"),
+        (lambda inputs, rows: None, "the oracle gave a NoneType for 2 examples"),
+        (lambda inputs, rows: [0, 7], "is 7; the classes of this run are the whole numbers from 0"),
+        (lambda inputs, rows: [0, None], "is None; the classes of this run"),
+        (lambda inputs, rows: [True, 0], "is True; the classes of this run"),
+        (lambda inputs, rows: torch.zeros(2, 3), r"is \[0.0, 0.0, 0.0\]; the classes of this run"),
+        (lambda inputs, rows: 1 / 0, "the oracle failed on 2 examples, the first of them row"),
+    ],
+)
+def test_what_is_no_answer_is_told_in_a_sentence(answer: Any, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(LudusError, match=problem):
+        asking(answer).fit(root=str(tmp_path))
+
+
+def test_what_was_answered_before_a_failure_is_kept(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def answer(inputs: Any, rows: Sequence[int]) -> Any:
+        assert inputs.shape == (len(rows), 13)
+        if len(asked) == 4 and "failed" not in seen:
+            seen.append("failed")
+            raise KeyError("gone")
+        asked.extend(rows)
+        return np.array([row % 3 for row in rows])
+
+    seen: list[str] = []
+    with pytest.raises(LudusError, match="KeyError: 'gone'; what it answered before is kept"):
+        asking(answer).fit(root=str(tmp_path))
+    asking(answer).fit(root=str(tmp_path), resume=True)
+    assert len(asked) == len(set(asked)) == 14
+
+
+def test_a_function_is_given_and_used_or_refused() -> None:
+    with pytest.raises(ConfigError, match="no function was given; call trainer"):
+        ludus.build_trainer(small_active(oracle=FUNCTION)).fit()
+    trainer: Any = ludus.build_trainer(small_active())
+    with pytest.raises(ConfigError, match="a int cannot answer; give a function"):
+        trainer.set_oracle(3)
+    trainer.set_oracle(lambda inputs, rows: rows)
+    with pytest.raises(ConfigError, match="is known; set it to function"):
+        trainer.fit()
