@@ -53,7 +53,7 @@ def refused(outcome: Outcome) -> str:
     return outcome.refusal()
 
 
-@pytest.mark.covers("003-M4")
+@pytest.mark.covers("003-S2")
 def test_a_run_waits_for_people_and_ends_as_if_the_labels_had_been_known(call: Ludus) -> None:
     truth = targets_of(small_active())
     rows = begun(call)
