@@ -12,6 +12,7 @@ declare(
     },
     counters=("round", "labels"),
     lengths={"max_rounds": "round"},
+    needs={"skactiveml": "scikit-activeml"},
     other_names={
         "n_iter": ("max_rounds",),
         "n_query": ("queries",),
