@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks import _active_logme
 from benchmarks._harness import Case, Role, Row, measure
 
 NUM_ROWS, NUM_FEATURES, NUM_CLASSES = 50_000, 512, 10
@@ -43,7 +44,7 @@ def run(rounds: int) -> list[Row]:
         )
         for network in ("mlp", "cnn") for strategy in ("margin", "expected_gradient_length")
     ]  # fmt: skip
-    return measure(cases, rounds)
+    return measure([*cases, *_active_logme.cases()], rounds)
 
 
 def _choosing(strategy: str, system: str, role: Role, unit: str) -> Case:

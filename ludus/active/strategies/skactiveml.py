@@ -77,7 +77,7 @@ def _classifier(features_ND: np.ndarray, probs_NC: np.ndarray, labels_N: np.ndar
     base: Any = import_module("skactiveml.base").SkactivemlClassifier
     places = {row.tobytes(): place for place, row in enumerate(features_ND)}
 
-    def predict_proba(self: Any, X: Any) -> np.ndarray:
+    def predict_proba(self: object, X: np.ndarray) -> np.ndarray:
         asked = np.ascontiguousarray(X, dtype=np.float64)
         found: np.ndarray = probs_NC[[places[row.tobytes()] for row in asked]]
         return found
