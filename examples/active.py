@@ -1,0 +1,30 @@
+"""Active learning on digits: a network asks for the labels it needs; uniform sampling beside it.
+
+python examples/active.py
+"""
+
+import ludus
+from ludus.core.surroundings import Bare
+
+
+def accuracy(strategy: str, seed: int) -> float:
+    """Return the accuracy on test data after 60 labels."""
+    section = {"kind": strategy} if strategy == "uniform" else {"kind": strategy, "shortlist": None}
+    config = ludus.example(
+        "active", max_rounds=5, seed=seed, strategy=section, **{"settings.display": "none"}
+    )
+    trainer = ludus.build_trainer(config)
+    trainer.fit(around=Bare)
+    metrics = trainer.evaluate(trainer.evaluators["test"])
+    return metrics["test/accuracy"]
+
+
+def main() -> None:
+    """Compare two strategies over some seeds."""
+    for strategy in ("uniform", "margin"):
+        found = [accuracy(strategy, seed) for seed in range(3)]
+        print(strategy, [f"{one:.3f}" for one in found])
+
+
+if __name__ == "__main__":
+    main()
