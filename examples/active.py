@@ -4,7 +4,6 @@ python examples/active.py
 """
 
 import ludus
-from ludus.core.surroundings import Bare
 
 
 def accuracy(strategy: str, seed: int) -> float:
@@ -14,7 +13,7 @@ def accuracy(strategy: str, seed: int) -> float:
         "active", max_rounds=5, seed=seed, strategy=section, **{"settings.display": "none"}
     )
     trainer = ludus.build_trainer(config)
-    trainer.fit(around=Bare)
+    trainer.fit(name=f"{strategy}-{seed}")
     metrics = trainer.evaluate(trainer.evaluators["test"])
     return metrics["test/accuracy"]
 
@@ -22,7 +21,7 @@ def accuracy(strategy: str, seed: int) -> float:
 def main() -> None:
     """Compare two strategies over some seeds."""
     for strategy in ("uniform", "margin"):
-        found = [accuracy(strategy, seed) for seed in range(3)]
+        found = [accuracy(strategy, seed) for seed in range(2)]
         print(strategy, [f"{one:.3f}" for one in found])
 
 

@@ -118,6 +118,7 @@ def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folders |= {"logger": "session/loggers", "env": "envs/kinds", "wrapper": "envs/wrappers"}
     folders |= {"network": "rl/networks", "game": "games/rules", "player": "games/players"}
     folders |= {"strategy": "active/strategies", "oracle": "active/oracles"}
+    folders |= {"state_estimation": "active/drift/kinds", "shift": "active/drift/shift_kinds"}
     assert sorted(folders) == sorted(rooms.categories())
     for category, pattern in folders.items():
         files = {path.stem for path in folder.glob(f"{pattern}/*.py") if path.stem[0] != "_"}

@@ -110,6 +110,7 @@ def player_of(device: str = "cpu") -> EngineCase:
 
 SUBJECTS: dict[str, Callable[..., EngineCase]] = {
     "supervised": model_of,
+    "active": model_of,  # each round's fit is supervised's
     **{kind: (lambda device="cpu", kind=kind: agent_of(kind, device)) for kind in ("dqn", "iqn")},
     **{kind: (lambda device="cpu", kind=kind: agent_of(kind, device)) for kind in ("sac", "ppo")},
     "fused_dqn": lambda device="cpu": role_of("agent", device),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from ludus.active.strategies import skactiveml
 from ludus.active.strategies.density_weighted import density
 from ludus.active.strategies.entropy import entropy
 from ludus.active.strategies.margin import margin
@@ -128,3 +130,31 @@ def test_the_score_that_is_named_is_weighted_by_that_power_of_the_density(kind: 
             strategy = made("density_weighted", uncertainty=name, power=power)
             found = strategy.scores(view_of(rows), torch.arange(40))
             torch.testing.assert_close(found, score(log_probs) * density(rows) ** power)
+
+
+@changes("strategy skactiveml", "kind", "name")
+def test_the_class_of_scikit_activeml_that_is_named_chooses(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By stand-ins for two of its classes: tests/active/adapters calls the real ones, where they are."""
+
+    class First:
+        def __init__(self, random_state: int) -> None:
+            pass
+
+        def query(self, x: Any, y: Any, candidates: Any, batch_size: int) -> Any:
+            return candidates[:batch_size]
+
+    class Last(First):
+        def query(self, x: Any, y: Any, candidates: Any, batch_size: int) -> Any:
+            return candidates[-batch_size:]
+
+    pool = SimpleNamespace(CoreSet=First, TypiClust=Last)
+    monkeypatch.setattr(skactiveml, "find_spec", lambda name: name)
+    monkeypatch.setattr(skactiveml, "import_module", lambda name: pool)
+    view = view_of(points(), Drops())
+    asked = {}
+    for name in ("CoreSet", "TypiClust"):
+        config = skactiveml.Skactiveml.Config(kind=name_of(kind), name=name)
+        asked[name] = skactiveml.Skactiveml(config).choose(view, 3).tolist()
+    assert asked == {"CoreSet": view.rows[:3].tolist(), "TypiClust": view.rows[-3:].tolist()}
