@@ -11,15 +11,14 @@ The curves go to games-learning-curves.json in the current directory:
 `python -m benchmarks._plot_learning games-learning-curves.json FILE.svg transitions score` draws them.
 """
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TypedDict
 
 from benchmarks._games_learning_tasks import CONTROLS, ROLES
-from benchmarks._harness import Case, Role, Row, ask_child, is_installed, say, summarise
+from benchmarks._harness import Case, Role, Row, summarise
+from benchmarks._seeds import over_seeds
 
 ROUNDS = 5
 """How many seeds, unless the command line says otherwise."""
@@ -35,18 +34,7 @@ class Outcome(TypedDict):
 
 def run(rounds: int) -> list[Row]:
     """Return the scores and the training times, the rounds being seeds 0, 1, ..."""
-    outcomes: dict[Case, list[Outcome]] = {case: [] for case in _cases() if is_installed(case)}
-    for seed in range(rounds):
-        for case in list(outcomes):
-            answer = ask_child(replace(case, arguments={**case.arguments, "seed": seed}))
-            if isinstance(answer, str):
-                say(f"{case.work}: {case.system} is left out: {answer}")
-                del outcomes[case]
-                continue
-            told = {name: value for name, value in answer.items() if name != "curve"}
-            say(f"seed {seed} of {rounds}: {case.work}, {case.system}: {told}")
-            outcomes[case].append(answer)
-            _write_curves(outcomes)
+    outcomes: dict[Case, list[Outcome]] = over_seeds(_cases(), rounds, "games-learning-curves.json")
     return _rows(outcomes)
 
 
@@ -73,13 +61,6 @@ def _case(task: str, system: str, role: Role, of: str, function: str, requires: 
         arguments={"task": task},
         requires=(requires,),
     )
-
-
-def _write_curves(outcomes: Mapping[Case, Sequence[Outcome]]) -> None:
-    curves: dict[str, dict[str, list[list[list[float]]]]] = {}
-    for case, runs in outcomes.items():
-        curves.setdefault(case.work, {})[case.system] = [run["curve"] for run in runs]
-    Path("games-learning-curves.json").write_text(json.dumps(curves))
 
 
 def _rows(outcomes: Mapping[Case, Sequence[Outcome]]) -> list[Row]:

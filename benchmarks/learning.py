@@ -10,15 +10,14 @@ A return may be negative, so returns have no ratio. The curves, the mean return 
 training episodes by env steps, go to learning-curves.json in the current directory.
 """
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TypedDict
 
-from benchmarks._harness import Case, Role, Row, ask_child, is_installed, say, summarise
+from benchmarks._harness import Case, Role, Row, summarise
 from benchmarks._learning_tasks import TASKS
+from benchmarks._seeds import over_seeds
 
 ROUNDS = 5
 """How many seeds, unless the command line says otherwise."""
@@ -43,26 +42,8 @@ def run(rounds: int) -> list[Row]:
         )
         if todo.kind != "iqn" or case.system == "ludus"
     ]
-    outcomes: dict[Case, list[Outcome]] = {case: [] for case in cases if is_installed(case)}
-    for seed in range(rounds):
-        for case in list(outcomes):
-            answer = ask_child(replace(case, arguments={**case.arguments, "seed": seed}))
-            if isinstance(answer, str):
-                say(f"{case.work}: {case.system} is left out: {answer}")
-                del outcomes[case]
-                continue
-            told = {name: value for name, value in answer.items() if name != "curve"}
-            say(f"seed {seed} of {rounds}: {case.work}, {case.system}: {told}")
-            outcomes[case].append(answer)
-            _write_curves(outcomes)
+    outcomes: dict[Case, list[Outcome]] = over_seeds(cases, rounds, "learning-curves.json")
     return _return_rows(outcomes) + _goal_rows(outcomes)
-
-
-def _write_curves(outcomes: Mapping[Case, Sequence[Outcome]]) -> None:
-    curves: dict[str, dict[str, list[list[list[float]]]]] = {}
-    for case, runs in outcomes.items():
-        curves.setdefault(case.work, {})[case.system] = [run["curve"] for run in runs]
-    Path("learning-curves.json").write_text(json.dumps(curves))
 
 
 def _case(task: str, system: str, role: Role, module: str, requires: tuple[str, ...]) -> Case:

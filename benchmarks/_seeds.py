@@ -1,0 +1,36 @@
+"""Let every case learn with several seeds, turn by turn, and keep the curves as they come."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks._harness import Case, ask_child, is_installed, say
+
+
+def over_seeds(cases: Iterable[Case], rounds: int, curves_file: str) -> dict[Case, list[Any]]:
+    """Return what each installed case answers for seeds 0, 1, ...; one that cannot answer is left out.
+
+    An answer holds a `curve`; all curves so far are in `curves_file`, in the current directory.
+    """
+    outcomes: dict[Case, list[Any]] = {case: [] for case in cases if is_installed(case)}
+    for seed in range(rounds):
+        for case in list(outcomes):
+            answer = ask_child(replace(case, arguments={**case.arguments, "seed": seed}))
+            if isinstance(answer, str):
+                say(f"{case.work}: {case.system} is left out: {answer}")
+                del outcomes[case]
+                continue
+            told = {name: value for name, value in answer.items() if name != "curve"}
+            say(f"seed {seed} of {rounds}: {case.work}, {case.system}: {told}")
+            outcomes[case].append(answer)
+            _write_curves(outcomes, Path(curves_file))
+    return outcomes
+
+
+def _write_curves(outcomes: dict[Case, list[Any]], path: Path) -> None:
+    curves: dict[str, dict[str, list[list[list[float]]]]] = {}
+    for case, runs in outcomes.items():
+        curves.setdefault(case.work, {})[case.system] = [run["curve"] for run in runs]
+    path.write_text(json.dumps(curves))
