@@ -118,7 +118,7 @@ def _badge(system: str, in_seconds: bool, num_rows: int) -> float:
 def _scoring(strategy: str, network: str) -> float:
     """Return the time of scoring a pool, as a multiple of a plain forward pass over it."""
     from ludus.active.examples import PoolExamples
-    from ludus.active.features import Features
+    from ludus.active.models.features import Features
     from ludus.active.scoring import Scorer
     from ludus.active.strategy import View
     from ludus.config.registry import find

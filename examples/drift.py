@@ -10,7 +10,7 @@ from ludus.active.drift.estimator import Window
 from ludus.active.drift.shift_kinds.hard_switch import HardSwitch
 from ludus.active.drift.simulator import Simulator
 from ludus.active.drift.trigger import Trigger, TriggerConfig
-from ludus.active.features import Features
+from ludus.active.models.features import Features
 from ludus.config.registry import find
 from ludus.seeds import generator
 

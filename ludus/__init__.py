@@ -15,7 +15,7 @@ if sys.platform == "win32":
     raise ImportError("ludus runs on Linux (and, with best effort, macOS); on Windows use WSL")
 
 if TYPE_CHECKING:
-    from ludus.active.features import ActiveModel
+    from ludus.active.models.features import ActiveModel
     from ludus.active.trainers.active import ActiveTrainer
     from ludus.config.base import example, read_config
     from ludus.config.registry import register_trainer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ludus.supervised.trainers.supervised import Trainer
 
 _WHERE = {
-    "ActiveModel": "ludus.active.features",
+    "ActiveModel": "ludus.active.models.features",
     "ActiveTrainer": "ludus.active.trainers.active",
     "Agent": "ludus.rl.custom.protocols",
     "AsyncEvaluator": "ludus.judge.beside",

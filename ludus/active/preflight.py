@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import torch
 
-from ludus.active.features import Features
+from ludus.active.models.features import Features
 from ludus.active.scoring import Need, Scorer
 from ludus.active.strategy import Strategy, expected_weight
 from ludus.core.errors import ConfigError, LudusError

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ludus.active.examples import PoolExamples
-from ludus.active.features import Features
+from ludus.active.models.features import Features
 from ludus.core.errors import LudusError
 from ludus.nn.learner import Precision
 from ludus.nn.model import Inputs, Model

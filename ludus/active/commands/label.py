@@ -23,7 +23,7 @@ def label(
     ] = False,
 ) -> None:
     """Answer what a run of active learning asks for: ludus label RUN [--csv answers.csv]"""
-    from ludus.active.labelling import Labelling
+    from ludus.active.labelling.sitting import Labelling
     from ludus.core.errors import LudusError
     from ludus.store.outputs import write_file
 

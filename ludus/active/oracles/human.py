@@ -9,8 +9,8 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.active.examples import PoolExamples
+from ludus.active.labelling.queries import Queries, picture_of, write_queries
 from ludus.active.oracle import Answers, Labels
-from ludus.active.queries import Queries, picture_of, write_queries
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.core import Run

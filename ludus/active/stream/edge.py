@@ -18,7 +18,7 @@ from ludus.active.drift.estimator import Window
 from ludus.active.drift.simulator import Simulator, StreamEnded
 from ludus.active.drift.trigger import Trigger
 from ludus.active.examples import PoolExamples
-from ludus.active.features import Features
+from ludus.active.models.features import Features
 from ludus.active.scoring import log_probabilities
 from ludus.active.stream.config import StreamConfig
 from ludus.active.stream.link import Link

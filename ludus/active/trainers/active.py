@@ -10,12 +10,12 @@ import torch
 
 from ludus.active.asking import Asking
 from ludus.active.config import ActiveConfig
-from ludus.active.current import Current
 from ludus.active.drift.measured import measured
 from ludus.active.examples import PoolExamples
-from ludus.active.features import Features, Of
 from ludus.active.learn_set import LearnSet
-from ludus.active.modelled import Modelled
+from ludus.active.models.current import Current
+from ludus.active.models.features import Features, Of
+from ludus.active.models.modelled import Modelled
 from ludus.active.oracle import JOURNAL, Answers, Labels, Oracle
 from ludus.active.oracles.function import Answer
 from ludus.active.plan import Works, rounds

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import ludus
 from ludus.active.examples import PoolExamples
-from ludus.active.features import Features
+from ludus.active.models.features import Features
 from ludus.active.scoring import Scorer
 from ludus.active.strategy import View
 from ludus.config.registry import find

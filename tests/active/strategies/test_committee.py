@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ludus
-from ludus.active.committee import Members, make_committee
+from ludus.active.models.committee import Members, make_committee
 from ludus.nn.model import Model
 from tests.active.strategies.small import ran, section, small
 

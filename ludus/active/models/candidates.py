@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.active.committee import make_committee
 from ludus.active.config import ActiveConfig, CandidateConfig
-from ludus.active.heads import Head
+from ludus.active.models.committee import make_committee
+from ludus.active.models.heads import Head
 from ludus.active.scoring import Scorer
 from ludus.active.selection.scores import Selection, score_of
 from ludus.core import states

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from ludus.active.features import last_linear
+from ludus.active.models.features import last_linear
 from ludus.core.errors import ConfigError
 from ludus.nn.model import Model
 from ludus.seeds import derive, forked

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from ludus.active.adapters.sklearn import Classifier, Refit, refusals
-from ludus.active.candidates import Candidates
 from ludus.active.config import ActiveConfig
 from ludus.active.examples import PoolExamples
-from ludus.active.features import Features
+from ludus.active.models.candidates import Candidates
+from ludus.active.models.features import Features
 from ludus.active.pool import Pool
 from ludus.active.preflight import check_scoring
 from ludus.active.scoring import Need, Scorer

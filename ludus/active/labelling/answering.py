@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ludus.active.labelling.queries import Queries
 from ludus.active.oracle import Labels
-from ludus.active.queries import Queries
 from ludus.core.errors import LudusError
 
 _MOST_BYTES = 1 << 26

@@ -11,7 +11,7 @@ import io
 import torch
 from torch import Tensor
 
-from ludus.active.queries import Queries
+from ludus.active.labelling.queries import Queries
 from ludus.show.terminal import clean
 
 _SHADES = " ░▒▓█"

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from ludus.active.answering import Words, read_answers
+from ludus.active.labelling.answering import Words, read_answers
+from ludus.active.labelling.queries import Queries, read_queries
+from ludus.active.labelling.showing import as_csv, shown
 from ludus.active.oracle import JOURNAL, Answers, Labels
-from ludus.active.queries import Queries, read_queries
-from ludus.active.showing import as_csv, shown
 from ludus.core.errors import LudusError, RunError
 from ludus.show.terminal import clean, say
 from ludus.store.directory import found_run, read_note, way_to_resume
