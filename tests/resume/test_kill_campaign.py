@@ -66,6 +66,29 @@ CHANGES = {
         "fused=false",
         "settings.checkpoint.every_opt_steps=25",
     ],
+    # Both roles learn, meet scripted players too, and are evaluated and kept on the way.
+    "fused_dqn": [
+        "max_rounds=400",
+        "host.net_arch=[64, b, r32]",
+        "host.initial_rollout_size=100",
+        "host.rollout_size=50",
+        "host.replay_capacity=3000",
+        "agent.steps_before_update_target=7",
+        "save_every_rounds=150",
+        "evaluation.every_rounds=120",
+        "evaluation.games=50",
+        "settings.checkpoint.every_opt_steps=40",
+    ],
+    # Dropout draws while the pool is scored; the weights go on from round to round, with their average.
+    "active": [
+        "max_rounds=6",
+        "max_epochs=12",
+        "strategy={kind: bald, draws: 5, shortlist: 100}",
+        "start=warm",
+        "ema_decay=0.9",
+        "early_stopping.patience=4",
+        "settings.checkpoint.every_opt_steps=6",
+    ],
     "sac": [
         "steps.max_opts=300",
         "steps.eval_interval=120",
