@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import ludus
 from ludus.config.registry import find, kinds
 from ludus.core.errors import ConfigError
 from ludus.data.batches.splits import Examples, Splits, split_rows
@@ -17,12 +18,22 @@ SHAPES = {
     "breast_cancer": (569, 30, "classification", 2),
     "diabetes": (442, 10, "regression", None),
     "digits": (1797, 64, "classification", 10),
+    "synthetic": (400, 8, "classification", 3),
     "wine": (178, 13, "classification", 3),
 }
+SYNTHETIC = {
+    "examples": 400, "columns": 8, "informative": 4, "redundant": 2, "class_shares": [0.5, 0.3, 0.2],
+    "clusters_per_class": 2, "separation": 2.0, "flipped_labels": 0.0, "table_seed": 0,
+}  # fmt: skip
 
 
 def load(kind: str, seed: int = 0, **changes: Any) -> Splits:
-    options = {"validation_fraction": 0.25, "test_fraction": 0.25, "standardise": False} | changes
+    options: dict[str, Any] = {
+        "validation_fraction": 0.25,
+        "test_fraction": 0.25,
+        "standardise": False,
+    } | changes
+    options = (SYNTHETIC if kind == "synthetic" else {}) | options
     dataset = find("dataset", kind)
     loaded: Splits = dataset(dataset.Config(kind=kind, **options)).load(generator(seed, "split"))
     return loaded
@@ -132,3 +143,31 @@ def test_a_fraction_of_zero_leaves_that_part_out() -> None:
 def test_fractions_that_leave_nothing_to_train_on_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"\[0.5, 0.5\] leave nothing of 178 examples"):
         load("wine", validation_fraction=0.5, test_fraction=0.5)
+
+
+def test_the_same_synthetic_table_is_split_by_the_seed() -> None:
+    one, other = (load("synthetic", seed) for seed in (1, 2))
+    assert rows(one.train) != rows(other.train)
+    everything = [
+        sorted(row for part in parts(each) for row in rows(part)) for each in (one, other)
+    ]
+    assert everything[0] == everything[1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"columns": 5},
+            "'columns' is 5, fewer than 4 informative and 2 redundant.* raise it to 6",
+        ),
+        ({"clusters_per_class": 6}, "'informative' is 4, and 18 clusters need .* raise it to 5"),
+    ],
+)
+def test_a_synthetic_table_that_cannot_be_drawn_is_refused(
+    changed: dict[str, Any], said: str
+) -> None:
+    splits = {"validation_fraction": 0.1, "test_fraction": 0.2, "standardise": True}
+    data = {"kind": "synthetic", **SYNTHETIC, **splits, **changed}
+    with pytest.raises(ConfigError, match=said):
+        ludus.example("supervised", data=data)

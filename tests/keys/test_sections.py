@@ -363,12 +363,26 @@ def test_the_blocks_of_a_cnn_have_these_shapes(kind: str) -> None:
 
 # Data sets
 
-DATASETS = {"digits": 1797, "wine": 178, "breast_cancer": 569, "diabetes": 442}
+DATASETS = {"digits": 1797, "wine": 178, "breast_cancer": 569, "diabetes": 442, "synthetic": 400}
+SYNTHETIC: dict[str, Any] = {
+    "examples": 400,
+    "columns": 8,
+    "informative": 4,
+    "redundant": 2,
+    "class_shares": [0.5, 0.3, 0.2],
+    "clusters_per_class": 2,
+    "separation": 2.0,
+    "flipped_labels": 0.0,
+    "table_seed": 0,
+}
 EVERY_DATASET = ", ".join(f"dataset {name}" for name in DATASETS)
 
 
 def load(kind: str, **changed: Any) -> Any:
-    whole = {"validation_fraction": 0.1, "test_fraction": 0.2, "standardise": False}
+    whole: dict[str, Any] = {
+        "validation_fraction": 0.1, "test_fraction": 0.2, "standardise": False
+    }  # fmt: skip
+    whole |= SYNTHETIC if kind == "dataset synthetic" else {}
     found = find("dataset", kind.split()[1])
     config = found.Config.model_validate({"kind": kind.split()[1], **whole, **changed})
     return found(config).load(torch.Generator().manual_seed(0))
@@ -395,6 +409,61 @@ def test_columns_have_mean_0_and_deviation_1_where_it_is_asked_for(kind: str) ->
     assert torch.allclose(inputs[:, varies].mean(0), torch.zeros(int(varies.sum())), atol=1e-4)
     assert torch.allclose(inputs[:, varies].std(0), torch.ones(int(varies.sum())), atol=1e-3)
     assert not torch.allclose(raw[:, varies].std(0), torch.ones(int(varies.sum())), atol=1e-3)
+
+
+def drawn(**changed: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return all inputs and classes of a synthetic table, in the order in which they were drawn."""
+    none = {"validation_fraction": 0.0, "test_fraction": 0.0}
+    inputs, classes = load("dataset synthetic", **none, **changed).train.tensors
+    order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(0)).argsort()
+    return inputs[order], classes[order]
+
+
+@changes("dataset synthetic", "examples", "columns", "table_seed")
+def test_a_synthetic_table_has_this_size_and_is_drawn_by_this_seed(kind: str) -> None:
+    inputs, classes = drawn(examples=150, columns=9)
+    assert (inputs.shape, classes.shape) == ((150, 9), (150,))
+    assert torch.equal(drawn()[0], drawn()[0])
+    assert not torch.equal(drawn(table_seed=1)[0], drawn()[0])
+
+
+@changes("dataset synthetic", "informative", "redundant")
+def test_redundant_columns_are_sums_of_informative_ones_and_the_rest_is_noise(kind: str) -> None:
+    for informative, redundant, rank in ((4, 4, 4), (5, 3, 5), (4, 2, 6)):
+        inputs, _ = drawn(informative=informative, redundant=redundant)
+        scales_D = torch.linalg.svdvals(inputs - inputs.mean(0))
+        # Two of the last table's eight columns are noise, so they add to the rank.
+        assert int((scales_D > 1e-2).sum()) == rank
+
+
+@changes("dataset synthetic", "class_shares")
+def test_classes_have_these_shares_on_any_scale(kind: str) -> None:
+    for shares in ([0.5, 0.3, 0.2], [5.0, 3.0, 2.0]):
+        counts = drawn(class_shares=shares)[1].bincount()
+        assert [
+            abs(int(count) - want) <= 2 for count, want in zip(counts, (200, 120, 80), strict=True)
+        ]
+    assert drawn(class_shares=[1.0, 1.0])[1].max() == 1
+
+
+@changes("dataset synthetic", "clusters_per_class", "separation", "flipped_labels")
+def test_what_makes_a_synthetic_table_hard(kind: str) -> None:
+    def error(**changed: Any) -> float:
+        """Return how often the nearest class mean is the wrong one."""
+        inputs, classes = drawn(examples=2000, clusters_per_class=1, **changed)
+        means = torch.stack([inputs[classes == one].mean(0) for one in range(3)])
+        return float((torch.cdist(inputs, means).argmin(1) != classes).double().mean())
+
+    assert error(separation=4.0) < 0.05 < error(separation=0.5)
+    # A random label is right by chance with one of three.
+    assert 0.15 < error(separation=4.0, flipped_labels=0.3) < 0.3
+
+    # By their first moments alone: one cluster a class lies on one corner, two lie on two.
+    def width(clusters: int) -> float:
+        inputs, classes = drawn(clusters_per_class=clusters, separation=8.0)
+        return float(inputs[classes == 0].std(0).max())
+
+    assert width(1) < 6 < width(2)
 
 
 # Loggers

@@ -1,9 +1,14 @@
-"""Load one of scikit-learn's built-in tables, split it and bring its columns to one scale."""
+"""Load one of scikit-learn's built-in tables, split it and bring its columns to one scale.
+
+Shapes: N examples, D columns.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,16 +36,38 @@ def load_table(
     task: Literal["classification", "regression"],
 ) -> Splits:
     """Return the table of this name, split by the generator."""
+    table: Any = getattr(built_in(name), f"load_{name}")()
+    columns = [str(column) for column in getattr(table, "feature_names", ())]
+    return split_table(
+        name, table.data, table.target, config, generator, task=task, columns=columns
+    )
+
+
+def built_in(name: str) -> Any:
+    """Return sklearn.datasets, or raise ConfigError where scikit-learn is missing."""
     try:
         from sklearn import datasets
     except ImportError:
         raise ConfigError(
             f"data.kind {name} needs scikit-learn; install it with: pip install 'ludus[supervised]'"
         ) from None
-    table: Any = getattr(datasets, f"load_{name}")()
-    inputs = torch.tensor(table.data, dtype=torch.float32)
+    return datasets
+
+
+def split_table(
+    name: str,
+    inputs_ND: np.ndarray,
+    targets_N: np.ndarray,
+    config: TableConfig,
+    generator: torch.Generator,
+    *,
+    task: Literal["classification", "regression"],
+    columns: Sequence[str],
+) -> Splits:
+    """Return these examples, scaled and split as the config says."""
+    inputs = torch.tensor(inputs_ND, dtype=torch.float32)
     is_classes = task == "classification"
-    targets = torch.tensor(table.target, dtype=torch.int64 if is_classes else torch.float32)
+    targets = torch.tensor(targets_N, dtype=torch.int64 if is_classes else torch.float32)
     fractions = [config.validation_fraction, config.test_fraction]
     validation, test, train = split_rows(len(inputs), fractions, generator)
     if config.standardise:
@@ -51,7 +78,6 @@ def load_table(
     def part(rows: Tensor) -> Examples | None:
         if not len(rows):
             return None
-        columns = [str(column) for column in getattr(table, "feature_names", ())]
         return Examples(inputs[rows].contiguous(), targets[rows].contiguous(), columns=columns)
 
     whole = part(train)
