@@ -64,8 +64,12 @@ class ActiveConfig(SupervisedConfig):
     """The layer whose outputs are an example's features; null: what the last linear layer is given."""
     oracle: OracleSection
     """Who answers."""
-    start: Literal["cold", "warm"]
-    """Whether each round begins from the weights that the run began with (cold), or goes on (warm)."""
+    start: Literal["cold", "warm", "checkpoint"]
+    """Whether each round begins from the weights that the run began with (cold), goes on (warm), or begins
+    from those of `starting_checkpoint` (checkpoint)."""
+    starting_checkpoint: str | None
+    """The directory of kept weights, of a run's models, that each round begins from with start:
+    checkpoint; null with any other start."""
     candidates: list[CandidateConfig]
     """Models to choose from, or one with weights to begin from; empty takes `model`."""
     new_head: Positive | None
@@ -94,6 +98,7 @@ class ActiveConfig(SupervisedConfig):
             yield "'new_head' is for candidates with weights; set it to null, and 'model.outputs' as you like"
         if self.new_head == 1 and self.loss == "cross_entropy":
             yield "'new_head' is 1, but cross_entropy needs one output a class; use binary_cross_entropy"
+        yield from self._start_problems()
         if self.selection is not None and not self.initial_labels:
             yield "'selection' compares candidates on the first labels; set 'initial_labels' to 1 or more"
         has_classes = self.loss in ("cross_entropy", "binary_cross_entropy")
@@ -108,6 +113,19 @@ class ActiveConfig(SupervisedConfig):
             yield "'calibration.temperature' is fitted on validation data; turn 'with_validation' on"
         if (stopping := self.stopping) is not None:
             yield from self._stopping_problems(stopping)
+
+    def _start_problems(self) -> Iterator[str]:
+        if self.start != "checkpoint":
+            if self.starting_checkpoint is not None:
+                yield f"'starting_checkpoint' is given, and 'start' is {self.start}; set one to fit the other"
+            return
+        if self.starting_checkpoint is None:
+            yield "'start' is checkpoint, and 'starting_checkpoint' is null; give a directory of weights"
+        if self.candidates or self.new_head is not None:
+            yield (
+                "'start' is checkpoint, which is for one model as it is; with 'candidates' or 'new_head' use"
+                " start: cold, and give each candidate its 'weights'"
+            )
 
     def _stopping_problems(self, stopping: StoppingConfig) -> Iterator[str]:
         keys = ("max_labels", "target_accuracy", "stable_share")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 import ludus
 from ludus.core.errors import ConfigError
 from ludus.core.surroundings import Bare
+from ludus.nn.model import Model
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import changes
 from tests.supervised.conftest import MLP, WINE
@@ -160,6 +162,23 @@ def test_each_round_begins_from_the_first_weights_or_goes_on(kind: str) -> None:
         assert (ways[2] < 1.5 * ways[0]) is is_alike
         assert gone_on > 0
     assert asked(short(start="cold", **one_step)) == asked(short(start="warm", **one_step))
+
+
+@changes(ACTIVE, "starting_checkpoint")
+def test_each_round_begins_from_the_directory_of_weights(kind: str, tmp_path: Path) -> None:
+    found = {}
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        model = Model(MLP)
+        model.save_model(tmp_path / f"{seed}")
+        place = {"start": "checkpoint", "starting_checkpoint": str(tmp_path / f"{seed}")}
+        outcome = short(**place, max_epochs=1, batch_size=64)
+        kept = torch.cat([weight.detach().flatten() for weight in model.module.parameters()])
+        assert torch.equal(outcome.moments[0]["model"], kept)
+        found[seed] = outcome
+    assert differ(found[1], found[2])
+    with pytest.raises(ConfigError, match="'starting_checkpoint' is given, and 'start' is warm"):
+        tiny(kind, start="warm", starting_checkpoint="a")
 
 
 def candidate(name: str, width: int) -> dict[str, Any]:

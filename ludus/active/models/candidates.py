@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.active.config import ActiveConfig, CandidateConfig
+from ludus.active.models.beginnings import Beginnings
 from ludus.active.models.committee import make_committee
 from ludus.active.models.heads import Head
 from ludus.active.scoring import Scorer
@@ -28,7 +29,7 @@ class Candidates:
     """One model or several; `rank` scores them, and `chosen` is the place of the one in use.
 
     A candidate that is taken begins from the weights that it was given: what one has learnt is forgotten
-    when another takes its place, so that a resume needs the weights of one alone.
+    when another takes its place. What each began with is saved where a later round needs it again.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class Candidates:
         # What is scored: the network of the first member, where a model is a committee.
         self._sources: list[Model] = []
         self._heads: dict[int, Head] = {}
-        self._begun: dict[str, Tensor] | None = None
+        self._begun = Beginnings()
 
     def give(self, models: Sequence[object]) -> None:
         """Take the models of a script in place of the config's."""
@@ -71,7 +72,7 @@ class Candidates:
             raise ConfigError(
                 "the script gave models, and the config has 'candidates'; leave one of them empty"
             )
-        self.scores, self._begun = [], None
+        self.scores, self._begun = [], Beginnings()
         loaded = self.given or [_loaded(one, config) for one in config.candidates]
         found: list[Model | None] = [*loaded] or [None]
         self._sources = [make_model(config, one, data, device) for one in found]
@@ -84,7 +85,19 @@ class Candidates:
             self.models = [_as_committee(one, members, config) for one in self.models]
             for model in self.models:
                 model.module.to(device)
-        self.take(self.place_of(self.wanted))
+        if config.starting_checkpoint is not None:
+            self._load_start(config.starting_checkpoint)
+        if len(self.models) > 1 or config.start != "warm":
+            self._begun.keep(self.models)
+        self.chosen = self.place_of(self.wanted)
+
+    def _load_start(self, place: str) -> None:
+        if len(self.models) > 1:
+            raise ConfigError(
+                f"'starting_checkpoint' is for one model, and {len(self.models)} were given; load the weights"
+                " of each yourself, and use start: cold"
+            )
+        _load(self.models[0], place, "'starting_checkpoint'")
 
     def _renew_heads(self, outputs: int, seed: int) -> None:
         # A script's model that is built again has its new head already: the old one is remembered.
@@ -120,14 +133,9 @@ class Candidates:
 
     def take(self, place: int) -> Model:
         """Let this candidate be the one in use, and return it; the one before it begins anew."""
-        if self._begun is not None:
-            self.models[self.chosen].load_state_dict(self._begun)
-        self.chosen, self._begun = place, None
-        model = self.models[place]
-        if len(self.models) > 1:
-            state = model.state_dict()
-            self._begun = {name: tensor.detach().clone() for name, tensor in state.items()}
-        return model
+        self._begun.put_back(self.chosen, self.models[self.chosen])
+        self.chosen = place
+        return self.models[place]
 
     def rank(
         self,
@@ -171,16 +179,21 @@ class Candidates:
         ]
         return "\n".join(lines)
 
+    def begin_as(self, state: Mapping[str, Any]) -> bool:
+        """Let every model begin as in the run of a saved state; return whether any had other weights."""
+        return self._begun.load(state.get("candidates", {}), self.models)
+
     def saved_choice(self, state: Mapping[str, Any]) -> int:
         """Return which model a saved state was made with."""
         saved = state.get("candidates", {})
         return states.whole(saved, "chosen", at_most=max(len(self.models) - 1, 0))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"chosen": self.chosen, "scores": list(self.scores)}
+        scores = list(self.scores)
+        return {"chosen": self.chosen, "scores": scores, "begun": self._begun.state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        states.check_keys(state, "chosen", "scores")
+        states.check_keys(state, "chosen", "scores", "begun")
         scores = states.rows(state, "scores")
         self.scores = [states.real(scores, index) for index in range(len(scores))]
         self.chosen = states.whole(state, "chosen", at_most=len(self.models) - 1)
@@ -194,11 +207,15 @@ def _loaded(candidate: CandidateConfig, config: ActiveConfig) -> Model:
     with forked(derive(config.seed, f"candidate/{candidate.name}")):
         model = Model(candidate.model, loss=config.loss)
     if candidate.weights is not None:
-        try:
-            model.load_model(candidate.weights)
-        except LudusError as error:
-            raise ConfigError(f"the weights of candidate {candidate.name}: {error}") from None
+        _load(model, candidate.weights, f"the weights of candidate {candidate.name}")
     return model
+
+
+def _load(model: Model, place: str, what: str) -> None:
+    try:
+        model.load_model(place)
+    except LudusError as error:
+        raise ConfigError(f"{what}: {error}") from None
 
 
 def _as_committee(model: Model, members: int, config: ActiveConfig) -> Model:

@@ -19,7 +19,7 @@ from ludus.active.scoring import Need, Scorer
 from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.short_config import expand_active, load_starting
 from ludus.active.strategy import Strategy
-from ludus.core import Run
+from ludus.core import Run, states
 from ludus.core.errors import ConfigError
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.model import Model
@@ -103,11 +103,18 @@ class Modelled(BaseTrainer):
 
     def _renew(self) -> None:
         """Say what each round begins anew with."""
-        own = (self.model, self.optimizer, self.update) if self.config.start == "cold" else ()
+        own = (self.model, self.optimizer, self.update) if self.config.start != "warm" else ()
         self.fitting.renew_only(self.judge, *own)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put the candidate that was chosen in its place, then give every part its saved state."""
+        with states.fitting("candidates"):
+            has_others = self.candidates.begin_as(state)
+        if has_others:
+            # A script built a network with other weights than the one that the run began with.
+            self._make_update()
+            self.fitting.renew_only()
+            self._renew()
         self._activate(self.candidates.saved_choice(state))
         super().load_state_dict(state)
 

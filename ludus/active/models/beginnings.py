@@ -1,0 +1,68 @@
+"""The weights that each model of a run began with: kept, for a script may build others when it resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.core import states
+from ludus.nn.model import Model
+from ludus.store.codec import Segment
+
+
+class Beginnings:
+    """A segment for each model, written once and shared by all checkpoints of a run."""
+
+    def __init__(self) -> None:
+        self._kept: list[Segment] = []
+
+    def keep(self, models: Sequence[Model]) -> None:
+        """Keep the weights that these models have now."""
+        self._kept = [Segment.of(_copied(model)) for model in models]
+
+    def put_back(self, place: int, model: Model) -> None:
+        """Give this model, the one at this place, the weights that it began with, if they are kept."""
+        if self._kept:
+            model.load_state_dict(self._kept[place].tensors)
+
+    def load(self, saved: Mapping[str, Any], models: Sequence[Model]) -> bool:
+        """Let all models begin as those of a saved run did; return whether any of them was another."""
+        found = states.rows(saved, "begun", length=len(self._kept))
+        for place, one in enumerate(found):
+            if not isinstance(one, Segment):
+                raise states.StateError(f"begun/{place}", f"is a {type(one).__name__}")
+        others = [
+            (model, tensors)
+            for model, one in zip(models, found, strict=False)
+            if not _is_same(tensors := one.tensors, _copied(model))
+        ]
+        for model, tensors in others:
+            model.load_state_dict(tensors)
+        self._kept = found
+        return bool(others)
+
+    def state(self) -> list[Segment]:
+        """Return what is saved: all of them, in the order of the models."""
+        return list(self._kept)
+
+
+def _copied(model: Model) -> dict[str, Tensor]:
+    return {name: one.detach().to("cpu", copy=True) for name, one in model.state_dict().items()}
+
+
+def _is_same(saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> bool:
+    if saved.keys() != own.keys():
+        return False
+    return all(
+        one.dtype == own[name].dtype
+        and one.shape == own[name].shape
+        and torch.equal(_bytes(one), _bytes(own[name]))
+        for name, one in saved.items()
+    )
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)
