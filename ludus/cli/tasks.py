@@ -23,6 +23,7 @@ from ludus.seeds import derive, seed_everything
 from ludus.session.build import build_trainer, rebuild_trainer
 from ludus.session.device import Compute
 from ludus.session.logger import Logger
+from ludus.session.resumption import refuse_edited
 from ludus.show.terminal import pass_on, say, tell, warn
 from ludus.store import checkpoint, directory
 from ludus.store.bests import bests
@@ -104,6 +105,7 @@ def _with_weights(
     saved = checkpoint.read_newest(storage, damaged=tell)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
+    refuse_edited(storage, saved, trainer.config)
     kept, best = bests(saved.manifest), saved.manifest.get("best")
     with Compute(trainer.config.settings):
         ready = prepared(trainer.config)

@@ -40,12 +40,10 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
     What counts is what the run was trained with, as its checkpoint says, or, before the first one, what
     it was begun with: config.yaml is a file that anyone can edit.
     """
-    old = _trained_with(storage, saved, new)
-    lengths, others = directory.changed_keys(old, new)
+    lengths, others = _changed(storage, saved, new)
     if others:
-        told = [f"{key} {_shown(old, key)} (now {_shown(new, key)})" for key in others]
         raise RunError(
-            f"{storage.place} was started with {', '.join(told)}; only the length of a run and its"
+            f"{storage.place} was started with {others}; only the length of a run and its"
             " settings may change on resume: put the old values back (into config.yaml, if they were"
             " changed there), or start a new run"
         )
@@ -58,6 +56,28 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
             " what stopped it (a target, a patience, a callback)"
         )
     return lengths
+
+
+def refuse_edited(storage: Storage, saved: Saved, found: TrainerConfig) -> None:
+    """Raise RunError unless config.yaml, found so, is what the run was trained with.
+
+    Other weights would not fit it, or be measured by another task than the one they were trained for.
+    """
+    _, others = _changed(storage, saved, found)
+    if others:
+        raise RunError(
+            f"{storage.place} was trained with {others}, so its weights are not those of its config.yaml;"
+            " put the old values back there, or train a run of its own with the new ones"
+        )
+
+
+def _changed(storage: Storage, saved: Saved | None, new: TrainerConfig) -> tuple[list[str], str]:
+    """Return the lengths that this config changes, and all else with its values then and now, as words."""
+    old = _trained_with(storage, saved, new)
+    lengths, others = directory.changed_keys(old, new)
+    return lengths, ", ".join(
+        f"{key} {_shown(old, key)} (now {_shown(new, key)})" for key in others
+    )
 
 
 def _shown(config: TrainerConfig, path: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.games.dqn.evaluation import HELD_OUT, RhoEvaluation, metrics_of
 from ludus.games.dqn.players import NetPlayer
@@ -18,6 +19,8 @@ from ludus.games.dqn.two_roles import TwoRoles
 from ludus.games.export import export_policy
 from ludus.games.matches import told
 from ludus.games.player import Player
+from ludus.nn.borrowed import borrowed
+from ludus.nn.learner import Learner
 from ludus.seeds import derive, forked
 
 
@@ -31,22 +34,45 @@ class Abilities(TwoRoles):
         }
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights in a saved state."""
+        """Return the weights in a saved state; the networks stay as they are."""
+        found: dict[str, Tensor] = {}
         for role, learner in self.learners.items():
-            learner.learner.load_state_dict(state[role]["learner"])
-        return self.weights()
+            with states.within(role):
+                learner.learner.check_state(state[role]["learner"])
+            saved = state[role]["learner"]["weights"]
+            found |= {f"{role}.{name}": tensor for name, tensor in saved.items()}
+        return found
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take up kept weights of all roles that learn."""
-        for learner in self.learners.values():
-            learner.load_weights(weights)
+        for learner, own in self._by_learner(weights):
+            learner.load_weights(own)
+
+    @contextlib.contextmanager
+    def _borrowing(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """Let the networks of all roles that learn have these weights in the block, and theirs after it."""
+        with contextlib.ExitStack() as kept:
+            for learner, own in self._by_learner(weights):
+                kept.enter_context(borrowed(learner, own))
+            yield
+
+    def _by_learner(self, weights: Mapping[str, Tensor]) -> list[tuple[Learner, dict[str, Tensor]]]:
+        """Return each learner with its own of these weights; raise StateError unless all of them fit."""
+        found = []
+        for role, one in self.learners.items():
+            start = f"{role}."
+            own = {name[len(start) :]: t for name, t in weights.items() if name.startswith(start)}
+            with states.within(role):
+                one.learner.check_weights(own)
+            found.append((one.learner, own))
+        return found
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return rho of every pair with kept networks, over games by which nothing was chosen."""
-        self.load_weights(weights)
-        rhos = self._rhos(stream=HELD_OUT, games=episodes, seed=seed)
+        with self._borrowing(weights):
+            rhos = self._rhos(stream=HELD_OUT, games=episodes, seed=seed)
         games = self.config.evaluation.games if episodes is None else episodes
         return {
             **metrics_of(self.fused_game, rhos, self.config.trained),
@@ -55,7 +81,6 @@ class Abilities(TwoRoles):
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:
         """Return one game of kept networks, move by move."""
-        self.load_weights(weights)
         names = {
             role: "the network"
             if isinstance(player, RoleLearner | NetPlayer)
@@ -66,14 +91,14 @@ class Abilities(TwoRoles):
         draws.manual_seed(derive(self.config.seed, "play", index))
         turns = self.config.evaluation.max_steps
         # Played to its end at once: between two lines that were asked for, gradients would be off for all.
-        with self._spared() as players:
+        with self._borrowing(weights), self._spared() as players:
             return list(told(self.fused_game, players, names, draws, max_turns=turns))
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write the policy of each role that learns to <path>/<role>, for NumPy alone to act by."""
-        self.load_weights(weights)
-        for role, learner in self.learners.items():
-            export_policy(path / role, self.fused_game, role, "greedy", "q", learner.net)
+        with self._borrowing(weights):
+            for role, learner in self.learners.items():
+                export_policy(path / role, self.fused_game, role, "greedy", "q", learner.net)
 
     def _rhos(self, **options: Any) -> dict[str, float]:
         evaluation = RhoEvaluation(self.config, self.fused_game, self.device)

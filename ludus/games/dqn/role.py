@@ -252,14 +252,6 @@ class RoleLearner:
         found = self.learner.weights().items()
         return {f"{self.role}.{name}": t.detach().to("cpu", copy=True) for name, t in found}
 
-    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take up kept weights."""
-        start = f"{self.role}."
-        named = {name[len(start) :]: t for name, t in weights.items() if name.startswith(start)}
-        with states.within(self.role):
-            self.learner.check_weights(named)
-        self.learner.load_weights(named)
-
     def state_dict(self) -> dict[str, Any]:
         """Return all but the buffer, which is a part by itself."""
         return {

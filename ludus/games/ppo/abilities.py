@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.games.actor_critic import ActionDistribution, acts_by_its_policy
 from ludus.games.export import export_policy
@@ -20,7 +21,9 @@ from ludus.games.ppo.evaluate import Evaluation, NetworkPlayer
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.unused import OwnEvaluation
 from ludus.judge.judge import Judge
+from ludus.nn.borrowed import borrowed
 from ludus.nn.engines.unsaved import plain_state_set_aside
+from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.learner import Learner
 from ludus.seeds import derive, forked
 
@@ -52,9 +55,11 @@ class Abilities(OwnEvaluation):
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named}
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights in a saved state."""
-        self.ppo.load_state_dict(state["ppo"])
-        return self.weights()
+        """Return the weights in a saved state; the network stays as it is."""
+        saved = state["ppo"]["learner"]
+        with states.within("learner"):
+            self.learner.check_state(saved)
+        return dict(saved["weights"])
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the network as it is now, over the games of an evaluation."""
@@ -72,16 +77,14 @@ class Abilities(OwnEvaluation):
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return the metrics of kept weights over games by which nothing was chosen."""
-        self.learner.load_weights(weights)
         name = "held out" if seed is None else f"held out {seed}"
-        with self._spared() as player:
+        with borrowed(self.learner, weights), self._spared() as player:
             return self.evaluation(player, games=episodes, name=name)
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
         """Return one game of kept weights, move by move; against an opponent they play each role in turn."""
-        self.learner.load_weights(weights)
         # Played to its end before anyone reads it, so that nothing happens between two moves.
-        with self._spared() as player:
+        with borrowed(self.learner, weights), self._spared() as player:
             return list(self._told(player, index))
 
     def _told(self, player: NetworkPlayer, index: int) -> Iterator[str]:
@@ -100,7 +103,6 @@ class Abilities(OwnEvaluation):
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write kept weights so that NumPy alone can act by them; legal moves are given as masks."""
-        self.learner.load_weights(weights)
         if not acts_by_its_policy(self.network):
             raise LudusError(
                 f"the network {type(self.network).__name__} of the script is not a plain ActorCritic (a"
@@ -108,7 +110,8 @@ class Abilities(OwnEvaluation):
                 " its weights are in models/"
             )
         game, role = self.fused_game, self.fused_game.roles[0]
-        if isinstance(game.actions(role), Moves):
-            export_policy(path, game, role, "categorical", "logits", self.network.policy)
-        else:
-            export_policy(path, game, role, "gaussian", "mean", self.network.policy)
+        has_moves = isinstance(game.actions(role), Moves)
+        kind: Kind = "categorical" if has_moves else "gaussian"
+        head = "logits" if has_moves else "mean"
+        with borrowed(self.learner, weights):
+            export_policy(path, game, role, kind, head, self.network.policy)

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import ludus
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.errors import CheckpointError, ConfigError, LudusError
+from ludus.process.messages import pack
+from ludus.seeds import GlobalRandom
 from tests.command_line import Ludus, in_process
 from tests.games.dqn.small import prepared, small_dqn
 
@@ -182,3 +184,80 @@ def test_while_a_game_is_told_gradients_modes_and_generators_are_as_they_were() 
     assert trainer.host_net.training
     assert torch.equal(torch.get_rng_state(), before)
     assert list(lines)[-1].startswith("\nthe game ")
+
+
+def test_kept_weights_are_evaluated_told_and_exported_and_the_trainer_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    trainer, other = prepared(), prepared()
+    for learner in other.learners.values():
+        learner.learn()
+    trainer.set_training(True)
+    before = state_of(trainer)
+    weights = trainer.weights_of({role: one.state_dict() for role, one in other.learners.items()})
+    assert pack(dict(weights)) == pack(other.weights())
+    assert trainer.evaluate_weights(weights) == other.evaluate_weights(weights)
+    assert list(trainer.narrate(weights, 0)) == list(other.narrate(weights, 0))
+    for one, name in ((trainer, "trainer"), (other, "other")):
+        one.export(weights, tmp_path / name)
+    for role in ("host", "agent"):
+        files = [tmp_path / name / role / "weights.safetensors" for name in ("trainer", "other")]
+        assert files[0].read_bytes() == files[1].read_bytes()
+    assert state_of(trainer) == before
+    assert trainer.host_net.training
+
+
+def state_of(trainer: Any) -> object:
+    """Return all that a checkpoint of this trainer would hold, and where the global generators stand."""
+    parts = {name: part.state_dict() for name, part in trainer.parts().items()}
+    return pack({"parts": parts, "global": GlobalRandom().state_dict()})
+
+
+def test_weights_of_which_one_role_does_not_fit_change_neither(tmp_path: Path) -> None:
+    trainer = prepared()
+    before, weights = state_of(trainer), {k: t + 1 for k, t in trainer.weights().items()}
+    weights["agent.0.weight"] = torch.zeros(3, 3)
+    for work in (
+        lambda: trainer.load_weights(weights),
+        lambda: trainer.evaluate_weights(weights),
+        lambda: trainer.export(weights, tmp_path / "policy"),
+    ):
+        with pytest.raises(CheckpointError, match=r"agent/0\.weight"):
+            work()
+        assert state_of(trainer) == before
+
+
+@pytest.mark.parametrize("command", ["eval", "play", "export"])
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("max_num_points: 6", "max_num_points: 8", "game.max_num_points 6 (now 8)"),
+        ("max_value: 9", "max_value: 30", "game.max_value 9 (now 30)"),
+        ("net_arch: [8, 6]", "net_arch: [6, 6]", "host.net_arch [8, 6] (now [6, 6])"),
+    ],
+)
+def test_a_config_that_was_edited_since_the_training_is_refused(
+    run: str, call: Ludus, command: str, before: str, after: str, told: str
+) -> None:
+    path = Path(run) / "config.yaml"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    try:
+        message = call(command, run, "--model", "last").refusal()
+    finally:
+        path.write_text(text)
+    assert f"was trained with {told}, so its weights are not those of its config.yaml" in message
+
+
+def test_a_length_that_was_edited_does_not_keep_a_run_from_being_evaluated(
+    run: str, call: Ludus
+) -> None:
+    path = Path(run) / "config.yaml"
+    text = path.read_text()
+    path.write_text(text.replace("max_rounds: 6", "max_rounds: 60"))
+    try:
+        assert path.read_text() != text
+        assert "eval/games" in call("eval", run, "--episodes", "9").out
+    finally:
+        path.write_text(text)

@@ -19,8 +19,10 @@ from ludus.core.errors import LudusError
 from ludus.core.surroundings import Bare
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from ludus.nn.engines.unsaved import plain_state_set_aside
+from ludus.process.messages import pack
 from ludus.seeds import seed_everything
 from tests.command_line import in_process
+from tests.games.dqn.test_commands import state_of
 from tests.games.ppo.small import small_ppo, small_self_play
 from tests.games.ppo.test_interrupts import LONG, Asked, AskedInEvaluation
 from tests.games.ppo.test_own_networks import Counting, Extra, Remembering, Said, Trunk
@@ -66,6 +68,25 @@ def test_evaluating_kept_weights_and_telling_a_game_leave_no_trace_either() -> N
     assert torch.is_grad_enabled()
     assert trainer.network.calls == calls
     assert torch.equal(torch.get_rng_state(), drawn)
+
+
+@pytest.mark.parametrize("config", [small_ppo(), small_self_play()])
+def test_kept_weights_are_evaluated_told_and_exported_and_the_trainer_keeps_its_own(
+    config: Any, tmp_path: Path
+) -> None:
+    trainer, other = (ludus.build_trainer(config) for _ in range(2))
+    for one in (trainer, other):
+        one.fit(around=Bare, max_steps=4 if one is other else None)
+    before, weights = state_of(trainer), trainer.weights_of({"ppo": other.ppo.state_dict()})
+    assert pack(dict(weights)) == pack(other.weights())
+    assert pack(dict(weights)) != pack(trainer.weights())
+    assert trainer.evaluate_weights(weights) == other.evaluate_weights(weights)
+    assert trainer.narrate(weights, 0) == other.narrate(weights, 0)
+    for one, name in ((trainer, "trainer"), (other, "other")):
+        one.export(weights, tmp_path / name)
+    files = [tmp_path / name / "weights.safetensors" for name in ("trainer", "other")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert state_of(trainer) == before
 
 
 @pytest.mark.parametrize("kind", [Asked, AskedInEvaluation])

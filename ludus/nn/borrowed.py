@@ -1,0 +1,25 @@
+"""Let a network compute with other weights for a while."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor
+
+from ludus.nn.learner import Learner
+
+
+@contextlib.contextmanager
+def borrowed(learner: Learner, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Let the block ask the network with these weights; after it, the network has its own again.
+
+    Raise StateError, with nothing changed, unless these are weights of such a network.
+    """
+    learner.check_weights(weights)
+    own = {name: tensor.clone() for name, tensor in learner.weights().items()}
+    try:
+        learner.load_weights(weights)
+        yield
+    finally:
+        learner.load_weights(own)
