@@ -14,6 +14,8 @@ from ludus.active.strategy import StrategySection, strategy_problems
 from ludus.config.base import Count, ModelSection, Positive, PositiveFloat, StrictConfig
 from ludus.supervised.config import SupervisedConfig
 
+_CLASSES = ("cross_entropy", "binary_cross_entropy")
+
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -101,7 +103,7 @@ class ActiveConfig(SupervisedConfig):
         yield from self._start_problems()
         if self.selection is not None and not self.initial_labels:
             yield "'selection' compares candidates on the first labels; set 'initial_labels' to 1 or more"
-        has_classes = self.loss in ("cross_entropy", "binary_cross_entropy")
+        has_classes = self.loss in _CLASSES
         yield from strategy_problems(
             self.strategy, self.class_weights, self.loss if not has_classes else None
         )
@@ -136,5 +138,12 @@ class ActiveConfig(SupervisedConfig):
                 f"'stopping.max_labels' is {stopping.max_labels}, and 'initial_labels' {self.initial_labels}"
                 " are asked for at once; raise the former"
             )
+        if self.loss not in _CLASSES:
+            for key in ("target_accuracy", "stable_share"):
+                if getattr(stopping, key) is not None:
+                    yield (
+                        f"'stopping.{key}' is for classes, and the loss is {self.loss}; set it to null, and"
+                        " stop by max_labels"
+                    )
         if stopping.target_accuracy is not None and not self.with_validation:
             yield "'stopping.target_accuracy' is measured on validation data; turn 'with_validation' on"

@@ -21,6 +21,7 @@ OracleSection = Annotated[SerializeAsAny[StrictConfig], registered("oracle")]
 
 JOURNAL = "labels"
 """The journal of all answers: a record holds `rows` and their `labels`."""
+_KEY = "answer-"
 
 
 class Oracle(Protocol):
@@ -91,12 +92,19 @@ class Answers:
         """Keep answers, once they are known to be labels."""
         checked = [self.labels.checked(row, one) for row, one in zip(rows, labels, strict=True)]
         journal = self._journal()
-        journal.put(f"answer-{len(journal.keys())}", {"rows": [*rows], "labels": checked})
+        # Not by their count: a person may have deleted a line, and the last record of a key counts.
+        taken = [int(key[len(_KEY) :]) for key in journal.keys() if _is_numbered(key)]  # noqa: SIM118
+        number = max(taken, default=-1) + 1
+        journal.put(f"{_KEY}{number}", {"rows": [*rows], "labels": checked})
 
     def tensor(self, rows: Tensor, known: Mapping[int, Any]) -> Tensor:
         """Return the labels of rows that are all known."""
         found = [self.labels.checked(row, known[row]) for row in rows.tolist()]
         return torch.tensor(found, dtype=self.labels.dtype)
+
+
+def _is_numbered(key: str) -> bool:
+    return key.startswith(_KEY) and key[len(_KEY) :].isascii() and key[len(_KEY) :].isdigit()
 
 
 def _pairs(record: Mapping[str, Any], key: str) -> dict[int, Any]:

@@ -37,6 +37,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     assert not Path("runs/wines").exists()
 
 
+NUMBERS = ["loss=mse", "calibration=null", "strategy={kind: uniform}"]
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -49,6 +52,22 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
         (["selection=logme", "initial_labels=0"], "set 'initial_labels' to 1 or more"),
         (["model.outputs=1"], "'model.outputs' is 1, but cross_entropy needs one output a class"),
         (["max_steps=5"], "'max_steps' counts over all rounds"),
+        (
+            [
+                *NUMBERS,
+                "stopping={max_labels: null, target_accuracy: 0.5, stable_share: null, "
+                "stable_rounds: 1}",
+            ],
+            "'stopping.target_accuracy' is for classes, and the loss is mse; set it to null, and stop",
+        ),
+        (
+            [
+                *NUMBERS,
+                "stopping={max_labels: 20, target_accuracy: null, stable_share: 0.9, "
+                "stable_rounds: 1}",
+            ],
+            "'stopping.stable_share' is for classes",
+        ),
     ],
 )
 def test_a_wrong_key_is_told_with_what_would_be_right(

@@ -132,6 +132,39 @@ def test_queries_are_exported_filled_in_and_taken_back_even_in_halves(call: Ludu
     )
 
 
+def test_a_file_with_answers_that_were_not_handed_in_is_not_written_over(call: Ludus) -> None:
+    begun(call)
+    call("label", RUN, "--export", "q.csv")
+    heading, *lines = Path("q.csv").read_text().splitlines()
+    # One that nobody has filled in, or whose answers the run has, may be written anew.
+    call("label", RUN, "--export", "q.csv")
+    filled = [lines[0].replace(",,", ",1,", 1), lines[1].replace(",,", ",no,", 1), *lines[2:]]
+    for rows in (filled, [filled[0], *lines[1:]], [lines[0], filled[1], *lines[2:]]):
+        before = Path(write("q.csv", heading, *rows)).read_bytes()
+        told = call("label", RUN, "--export", "q.csv").refusal()
+        assert "q.csv holds answers that the run does not have yet; hand them in with" in told
+        assert f"ludus label {RUN} --csv q.csv" in told
+        assert Path("q.csv").read_bytes() == before
+    call("label", RUN, "--csv", write("q.csv", heading, filled[0], *lines[1:]))
+    assert "5 open queries are in q.csv" in call("label", RUN, "--export", "q.csv").out
+    # A label that was changed since is new again.
+    write("q.csv", heading, filled[0].replace(",1,", ",2,", 1))
+    assert "holds answers" in call("label", RUN, "--export", "q.csv").refusal()
+
+
+def test_after_a_line_of_the_journal_was_deleted_no_answer_takes_the_place_of_another(
+    call: Ludus,
+) -> None:
+    rows = begun(call)
+    call("label", RUN, stdin="0\n1\n2\nq\n")
+    journal = Path(RUN, "journals/labels.jsonl")
+    lines = journal.read_text().splitlines()
+    journal.write_text(f"{lines[0]}\n{lines[2]}\n")
+    assert f"row {rows[1]}, 1 of 4" in call("label", RUN, stdin="1\nq\n").out
+    assert "3 of 6 queries are still open" in call("label", RUN, stdin="q\n").out
+    assert sorted(answered()) == sorted(zip(rows[:3], (0, 1, 2), strict=True))
+
+
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [

@@ -32,6 +32,8 @@ def label(
     if export is not None:
         path = Path(export)
         text, count = Labelling.exported(run)
+        if path.is_file() and _is_export(path):
+            Labelling.check_taken(run, path)
         write_file(path, text.encode(), _is_export, what="open queries")
         _say(
             f"{count} open queries are in {path}; fill in `label`, then ludus label {run} --csv {path}"

@@ -100,6 +100,21 @@ def read_answers(
     return found, num_blank
 
 
+def has_new_answers(path: Path, queries: Queries, known: Mapping[int, int | float]) -> bool:
+    """Return whether a CSV file has a label that is not among the known ones, right or wrong."""
+    words = Words(queries)
+    for _, row_word, label_word in _pairs(path):
+        if not label_word.strip():
+            continue
+        try:
+            row = int(row_word)
+            if known.get(row) != words.label(row, label_word):
+                return True
+        except (ValueError, LudusError):
+            return True
+    return False
+
+
 def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield line, row and label as they are written; the first line may name the columns."""
     lines = list(_lines(path))

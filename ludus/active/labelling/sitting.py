@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from ludus.active.labelling.answering import Words, read_answers
+from ludus.active.labelling.answering import Words, has_new_answers, read_answers
 from ludus.active.labelling.queries import Queries, read_queries
 from ludus.active.labelling.showing import as_csv, shown
 from ludus.active.oracle import JOURNAL, Answers, Labels
@@ -56,6 +56,16 @@ class Labelling:
         queries, answers = _opened(_found(place))
         rows = _open_rows(queries, answers)
         return as_csv(queries, rows), len(rows)
+
+    @staticmethod
+    def check_taken(place: str, path: Path) -> None:
+        """Raise LudusError if this file holds answers that the run has not taken yet."""
+        queries, answers = _opened(_found(place))
+        if has_new_answers(path, queries, answers.known()):
+            raise LudusError(
+                f"{path} holds answers that the run does not have yet; hand them in with ludus label"
+                f" {shlex.quote(place)} --csv {shlex.quote(str(path))}, or export to another name"
+            )
 
     def take_file(self, path: Path) -> None:
         """Keep all answers of a CSV file, or none of them."""
