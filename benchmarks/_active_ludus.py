@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import ludus
-from benchmarks._active_tables import TABLES, accuracy, pool_and_test
+from benchmarks._active_tables import TABLES, Table, accuracy, pool_and_test
 from ludus.core.surroundings import Bare
 from ludus.seeds import derive, seed_everything
 
@@ -21,12 +21,12 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 def learn(table: str, seed: int) -> dict[str, list[list[float]]]:
     """Return a curve for each strategy: labels, and the test accuracy with so many."""
     torch.set_num_threads(1)
-    return {name: _curve(table, seed, strategy) for name, strategy in STRATEGIES.items()}
+    return {name: _curve(TABLES[table], seed, strategy) for name, strategy in STRATEGIES.items()}
 
 
-def _curve(name: str, seed: int, strategy: dict[str, Any]) -> list[list[float]]:
-    table = TABLES[name]
-    config = ludus.example("active").replace(
+def config_of(table: Table, seed: int, strategy: dict[str, Any]) -> Any:
+    """Return the shipped config with this table, budget and strategy, and no labels but those asked for."""
+    return ludus.example("active").replace(
         **{
             "seed": seed,
             "data": table.data,
@@ -44,9 +44,12 @@ def _curve(name: str, seed: int, strategy: dict[str, Any]) -> list[list[float]]:
             "settings.loggers": [],
         }
     )
+
+
+def _curve(table: Table, seed: int, strategy: dict[str, Any]) -> list[list[float]]:
     # In memory nobody else seeds what dropout draws from.
     seed_everything(derive(seed, "global"))
-    trainer = ludus.build_trainer(config)
+    trainer = ludus.build_trainer(config_of(table, seed, strategy))
     watch = _Watch(trainer, pool_and_test(table, seed)[1])
     trainer.add(watch)
     trainer.fit(around=Bare)

@@ -81,8 +81,8 @@ TABLES = {
             "dropout": 0.2,
         },
         initial_labels=20,
-        queries=40,
-        max_rounds=8,
+        queries=20,
+        max_rounds=15,
         max_epochs=60,
     ),
 }

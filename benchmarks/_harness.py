@@ -42,6 +42,10 @@ REPORTED_PACKAGES = (
     "tianshou",
     "torchrl",
     "skrl",
+    "scikit-learn",
+    "scikit-activeml",
+    "modAL-python",
+    "baal",
 )
 
 Role = Literal["ludus", "peer", "reference"]
