@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
-from ludus.core.errors import LudusError
+from ludus.core.errors import CheckpointError, LudusError
 
 
 class Pool:
@@ -85,11 +85,17 @@ class Pool:
         self._labels_L = torch.cat([self._labels_L, labels.to(self._labels_L)])
 
     def state_dict(self) -> dict[str, Any]:
-        return {"asked": self._asked_A, "rounds": self._rounds_A, "labels": self._labels_L}
+        rows = {"asked": self._asked_A, "rounds": self._rounds_A, "labels": self._labels_L}
+        return {"size": self.size, **rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
-        states.check_keys(state, "asked", "rounds", "labels")
+        states.check_keys(state, "size", "asked", "rounds", "labels")
+        if (size := states.whole(state, "size")) != self.size:
+            raise CheckpointError(
+                f"the pool has {self.size} examples now, and had {size} when the run was saved, so its rows"
+                " may be others; give it the data that it had, or start a new run"
+            )
         asked_A = states.shaped(state, "asked", self._asked_A, (None,))
         rounds_A = states.shaped(state, "rounds", self._rounds_A, (len(asked_A),))
         shape = None, *self._labels_L.shape[1:]

@@ -47,6 +47,12 @@ def verify_config(
         started = time.monotonic()
         _run(config, root / "unbroken", words)
         seconds = time.monotonic() - started
+        if (reason := _waits_for(root / "unbroken" / RUN)) is not None:
+            console.print(
+                f"[red]nothing proved[/red]: the run does not end by itself ({escape(printable(reason))});"
+                " verify it with a config that waits for nobody"
+            )
+            return False
         total = trainers.count_boundaries(root / "unbroken" / RUN)
         console.print(f"{total} boundaries in {seconds:.1f} s")
         expected = trainers.ending_of(root / "unbroken" / RUN)
@@ -101,6 +107,13 @@ def _kill(
         if done:
             console.print("  it did not strike: the run had ended before")
     return num_done
+
+
+def _waits_for(path: Path) -> str | None:
+    """Return for what an unbroken run waits, if it has not come to its end."""
+    last = read_lines(LocalStorage(path), "events.jsonl")[-1]
+    # What follows is where to answer, and this run is gone when it is read.
+    return last["reason"].partition(":")[0] if last["event"] == "interrupted" else None
 
 
 def _resumed_at(path: Path) -> list[int]:

@@ -14,7 +14,7 @@ from ludus.active.examples import PoolExamples
 from ludus.active.models.candidates import Candidates
 from ludus.active.models.features import Features
 from ludus.active.pool import Pool
-from ludus.active.preflight import check_scoring
+from ludus.active.preflight import check_batch_of_one, check_scoring
 from ludus.active.scoring import Need, Scorer
 from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.short_config import expand_active, load_starting
@@ -80,12 +80,14 @@ class Modelled(BaseTrainer):
     def _check_candidates(self) -> None:
         """Raise ConfigError unless each candidate gives what is looked at, and as many outputs."""
         more: set[Need] = {"features"} if self.config.selection in BY_FEATURES else set()
+        one = self.examples.inputs(torch.tensor([0]))
         for model in self.candidates.models:
+            check_batch_of_one(self.config, model, one, size=self.pool.size)
             check_scoring(
                 self.strategy, model, self._scorer(model), features=self.features,
                 class_weights=self.config.class_weights, more=more,
             )  # fmt: skip
-        self.candidates.check_alike(self.examples.inputs(torch.tensor([0])))
+        self.candidates.check_alike(one)
 
     def _make_update(self) -> None:
         """Make what moves the weights of the model at hand, or fits it where it has none."""
