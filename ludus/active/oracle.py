@@ -99,7 +99,14 @@ class Answers:
 
     def tensor(self, rows: Tensor, known: Mapping[int, Any]) -> Tensor:
         """Return the labels of rows that are all known."""
-        found = [self.labels.checked(row, known[row]) for row in rows.tolist()]
+        try:
+            found = [self.labels.checked(row, known[row]) for row in rows.tolist()]
+        except LudusError as error:
+            # Whoever answers is checked first, so someone has edited the journal since.
+            raise LudusError(
+                f"journals/{JOURNAL}.jsonl: {error}; mend or delete its line, and the rows in it are asked"
+                " for again"
+            ) from None
         return torch.tensor(found, dtype=self.labels.dtype)
 
 

@@ -33,6 +33,7 @@ CATEGORIES = (
     "game",
     "player",
     "strategy",
+    "oracle",
 )
 
 CASES: dict[tuple[str, str], str] = {}

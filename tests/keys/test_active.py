@@ -9,9 +9,13 @@ import pytest
 import torch
 
 import ludus
-from ludus.core.errors import ConfigError
+from ludus.active.labelling.answering import Words
+from ludus.active.labelling.queries import read_queries
+from ludus.active.strategies.margin import margin
+from ludus.core.errors import ConfigError, LudusError
 from ludus.core.surroundings import Bare
 from ludus.nn.model import Model
+from ludus.store.places import open_storage
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import changes
 from tests.supervised.conftest import MLP, WINE
@@ -69,24 +73,30 @@ def test_what_is_asked_for_is_chosen_by_the_strategy(kind: str) -> None:
 
 
 @changes(ACTIVE, "class_weights")
-def test_a_class_that_is_wanted_more_is_asked_for_more(kind: str) -> None:
-    more = {"queries": 20, "max_rounds": 2, "max_epochs": 10}
-    counts = []
-    for weights in ([1000.0, 1.0, 1.0], [1.0, 1.0, 1000.0]):
-        labels = short(class_weights=weights, **more).trainer.pool.labels[10:]
-        counts.append(labels.bincount(minlength=3).tolist())
-    assert counts[0][0] > 2 * counts[1][0]
+def test_the_score_is_multiplied_by_the_weight_that_the_model_expects(kind: str) -> None:
+    first = short(max_rounds=1, max_epochs=10).trainer
+    free = first.pool.unasked
+    seen = list(first._scorer(first.model).stream(free, {"probabilities"}))
+    log_probs = torch.cat([one.log_probs for one in seen])
+    found = {}
+    for wanted in (None, 0, 1, 2):
+        weights = [9.0 if at == wanted else 1.0 for at in range(3)]
+        given = None if wanted is None else weights
+        rows = asked(short(class_weights=given, queries=20, max_rounds=2, max_epochs=10))[10:]
+        scores = margin(log_probs) * (log_probs.exp() @ torch.tensor(weights))
+        assert set(rows) == set(free[scores.topk(20).indices].tolist())
+        found[wanted] = [free.tolist().index(row) for row in rows]
+    # Each class by itself is expected more in what is asked for, whatever the true classes are.
+    for wanted in range(3):
+        share = {key: float(log_probs.exp()[at, wanted].mean()) for key, at in found.items()}
+        assert share[wanted] > share[None]
 
 
 @changes(ACTIVE, "candidate_pool")
 def test_only_so_many_examples_of_the_pool_are_looked_at(kind: str) -> None:
     seen: list[int] = []
 
-    class Counting:
-        def before_query(self) -> None: ...
-
     trainer: Any = ludus.build_trainer(tiny(kind, **SHORT, candidate_pool=12))
-    trainer.add(Counting())
     prepare = trainer.prepare
 
     def watched(**options: Any) -> None:
@@ -179,6 +189,84 @@ def test_each_round_begins_from_the_directory_of_weights(kind: str, tmp_path: Pa
     assert differ(found[1], found[2])
     with pytest.raises(ConfigError, match="'starting_checkpoint' is given, and 'start' is warm"):
         tiny(kind, start="warm", starting_checkpoint="a")
+
+
+@changes("oracle known, oracle function, oracle human", "kind")
+def test_who_answers_is_the_oracle_that_is_named(kind: str, tmp_path: Path) -> None:
+    name = kind.removeprefix("oracle ")
+    more = {"function": {"at_once": 4}, "human": {"class_names": None}}.get(name, {})
+    trainer: Any = ludus.build_trainer(tiny(ACTIVE, **SHORT, oracle={"kind": name, **more}))
+    calls: list[int] = []
+
+    def answer(inputs: Any, rows: Any) -> Any:
+        calls.extend(rows)
+        return [0, 1, 2, 0][: len(rows)]
+
+    if name == "function":
+        trainer.set_oracle(answer)
+    status = trainer.fit(root=str(tmp_path)).status
+    assert (status == "interrupted") is (name == "human")
+    assert (len(calls) > 0) is (name == "function")
+    truth = trainer.examples.targets(trainer.pool.labelled)
+    assert (len(truth) > 0 and torch.equal(trainer.pool.labels, truth)) is (name == "known")
+    assert [*tmp_path.glob("*/queries/*.json")] != [] or name != "human"
+
+
+@changes("oracle function", "at_once")
+def test_the_function_is_given_so_many_examples_in_one_call(kind: str) -> None:
+    for at_once, sizes in ((4, [4, 4, 2]), (10, [10])):
+        oracle = {"kind": "function", "at_once": at_once}
+        trainer: Any = ludus.build_trainer(
+            tiny(ACTIVE, **{**SHORT, "max_rounds": 1}, oracle=oracle)
+        )
+        calls: list[int] = []
+
+        def answer(inputs: Any, rows: Any, calls: list[int] = calls) -> Any:
+            calls.append(len(rows))
+            assert len(inputs) == len(rows)
+            return [row % 3 for row in rows]
+
+        trainer.set_oracle(answer)
+        trainer.fit(around=Bare)
+        assert calls == sizes
+
+
+@changes("oracle human", "class_names")
+def test_an_answer_may_be_the_name_of_a_class(kind: str, tmp_path: Path) -> None:
+    for names, word in ((["red", "white", "rose"], "White"), (None, "1")):
+        root = tmp_path / word
+        oracle = {"kind": "human", "class_names": names}
+        ludus.build_trainer(tiny(ACTIVE, **SHORT, oracle=oracle)).fit(root=str(root))
+        queries = read_queries(open_storage(next(root.iterdir())))
+        assert queries is not None
+        assert queries.class_names == names
+        assert Words(queries).label(0, word) == 1
+        with pytest.raises(LudusError, match="no label; give a class from 0 to 2"):
+            Words(queries).label(0, "green")
+    with pytest.raises(LudusError, match="no label"):
+        Words(queries).label(0, "white")
+
+
+def test_a_candidate_has_the_name_the_network_and_the_weights_that_it_is_given(
+    tmp_path: Path,
+) -> None:
+    torch.manual_seed(5)
+    model = Model({**MLP, "widths": [5]})
+    model.save_model(tmp_path / "kept")
+    one = {"name": "mine", "model": {**MLP, "widths": [5]}, "weights": str(tmp_path / "kept")}
+    kept = torch.cat([weight.detach().flatten() for weight in model.module.parameters()])
+    outcome = short(model=None, candidates=[one], selection="logme")
+    assert outcome.trainer.candidates.names == ["mine"]
+    assert "selection/logme/mine" in {name for r in outcome.records for name in r.scalars}
+    assert torch.equal(outcome.moments[0]["model"], kept)
+    fresh = short(model=None, candidates=[one | {"weights": None}], selection="logme")
+    assert fresh.moments[0]["model"].shape == kept.shape
+    assert not torch.equal(fresh.moments[0]["model"], kept)
+    # What a candidate without weights begins with is drawn by its name.
+    other = short(
+        model=None, candidates=[one | {"weights": None, "name": "yours"}], selection="nce"
+    )
+    assert not torch.equal(fresh.moments[0]["model"], other.moments[0]["model"])
 
 
 def candidate(name: str, width: int) -> dict[str, Any]:

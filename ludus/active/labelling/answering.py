@@ -149,7 +149,10 @@ def _lines(path: Path) -> Iterator[tuple[int, Sequence[str]]]:
     except OSError as error:
         raise LudusError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise LudusError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from None
+        text = "\0"
+    if "\0" in text:
+        # What is written in 16 bits a letter can be read as UTF-8, with a zero byte in each.
+        raise LudusError(f"{path} is not UTF-8 text; save it as CSV in UTF-8")
     first = text.partition("\n")[0]
     # Where the comma is a decimal sign, spreadsheets write semicolons.
     rows = csv.reader(
