@@ -5,17 +5,22 @@ Shapes: N examples, B rows of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
+from ludus.active.reading import Collate, CollateInputs, SeededRows, read_or_raise
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.batches.loader import to_device
+from ludus.data.batches.seeded_loader import is_same
 from ludus.data.batches.splits import Examples
 from ludus.seeds import derive, forked
+
+_NUM_ASKED = 16
+"""How many examples are asked for twice: enough that an augmentation by chance shows."""
 
 
 class PoolExamples:
@@ -23,15 +28,16 @@ class PoolExamples:
 
     An example is `inputs`, or `(inputs, target)`; inputs are a tensor, or whatever torch, or the collate_fn
     of a DataLoader that was given, makes a batch of. What lies in memory is put on the device; any other
-    data set is read batch by batch, so it may be larger than memory.
+    data set is read batch by batch, so it may be larger than memory. What an example of it draws, a random
+    crop say, depends on (seed, epoch, row) alone, whichever process reads it: training sees another in each
+    epoch, and whoever chooses or answers sees one.
     """
 
     def __init__(self, source: object, *, device: torch.device, workers: int, seed: int) -> None:
         self.device = device
         self._workers = workers
         self.dataset, collate = _dataset_of(source)
-        self._collate = _Collate(collate)
-        self._seeded = _Seeded(self.dataset, seed)
+        self._collate = CollateInputs(collate)
         self._seed = seed
         self.size = len(self.dataset)  # type: ignore[arg-type]
         if self.size == 0:
@@ -47,14 +53,20 @@ class PoolExamples:
     def _item(self, row: int) -> Any:
         if self._tensors is not None:
             return tuple(tensor[row] for tensor in self._tensors)
-        return self._seeded[row]
+        with forked():
+            return read_or_raise(SeededRows(self.dataset, self._seed, None)[row])
 
     def inputs(self, rows_B: Tensor) -> Any:
-        """Return the inputs of these rows, on the device."""
+        """Return the inputs of these rows, on the device, as they are outside the epochs of a fit."""
+        return self._read(rows_B, None)
+
+    def _read(self, rows_B: Tensor, epoch: int | None) -> Any:
         if self._tensors is not None:
             return self._tensors[0].index_select(0, rows_B.to(self.device))
-        found = self._collate([self._item(int(row)) for row in rows_B])
-        return to_device(found, self.device)
+        seeded = SeededRows(self.dataset, self._seed, epoch)
+        with forked():
+            found = self._collate([seeded[row] for row in rows_B.tolist()])
+        return to_device(read_or_raise(found), self.device)
 
     def targets(self, rows_B: Tensor) -> Tensor:
         """Return the targets that the data has for these rows, on the CPU."""
@@ -87,72 +99,44 @@ class PoolExamples:
         return self._tensors[1].cpu() if is_here and self._tensors is not None else None
 
     def stream(self, rows: Tensor, *, batch_size: int) -> Iterator[tuple[Tensor, Any]]:
-        """Yield these rows, and their inputs on the device, some at a time."""
-        if self._tensors is not None or not self._workers:
-            for rows_B in rows.split(batch_size):
-                yield rows_B, self.inputs(rows_B)
-            return
+        """Return these rows, and their inputs on the device, some at a time."""
+        pieces = rows.split(batch_size) if len(rows) else ()
+        return zip(pieces, self.batches(pieces, epoch=None), strict=True)
+
+    def batches(self, pieces: Sequence[Tensor], *, epoch: int | None) -> Iterator[Any]:
+        """Return the inputs of each piece of rows in turn, on the device, as they are in this epoch.
+
+        Processes read ahead where the run has workers; the global generators are left as they are.
+        """
+        if self._tensors is not None or not self._workers or not pieces:
+            return (self._read(rows_B, epoch) for rows_B in pieces)
         loader: DataLoader[Any] = DataLoader(
-            Subset(self._seeded, rows.tolist()),
-            batch_size=batch_size,
+            SeededRows(self.dataset, self._seed, epoch),
+            batch_sampler=[rows_B.tolist() for rows_B in pieces],
             num_workers=self._workers,
             collate_fn=self._collate,
         )
         with forked(derive(self._seed, "pool")):
-            batches = iter(loader)
-            for rows_B in rows.split(batch_size):
-                try:
-                    inputs = next(batches)
-                except LudusError as error:
-                    # In a worker it was said after the worker's own traceback.
-                    raise LudusError(_last_line(error).partition("Error: ")[2]) from None
-                yield rows_B, to_device(inputs, self.device)
+            found = iter(loader)
+        return (to_device(read_or_raise(batch), self.device) for batch in found)
+
+    def ask_twice(self) -> str | None:
+        """Return what is wrong with a data set that, asked twice for the same examples, gives others."""
+        if self._tensors is not None:
+            return None
+        rows_B = torch.arange(min(self.size, _NUM_ASKED))
+        if is_same(self._read(rows_B, 0), self._read(rows_B, 0)):
+            return None
+        return (
+            f"the pool, a {type(self.dataset).__name__}, asked twice for the same examples, gave different"
+            " ones: it keeps a generator or a count of its own; draw from the global generators of torch,"
+            " NumPy or Python, which are set anew for each example"
+        )
 
 
-class _Seeded(Dataset[Any]):
-    """The examples of a data set, what is random in each drawn by its row alone, in any process."""
-
-    def __init__(self, dataset: Dataset[Any], seed: int) -> None:
-        self._dataset, self._seed = dataset, seed
-
-    def __getitem__(self, row: int) -> Any:
-        with forked(derive(self._seed, "example", row)):
-            try:
-                return self._dataset[row]
-            except Exception as error:
-                raise LudusError(
-                    f"example {row} of the pool cannot be read: {type(error).__name__}:"
-                    f" {_last_line(error)}; mend the data set and resume: what was labelled is kept"
-                ) from error
-
-
-class _Collate:
-    """Makes a batch of inputs of some examples."""
-
-    def __init__(self, given: Callable[[Any], Any]) -> None:
-        """`given` is torch's, or one of the user's own, which is given whole examples."""
-        self._given = given
-
-    def __call__(self, items: Sequence[object]) -> Any:
-        """Return the inputs alone."""
-        try:
-            if self._given is default_collate:
-                return default_collate([_inputs_of(item) for item in items])
-            return _inputs_of(self._given(list(items)))
-        except Exception as error:
-            raise LudusError(
-                f"{len(items)} examples of the pool do not make a batch: {_last_line(error)}; let the data"
-                " set return inputs of one shape, or give a DataLoader with a collate_fn that makes it so"
-            ) from error
-
-
-def _last_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[-1][:300]
-
-
-def _dataset_of(source: object) -> tuple[Dataset[Any], Callable[[Any], Any]]:
+def _dataset_of(source: object) -> tuple[Dataset[Any], Collate]:
     """Return a map-style data set, and what makes a batch of its examples."""
-    collate: Callable[[Any], Any] = default_collate
+    collate: Collate = default_collate
     if callable(source) and not isinstance(source, Dataset | DataLoader):
         source = source()
     if isinstance(source, DataLoader):
@@ -172,7 +156,3 @@ def _dataset_of(source: object) -> tuple[Dataset[Any], Callable[[Any], Any]]:
 
 def _has_target(item: object) -> bool:
     return isinstance(item, tuple | list) and len(item) > 1
-
-
-def _inputs_of(item: object) -> object:
-    return item[0] if isinstance(item, tuple | list) else item

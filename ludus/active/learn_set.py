@@ -5,7 +5,7 @@ Shapes: L labelled examples, B rows of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,11 @@ from ludus.seeds import generator
 
 
 class LearnSet:
-    """Batches of what the pool has labels for, in an order that depends on (seed, epoch) alone."""
+    """Batches of what the pool has labels for, in an order that depends on (seed, epoch) alone.
+
+    A last batch of one example is joined to the one before it: the labels of a round leave such a one over
+    sooner or later, and batch norm cannot learn from it.
+    """
 
     is_repeatable = True
 
@@ -43,42 +47,56 @@ class LearnSet:
         self._first = first
         self.epoch = -1
         self.position = 0
-        self._pieces: Sequence[Tensor] = ()
+        self._pieces: list[Tensor] = []
+        # Read once a batch is asked for: an epoch that is taken up at its end asks for none.
+        self._inputs: Iterator[Any] | None = None
         self._rows_L, self._labels_L = pool.labelled, pool.labels
 
     def start(self, epoch: int) -> None:
         """Shuffle what is labelled now by (seed, epoch)."""
-        self.epoch, self.position = epoch, 0
+        self.epoch, self.position, self._inputs = epoch, 0, None
         rows_L, labels_L = self._pool.labelled, self._pool.labels
         if not len(rows_L):
             rows_L = torch.arange(self._first)
             labels_L = labels_L.new_zeros(self._first, *labels_L.shape[1:])
         order_L = torch.randperm(len(rows_L), generator=generator(self._seed, "order", epoch))
-        self._pieces = order_L.split(self._size)
+        self._pieces = list(order_L.split(self._size))
+        if self._has_single(len(order_L)):
+            single = self._pieces.pop()
+            self._pieces[-1] = torch.cat([self._pieces[-1], single])
         self._rows_L, self._labels_L = rows_L, upload(labels_L, self._examples.device)
+
+    def _has_single(self, count: int) -> bool:
+        """Return whether one of so many examples would be a last batch by itself, after others."""
+        return not self._drop_last and count > self._size > 1 and count % self._size == 1
 
     def next(self) -> tuple[Any, Tensor]:
         """Return the next batch: inputs and labels."""
-        places_B = self._pieces[self.position]
+        if self._inputs is None:
+            ahead = self._pieces[self.position : self.length()]
+            rows = [self._rows_L[places_B] for places_B in ahead]
+            self._inputs = self._examples.batches(rows, epoch=self.epoch)
+        places_B, inputs = self._pieces[self.position], next(self._inputs)
         self.position += 1
-        inputs = self._examples.inputs(self._rows_L[places_B])
         return inputs, self._labels_L.index_select(0, places_B.to(self._labels_L.device))
 
     def length(self) -> int:
         """Return how many batches an epoch has now; a first one even if it is not full."""
         count = self._pool.num_labelled or self._first
-        whole = count // self._size if self._drop_last else -(-count // self._size)
-        return max(whole, 1)
+        if self._drop_last or self._has_single(count):
+            return max(count // self._size, 1)
+        return -(-count // self._size)
 
     def has_ended(self) -> bool:
         return self.position >= min(self.length(), len(self._pieces))
 
     def close(self) -> None:
-        """Nothing loads but this process."""
+        """Let the processes that read ahead go."""
+        self._inputs = None
 
     def ask_twice(self) -> str | None:
-        """Return None: examples are drawn by row, each with generators of its own."""
-        return None
+        """Return what is wrong with a pool that, asked twice for the same examples, gives other ones."""
+        return self._examples.ask_twice()
 
     def inexact_because(self) -> Sequence[str]:
         return ()
@@ -93,4 +111,4 @@ class LearnSet:
         position = states.whole(state, "position", at_most=self.length() if epoch >= 0 else 0)
         if epoch >= 0:
             self.start(epoch)
-        self.epoch, self.position = epoch, position
+        self.epoch, self.position, self._inputs = epoch, position, None

@@ -19,6 +19,8 @@ class Works(NamedTuple):
     select_model: Work
     take_best: Work
     test: Work
+    settle: Work | None
+    """Waits for the validation that a process beside training still does; None where there is none."""
 
 
 def rounds(
@@ -32,6 +34,7 @@ def rounds(
         label            the oracle answers; the run pauses where it has not yet
         select_model     in the first round, of several candidates
         epoch ...        fit to all labels there are
+        settle           where validation goes on beside training
         take_best        the best weights of the round, where they are kept
         test
     """
@@ -44,6 +47,8 @@ def rounds(
             note=f"once, by {config.selection}" if has_choice else "once",
         ),
         fit,
+        # Before the next round, whose judge knows nothing of this one.
+        *([] if works.settle is None else [Stage(name="settle", work=works.settle)]),
         Stage(name="take_best", work=works.take_best, when=lambda run: config.best_model is not None),
         Stage(name="test", work=works.test),
     ]  # fmt: skip

@@ -22,10 +22,16 @@ def needs_of(strategy: Strategy) -> frozenset[Need]:
     return strategy.needs | ({"features"} if has_shortlist else frozenset())
 
 
-def check_batch_of_one(config: ActiveConfig, model: Model, inputs: Inputs, *, size: int) -> None:
-    """Raise ConfigError if a round ends its epochs with one example, and the model cannot learn from one."""
-    number = _round_with_one(config, size)
-    if number is None:
+def check_batch_of_one(config: ActiveConfig, model: Model, inputs: Inputs) -> None:
+    """Raise ConfigError if batches will have one example, and the model cannot learn from one."""
+    sizes = {"batch_size": config.batch_size, "queries": config.queries}
+    if config.initial_labels:
+        sizes = {"batch_size": config.batch_size, "initial_labels": config.initial_labels}
+    if config.stopping is not None and config.stopping.max_labels is not None:
+        sizes["stopping.max_labels"] = config.stopping.max_labels
+    # Later rounds have more, and one that is left over is joined to the batch before it.
+    key = next((key for key, size in sizes.items() if size == 1), None)
+    if key is None:
         return
     module = model.module
     try:
@@ -36,23 +42,9 @@ def check_batch_of_one(config: ActiveConfig, model: Model, inputs: Inputs, *, si
             model(inputs)
     except ValueError as error:
         raise ConfigError(
-            f"in round {number} the last batch of an epoch has one example, from which this network cannot"
-            f" learn ({str(error)[:100]}); set drop_last to true, or another batch_size"
+            f"'{key}' is 1, and from a batch of one example this network cannot learn"
+            f" ({str(error)[:100]}); set it to 2 or more"
         ) from None
-
-
-def _round_with_one(config: ActiveConfig, size: int) -> int | None:
-    """Return the first round, from 0, in which a batch of an epoch has one example."""
-    budget = config.stopping.max_labels if config.stopping is not None else None
-    most = size if budget is None else min(size, budget)
-    first = config.initial_labels or config.queries
-    for number in range(config.max_rounds):
-        count = min(first + number * config.queries, most)
-        if count == 1 or (count % config.batch_size == 1 and not config.drop_last):
-            return number
-        if count == most:
-            return None
-    return None
 
 
 def check_scoring(

@@ -13,7 +13,7 @@ from ludus.cli.listing import summary
 from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, current, from_data, read_data
 from ludus.config.overrides import key_paths
-from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Narrates, Plays
+from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Narrates, Plays, Recalls
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError, StorageError
 from ludus.core.plan import check_plan, render
 from ludus.core.surroundings import Result
@@ -111,12 +111,15 @@ def _with_weights(
         ready = prepared(trainer.config)
         try:
             model = _as_first(ready, model)
+            about: Mapping[str, Any] = {}
             if (copy := f"models/{model}") in kept:
-                source, weights = _best_weights(storage, kept[copy]["model"], copy)
+                source, (weights, about) = _best_weights(storage, kept[copy]["model"], copy)
             elif model in ("best", "last"):
                 source, weights = f"checkpoint {saved.number}", able(ready).weights_of(saved.state)
             else:
-                source, weights = model, _model_at(storage, model)
+                source, (weights, about) = model, _model_at(storage, model)
+            if about and isinstance(ready, Recalls):
+                ready.recall(about)
             yield able(ready), weights, storage, best, source
         finally:
             ready.close()
@@ -157,22 +160,26 @@ def _that_exports(trainer: Trainer) -> Exports:
     return trainer
 
 
-def _best_weights(storage: Storage, name: str, copy: str) -> tuple[str, Mapping[str, Any]]:
+_Kept = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""Kept weights and their note."""
+
+
+def _best_weights(storage: Storage, name: str, copy: str) -> tuple[str, _Kept]:
     """Return a best model and where it is from: its own directory, or the copy for people."""
     try:
-        return name, read_model(storage, name)[0]
+        return name, read_model(storage, name)
     except (CheckpointError, StorageError) as error:
         tell(f"{error}; its copy in {copy} is read instead")
-        return copy, read_model(storage, copy)[0]
+        return copy, read_model(storage, copy)
 
 
-def _model_at(storage: Storage, path: str) -> Mapping[str, Any]:
-    """Return the weights in a model directory, given as it is or as it stands in the run."""
+def _model_at(storage: Storage, path: str) -> _Kept:
+    """Return what lies in a model directory, given as it is or as it stands in the run."""
     if (folder := Path(path).resolve()).joinpath("model.json").is_file():
-        return read_model(LocalStorage(folder.parent), folder.name)[0]
+        return read_model(LocalStorage(folder.parent), folder.name)
     for name in (path.rstrip("/"), f"models/{path.rstrip('/')}"):
         if is_safe_name(name) and storage.exists(f"{name}/model.json"):
-            return read_model(storage, name)[0]
+            return read_model(storage, name)
     kept = ", ".join(sorted(storage.names("models"))) or "none"
     raise RunError(
         f"--model {path}: no model is kept there; give best, last, or the directory of a model (in"

@@ -29,6 +29,14 @@ class Evaluates(KeepsWeights, Protocol):
 
 
 @runtime_checkable
+class Recalls(Protocol):
+    """Has several networks that kept weights may be of."""
+
+    def recall(self, about: Mapping[str, Any], /) -> None:
+        """Take the network of the weights that have this note."""
+
+
+@runtime_checkable
 class Plays(KeepsWeights, Protocol):
     """Can be watched: `ludus play`."""
 

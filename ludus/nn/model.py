@@ -30,6 +30,9 @@ class Model:
     Override `training_step` and `evaluation_step` for a model that computes them in its own way.
     """
 
+    is_loaded = False
+    """Whether its weights were read by `load_model`, so that it was trained before."""
+
     def __init__(
         self, config: StrictConfig | nn.Module | Mapping[str, Any], *, loss: Loss | None = None
     ) -> None:
@@ -145,6 +148,7 @@ class Model:
         """Load the weights that `save_model` or a run wrote."""
         root, name = parted(directory)
         self.load_state_dict(read_model(open_storage(root), name)[0])
+        self.is_loaded = True
 
 
 def without_model(given: object) -> object:

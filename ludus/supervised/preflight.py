@@ -51,7 +51,7 @@ def check_model(model: Model, data: Batches, *, what: str = "learn from this dat
             model.evaluation_step(batch, 0)
     except torch.OutOfMemoryError:
         raise
-    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+    except (RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
             f"the model cannot {what}: {problem} (the batch is {_shapes(batch)},"

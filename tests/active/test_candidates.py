@@ -1,5 +1,6 @@
 """One model or a list of them: which is taken, from what weights, and that a resume takes the same."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.core.surroundings import Bare
 from ludus.nn.model import Model
 from ludus.testing.trainers import check_kill_anywhere
-from tests.supervised.conftest import MLP, WINE
+from tests.command_line import Ludus
+from tests.supervised.conftest import MLP, WINE, lines
 
 SMALL = {
     "data": WINE,
@@ -238,6 +240,97 @@ def test_a_model_that_a_hook_sets_resumes_exactly_from_anywhere(start: str, tmp_
 
     check_kill_anywhere(make, tmp_path, max_kills=14)
     assert TRAINERS[0].candidates.chosen == 1
+
+
+ACTIVATIONS = [
+    {"name": one, "model": {**MLP, "activation": one}, "weights": None} for one in ("relu", "tanh")
+]
+
+
+@pytest.mark.parametrize("best", [None, {"metric": "validation/epoch_loss", "mode": None}])
+def test_kept_weights_are_evaluated_in_the_network_of_their_candidate(
+    best: dict[str, Any] | None, tmp_path: Path, call: Ludus
+) -> None:
+    trainer = trainer_of(
+        model=None, candidates=ACTIVATIONS, best_model=best, max_rounds=1, max_epochs=20,
+        with_validation=True, name="two",
+    )  # fmt: skip
+    trainer.set_model("tanh")
+    result = trainer.fit(root="runs", name="two")
+    told = lines(result.run_dir)[-1]["test/loss"]
+    for words in ([], ["--model", "last"]):
+        found = call("eval", "runs/two", "--json", *words).json["metrics"]["test/loss"]
+        assert found == pytest.approx(told, rel=1e-6)
+    if best is not None:
+        note = json.loads((Path(result.run_dir) / "models/best/model.json").read_text())
+        assert note["candidate"] == "tanh"
+        call("eval", "runs/two", "--model", "models/best")
+
+
+def test_a_model_that_the_script_sets_is_not_exchanged_by_a_score(
+    learnt: nn.Sequential, tmp_path: Path
+) -> None:
+    trainer = trainer_of(model=None, selection="leep", initial_labels=40)
+    trainer.set_model([network(1), copy_of(learnt)])
+    trainer.set_model(0)
+    result = trainer.fit(root=str(tmp_path), name="set")
+    assert trainer.candidates.chosen == 0
+    events = (Path(result.run_dir) / "events.jsonl").read_text()
+    assert (
+        "the model is 0-sequential, which the script has set; selection leep is not asked" in events
+    )
+    assert trainer.select_active_model() == "1-sequential"
+
+
+def test_a_model_that_a_hook_sets_is_not_the_first_of_the_next_run() -> None:
+    class Once:
+        def after_test(self, run: Run) -> None:
+            trainer.set_model(1)
+
+    trainer = trainer_of(model=None, selection="leep", max_rounds=1)
+    trainer.set_model([network(1), network(2)])
+    trainer.add(Once())
+    trainer.fit(around=Bare)
+    assert trainer.candidates.chosen == 1
+    assert trainer.candidates.wanted is None
+
+
+def test_the_best_weights_of_a_model_that_gave_way_are_forgotten(tmp_path: Path) -> None:
+    class Early:
+        def after_sum_up(self, run: Run) -> None:
+            if run.round("epoch") == 2:
+                trainer.set_model(1)
+
+    wide = nn.Sequential(nn.Linear(13, 9), nn.ReLU(), nn.Linear(9, 3))
+    trainer = trainer_of(
+        model=None, max_rounds=1, max_epochs=4, with_validation=True, start="warm",
+        best_model={"metric": "validation/epoch_loss", "mode": None},
+        optimizer={**ludus.example("active").optimizer.model_dump(), "learning_rate": 1e-9},
+    )  # fmt: skip
+    trainer.set_model([network(1), wide])
+    trainer.add(Early())
+    trainer.fit(root=str(tmp_path), name="early")
+    best = trainer.best()
+    assert trainer.model.module is wide
+    assert best is not None
+    assert best["counters"]["epoch"] > 2
+
+
+def test_validation_beside_training_is_heard_in_the_round_that_it_is_of(tmp_path: Path) -> None:
+    best = {"metric": "validation/epoch_loss", "mode": None}
+    found = []
+    for is_beside in (False, True):
+        trainer = trainer_of(with_validation=True, max_epochs=3, best_model=best)
+        if is_beside:
+            trainer.set_evaluator(ludus.AsyncEvaluator(trainer.config))
+        result = trainer.fit(root=str(tmp_path), name=f"beside-{is_beside}")
+        rows = lines(result.run_dir)
+        tested = [row["test/loss"] for row in rows if "test/loss" in row]
+        heard = [row["opt_steps"] for row in rows if "validation/epoch_loss" in row]
+        assert len(heard) == 6
+        assert result.best is not None
+        found.append((heard, tested, result.best["counters"]["opt_steps"]))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

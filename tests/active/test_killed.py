@@ -209,17 +209,17 @@ def test_batch_normalisation_and_a_batch_of_one_is_told_before_anything_is_asked
         assert not (tmp_path / "refused").exists()
         return str(caught.value)
 
-    # 6, 10 and 14 labels.
-    told = refused(batch_size=9)
-    assert told.startswith("in round 1 the last batch of an epoch has one example")
-    assert told.endswith("set drop_last to true, or another batch_size")
-    assert "in round 2" in refused(batch_size=13)
-    assert "in round 0" in refused(initial_labels=1, drop_last=True)
-    calls = own(Counting, batch_size=9, drop_last=True, max_rounds=2)
-    assert calls.fit(root=str(tmp_path), name="dropped").status == "finished"
-    budget = {"max_labels": 8, "target_accuracy": None, "stable_share": None, "stable_rounds": 1}
-    assert own(Odd, batch_size=9, stopping=budget).fit(root=str(tmp_path)).status == "finished"
-    assert own(Forgetful, batch_size=9).fit(root=str(tmp_path), name="plain").status == "finished"
+    told = refused(batch_size=1)
+    assert told.startswith("'batch_size' is 1, and from a batch of one example this network cannot")
+    assert told.endswith("set it to 2 or more")
+    assert "'initial_labels' is 1" in refused(initial_labels=1, drop_last=True)
+    assert "'queries' is 1" in refused(initial_labels=0, queries=1)
+    budget = {"max_labels": 1, "target_accuracy": None, "stable_share": None, "stable_rounds": 1}
+    assert "'stopping.max_labels' is 1" in refused(initial_labels=0, stopping=budget)
+    # One that is left over of 10 labels is no batch by itself.
+    calls = own(Counting, batch_size=9, max_rounds=2)
+    assert calls.fit(root=str(tmp_path), name="joined").status == "finished"
+    assert own(Forgetful, batch_size=1).fit(root=str(tmp_path), name="plain").status == "finished"
 
 
 def test_a_run_that_waits_for_people_is_not_verified_and_says_so(call: Ludus) -> None:

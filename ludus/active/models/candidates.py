@@ -40,8 +40,8 @@ class Candidates:
         self.scores: list[float] = []
         """The score of each, once they were ranked."""
         self.chosen = 0
-        self.wanted: str | int = 0
-        """Which one a run begins with."""
+        self.wanted: str | int | None = None
+        """Which one a run begins with; None is the first, until they are ranked."""
         # What is scored: the network of the first member, where a model is a committee.
         self._sources: list[Model] = []
         self._heads: dict[int, Head] = {}
@@ -89,7 +89,7 @@ class Candidates:
             self._load_start(config.starting_checkpoint)
         if len(self.models) > 1 or config.start != "warm":
             self._begun.keep(self.models)
-        self.chosen = self.place_of(self.wanted)
+        self.chosen = self.place_of(self.wanted or 0)
 
     def _load_start(self, place: str) -> None:
         if len(self.models) > 1:
@@ -219,5 +219,6 @@ def _load(model: Model, place: str, what: str) -> None:
 
 
 def _as_committee(model: Model, members: int, config: ActiveConfig) -> Model:
+    is_trained = model.is_loaded or config.new_head is not None
     with forked(derive(config.seed, "committee")):
-        return make_committee(model, members, None)
+        return make_committee(model, members, None, is_trained=is_trained)

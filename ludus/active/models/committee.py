@@ -71,25 +71,35 @@ class Committee(Model):
         return {"loss": loss, "correct": count_correct(self.loss, outputs, targets)}
 
 
-def make_committee(model: Model, count: int, fresh: Callable[[int], nn.Module] | None) -> Committee:
+def make_committee(
+    model: Model,
+    count: int,
+    fresh: Callable[[int], nn.Module] | None,
+    *,
+    is_trained: bool = False,
+) -> Committee:
     """Return a committee whose first member is this model's network.
 
     `fresh` makes the network of another member; without it the others are copies, whose layers are begun
-    anew where they know how.
+    anew where they know how: not those that are frozen, and of a network that was trained before only the
+    last linear layer, for the rest of it is what it was trained for.
     """
     if type(model) is not Model:
         raise ConfigError(
             f"a committee trains plain networks by the loss of the config, and {type(model).__name__} is a"
             " Model of its own; give its network alone, or use a strategy without a committee"
         )
-    others = [fresh(i) if fresh else _begun_anew(model.module) for i in range(1, count)]
+    others = [
+        fresh(i) if fresh else _begun_anew(model.module, is_trained=is_trained)
+        for i in range(1, count)
+    ]
     is_binary = model.loss == "binary_cross_entropy"
     committee = Committee(Members([model.module, *others], is_binary=is_binary), loss=model.loss)
     committee.architecture = f"{model.architecture}_x{count}"
     return committee
 
 
-def _begun_anew(module: nn.Module) -> nn.Module:
+def _begun_anew(module: nn.Module, *, is_trained: bool) -> nn.Module:
     copy = deepcopy(module)
     layers = [
         layer for layer in copy.modules() if callable(getattr(layer, "reset_parameters", None))
@@ -99,6 +109,25 @@ def _begun_anew(module: nn.Module) -> nn.Module:
             f"no layer of {type(module).__name__} has a method reset_parameters, so all members of a"
             " committee would be the same; give it one, or use a strategy without a committee"
         )
+    layers = [layer for layer in layers if _learns(layer)]
+    if is_trained:
+        linear = [one for one in layers if isinstance(one, nn.Linear)]
+        layers = [*layers, *linear][-1:]
+    if not layers:
+        raise ConfigError(
+            f"every layer of {type(module).__name__} that could begin anew is frozen, so all members of a"
+            " committee would be the same; let its last layer learn, or use a strategy without a committee"
+        )
+    frozen = [(one, one.detach().clone()) for one in copy.parameters() if not one.requires_grad]
     for layer in layers:
         layer.reset_parameters()  # type: ignore[operator]
+    # A layer may be frozen in part, and begin anew whole.
+    with torch.no_grad():
+        for one, before in frozen:
+            one.copy_(before)
     return copy
+
+
+def _learns(layer: nn.Module) -> bool:
+    """Return whether a layer has parameters that are not frozen; one with none has nothing to draw."""
+    return any(one.requires_grad for one in layer.parameters())

@@ -21,10 +21,12 @@ from ludus.active.short_config import expand_active, load_starting
 from ludus.active.strategy import Strategy
 from ludus.core import Run, states
 from ludus.core.errors import ConfigError
+from ludus.core.services import Weights
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.model import Model
 from ludus.supervised.base import BaseTrainer
 from ludus.supervised.config import SupervisedConfig
+from ludus.supervised.fit import EPOCH
 
 
 class Modelled(BaseTrainer):
@@ -60,12 +62,13 @@ class Modelled(BaseTrainer):
         """Train this Model or torch network, or the best of a list of them.
 
         The name of a candidate, or its place, makes it the model that learns and asks, from the weights that
-        it began with: before a run, or in a hook of it.
+        it began with: before a run, which then asks no `selection`, or in a hook of it.
         """
         if isinstance(model, str | int):
             if self.candidates.models:
                 self._activate(self.candidates.place_of(model))
-            self.candidates.wanted = model
+            if not self.run.cursor:
+                self.candidates.wanted = model
             return
         given = list(model) if isinstance(model, list | tuple) else [model]
         self.candidates.give(given)
@@ -82,7 +85,7 @@ class Modelled(BaseTrainer):
         more: set[Need] = {"features"} if self.config.selection in BY_FEATURES else set()
         one = self.examples.inputs(torch.tensor([0]))
         for model in self.candidates.models:
-            check_batch_of_one(self.config, model, one, size=self.pool.size)
+            check_batch_of_one(self.config, model, one)
             check_scoring(
                 self.strategy, model, self._scorer(model), features=self.features,
                 class_weights=self.config.class_weights, more=more,
@@ -125,8 +128,29 @@ class Modelled(BaseTrainer):
         if chosen == self.candidates.chosen:
             return
         self.model = self.candidates.take(chosen)
+        if any(frame.name == EPOCH for frame in self.run.cursor):
+            # The best weights of this fit so far, and how long ago they were, are of the other one.
+            self.judge.reset()
         self._make_update()
         self._renew()
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights that a saved state would be evaluated with; its candidate is taken."""
+        self._activate(self.candidates.saved_choice(state))
+        return super().weights_of(state)
+
+    def recall(self, about: Mapping[str, Any]) -> None:
+        """Take the candidate that the note of kept weights names; where there is one only, that."""
+        name = about.get("candidate")
+        if isinstance(name, str) and len(self.candidates.models) > 1:
+            self._activate(self.candidates.place_of(name))
+
+    def _keep(self, name: str, weights: Weights, note: Mapping[str, Any]) -> None:
+        candidates = self.candidates
+        own = (
+            {"candidate": candidates.names[candidates.chosen]} if len(candidates.names) > 1 else {}
+        )
+        super()._keep(name, weights, {**own, **note})
 
     def select_active_model(self) -> str:
         """Rank the candidates on the labels there are, take the best one, and return its name."""
@@ -142,6 +166,14 @@ class Modelled(BaseTrainer):
 
     def _select(self, run: Run) -> Mapping[str, float] | None:
         if self.config.selection is None:
+            return None
+        if self.candidates.wanted is not None:
+            name = self.candidates.names[self.candidates.chosen]
+            run.tell(
+                f"the model is {name}, which the script has set; selection {self.config.selection} is not"
+                " asked",
+                event="model_selected",
+            )
             return None
         name = self.select_active_model()
         table = self.candidates.table(self.config.selection)

@@ -121,6 +121,12 @@ class ActiveTrainer(Modelled):
                 "'calibration' is measured on test data, and there is none; set data.test_fraction, give a"
                 " test_loader, or set it to null"
             )
+        stopping = config.stopping
+        if stopping is not None and stopping.target_accuracy and sources["validation"] is None:
+            raise ConfigError(
+                "'stopping.target_accuracy' is measured on validation data, and there is none; set"
+                " data.validation_fraction, give a val_loader, or set it to null"
+            )
         return Datasets(name, train, make_evaluators(config, sources, self.device))
 
     def _make_oracle(self) -> Oracle:
@@ -157,6 +163,7 @@ class ActiveTrainer(Modelled):
         works = Works(
             query=self.asking.query, label=self.asking.label, select_model=self._select,
             take_best=self._take_best, test=self._test,
+            settle=self._settle if self.beside else None,
         )  # fmt: skip
         return rounds(self.config, self.fitting.loop(), works, is_over=self.asking.is_over)
 
@@ -196,7 +203,7 @@ class ActiveTrainer(Modelled):
                 )
         accuracy, said_N = None, None
         if (stopping := self.config.stopping) is not None and stopping.target_accuracy is not None:
-            accuracy = self.evaluate(self.eval_data).get("validation/epoch_accuracy")
+            accuracy = self.evaluate(self.evaluators["validation"])["validation/epoch_accuracy"]
         if self.progress.looks_at_pool:
             said_N = self._scorer(self.model).predicted(torch.arange(self.pool.size))
         if (share := self.progress.hear(accuracy, said_N)) is not None:

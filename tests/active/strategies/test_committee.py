@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import ludus
 from ludus.active.models.committee import Members, make_committee
+from ludus.core.errors import ConfigError
+from ludus.core.surroundings import Bare
 from ludus.nn.model import Model
 from tests.active.strategies.small import ran, section, small
 
@@ -70,3 +73,78 @@ def test_a_committee_learns_and_its_best_weights_can_be_evaluated_again(tmp_path
     again = ludus.build_trainer(config)
     again.fit(root=str(tmp_path), name="committee", resume=True)
     assert again.evaluate(again.evaluators["test"])["test/accuracy"] == pytest.approx(accuracy)
+
+
+def sharing(members: list[nn.Module], given: nn.Module) -> list[list[str]]:
+    """Return, for each member, the parameters that are those of the given network."""
+    wanted = dict(given.named_parameters())
+    return [
+        [name for name, one in member.named_parameters() if torch.equal(one, wanted[name])]
+        for member in members
+    ]
+
+
+def layered() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(13, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+
+
+def test_a_frozen_body_is_the_same_in_all_members_and_stays_so() -> None:
+    net = layered()
+    net[0].requires_grad_(False)
+    first = net[0].weight.clone()
+    trainer = ludus.build_trainer(
+        small(strategy=section("committee_kl", members=3), model=None, engine="eager", max_rounds=1)
+    )
+    trainer.set_model(net)
+    trainer.prepare(max_steps=None)
+    assert [one[:2] for one in sharing(members_of(trainer), net)] == [["0.weight", "0.bias"]] * 3
+    heads = [one[3].weight for one in members_of(trainer)]  # type: ignore[index]
+    assert not torch.equal(heads[1], heads[2])
+    trainer.fit(around=Bare)
+    assert all(torch.equal(one[0].weight, first) for one in members_of(trainer))  # type: ignore[index]
+
+
+def test_a_layer_that_is_frozen_in_part_keeps_that_part() -> None:
+    net = layered()
+    net[3].bias.requires_grad_(False)
+    made = make_committee(Model(net, loss="cross_entropy"), 2, None)
+    assert "3.bias" in sharing(list(made.module.members), net)[1]
+    assert "3.weight" not in sharing(list(made.module.members), net)[1]
+
+
+def test_members_of_a_network_with_loaded_weights_differ_in_the_last_layer_alone(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "kept"
+    Model(layered()).save_model(place)
+    loaded = Model(layered(), loss="cross_entropy")
+    loaded.load_model(place)
+    assert loaded.is_loaded
+    trainer = ludus.build_trainer(
+        small(strategy=section("committee_kl", members=2), model=None, engine="eager")
+    )
+    trainer.set_model(loaded)
+    trainer.prepare(max_steps=None)
+    body = ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert sharing(members_of(trainer), loaded.module)[1] == body
+    fresh = make_committee(Model(layered(), loss="cross_entropy"), 2, None)
+    assert "0.weight" not in sharing(list(fresh.module.members), layered())[1]
+
+
+def test_members_of_a_network_with_a_new_head_differ_in_the_head_alone() -> None:
+    net = layered()
+    trainer = ludus.build_trainer(
+        small(strategy=section("committee_kl", members=2), model=None, engine="eager", new_head=3)
+    )
+    trainer.set_model(net)
+    trainer.prepare(max_steps=None)
+    assert sharing(members_of(trainer), net)[1] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+
+
+def test_a_network_that_is_frozen_whole_makes_no_committee() -> None:
+    net = layered().requires_grad_(False)
+    with pytest.raises(
+        ConfigError, match="every layer of Sequential that could begin anew is frozen"
+    ):
+        make_committee(Model(net, loss="cross_entropy"), 2, None)
