@@ -47,6 +47,7 @@ def main() -> None:
 def _draw_accuracies(
     panel: plt.Axes, table: str, strategies: dict[str, list[list[list[float]]]], target: float
 ) -> None:
+    bottom = 100.0
     for strategy, runs in strategies.items():
         curves = np.asarray(runs, float)
         labels, accuracies = curves[0, :, 0], 100 * curves[:, :, 1]
@@ -54,6 +55,9 @@ def _draw_accuracies(
         colour = COLOURS[strategy]
         panel.plot(labels, middle, color=colour, label=strategy, lw=1.6, marker="o", ms=2.5)
         panel.fill_between(labels, low, high, color=colour, alpha=0.13, lw=0)
+        # The first labels are the same for all, so what follows them is looked at more closely.
+        bottom = min(bottom, low[1] - 2)
+    panel.set_ylim(bottom=bottom)
     panel.axhline(100 * target, color="#999999", lw=0.8, ls=":")
     num_seeds = len(next(iter(strategies.values())))
     panel.set_title(f"{table}: ludus, median and quartiles of {num_seeds} seeds", fontsize=10)
@@ -83,7 +87,7 @@ def _draw_labels(
     panel.invert_yaxis()
     panel.set_xlabel(f"labels to {target:.1%}", fontsize=9)
     panel.set_title(f"{table}: labels needed", fontsize=10)
-    panel.legend(fontsize=8, frameon=False, loc="lower left")
+    panel.legend(fontsize=8, frameon=False, loc="upper left")
 
 
 if __name__ == "__main__":
