@@ -21,6 +21,7 @@ def test_labels_to_an_accuracy_are_read_off_the_line_that_first_reaches_it() -> 
     assert labels_to(0.65, CURVE) == pytest.approx(35)
     assert labels_to(0.75, CURVE) == pytest.approx(70)
     assert labels_to(0.5, CURVE) == labels_to(0.1, CURVE) == 20
+    assert labels_to(0.9, CURVE) == pytest.approx(80)
 
 
 def test_a_run_that_never_reaches_the_accuracy_counts_one_round_more_than_its_budget() -> None:
@@ -36,6 +37,7 @@ def test_strategies_are_compared_at_what_uniform_sampling_reaches_with_its_whole
     assert rows["t, margin: labels to 70.0%", "ludus"].values == pytest.approx((30, 60))
     won = rows["t, margin: seeds with fewer labels than uniform", "ludus"]
     assert (won.value, won.unit, won.values) == (1, "of 2", (1, 0))
+    assert rows["t, uniform: seeds with fewer labels than uniform", "ludus"].value == 0
     ratio = rows["t, margin: labels to 70.0%", "ludus"].ratio
     assert ratio == pytest.approx(47.5 / 45)
     assert rows["t, margin: mean accuracy", "modAL"].value == pytest.approx(55)

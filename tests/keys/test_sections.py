@@ -434,6 +434,10 @@ def test_redundant_columns_are_sums_of_informative_ones_and_the_rest_is_noise(ki
         scales_D = torch.linalg.svdvals(inputs - inputs.mean(0))
         # Two of the last table's eight columns are noise, so they add to the rank.
         assert int((scales_D > 1e-2).sum()) == rank
+    for informative in (4, 5):
+        inputs, _ = drawn(informative=informative, redundant=0, separation=8.0)
+        # Noise has a deviation of 1; informative columns are wide, their clusters lying far apart.
+        assert int((inputs.std(0) > 2).sum()) == informative
 
 
 @changes("dataset synthetic", "class_shares")
