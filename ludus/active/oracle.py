@@ -89,13 +89,26 @@ class Answers:
         return found
 
     def put(self, rows: Sequence[int], labels: Sequence[Any]) -> None:
-        """Keep answers, once they are known to be labels."""
-        checked = [self.labels.checked(row, one) for row, one in zip(rows, labels, strict=True)]
+        """Keep all answers that are labels; then raise LudusError if one was none."""
+        checked: dict[int, int | float] = {}
+        problems: list[LudusError] = []
+        for row, label in zip(rows, labels, strict=True):
+            try:
+                checked[row] = self.labels.checked(row, label)
+            except LudusError as error:
+                problems.append(error)
+        if checked:
+            # First, for what was answered may have been paid for.
+            self._append(list(checked), list(checked.values()))
+        if problems:
+            raise problems[0]
+
+    def _append(self, rows: list[int], labels: list[int | float]) -> None:
         journal = self._journal()
         # Not by their count: a person may have deleted a line, and the last record of a key counts.
         taken = [int(key[len(_KEY) :]) for key in journal.keys() if _is_numbered(key)]  # noqa: SIM118
         number = max(taken, default=-1) + 1
-        journal.put(f"{_KEY}{number}", {"rows": [*rows], "labels": checked})
+        journal.put(f"{_KEY}{number}", {"rows": rows, "labels": labels})
 
     def tensor(self, rows: Tensor, known: Mapping[int, Any]) -> Tensor:
         """Return the labels of rows that are all known."""

@@ -9,6 +9,7 @@ import torch
 from ludus.active.config import ActiveConfig
 from ludus.active.models.features import Features
 from ludus.active.scoring import Need, Scorer, unchanged_buffers
+from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.strategy import Strategy, expected_weight
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.engines.unsaved import plain_state_set_aside
@@ -20,6 +21,21 @@ def needs_of(strategy: Strategy) -> frozenset[Need]:
     """Return what a strategy looks at, the features of its shortlist included."""
     has_shortlist = getattr(getattr(strategy, "config", None), "shortlist", None) is not None
     return strategy.needs | ({"features"} if has_shortlist else frozenset())
+
+
+def refuse_unread_layer(config: ActiveConfig, strategy: Strategy, *, has_function: bool) -> None:
+    """Raise ConfigError if a layer is named whose outputs nothing would look at."""
+    if config.features_layer is None:
+        return
+    named = f"'features_layer' is {config.features_layer}"
+    if has_function:
+        raise ConfigError(
+            f"{named}, and set_features gave a function, which is asked instead; set the former to null"
+        )
+    if "features" not in needs_of(strategy) and config.selection not in BY_FEATURES:
+        raise ConfigError(
+            f"{named}, and neither 'strategy' nor 'selection' looks at features; set it to null"
+        )
 
 
 def check_batch_of_one(config: ActiveConfig, model: Model, inputs: Inputs) -> None:

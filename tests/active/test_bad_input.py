@@ -28,6 +28,10 @@ from tests.command_line import MODEL, Ludus
         ),
         ({"class_weights": [1.0, 2.0]}, "give one for each"),
         ({"features_layer": "no.such", "strategy": {"kind": "core_set"}}, "no.such"),
+        (
+            {"features_layer": "layers.0", "strategy": {"kind": "uniform"}},
+            "neither 'strategy' nor 'selection' looks at features; set it to null",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_written(

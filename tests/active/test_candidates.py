@@ -282,6 +282,30 @@ def test_a_model_that_the_script_sets_is_not_exchanged_by_a_score(
     assert trainer.select_active_model() == "1-sequential"
 
 
+@pytest.mark.parametrize("start", ["cold", "warm"])
+def test_candidates_are_ranked_as_they_began_whatever_one_has_learnt(start: str) -> None:
+    trainer = trainer_of(
+        model=None, selection="logme", start=start, ema_decay=0.9, features_layer="0",
+        optimizer={**ludus.example("active").optimizer.model_dump(), "learning_rate": 0.1},
+    )  # fmt: skip
+    trainer.set_model([network(1), network(1), network(2)])
+    trainer.fit(around=Bare)
+    learnt = {name: one.clone() for name, one in trainer.model.state_dict().items()}
+    assert not torch.equal(learnt["0.weight"], network(1)[0].weight)
+    trainer.select_active_model()
+    assert trainer.candidates.scores[0] == trainer.candidates.scores[1]
+    assert trainer.candidates.scores[0] != trainer.candidates.scores[2]
+    if trainer.candidates.chosen == 0:
+        assert all(torch.equal(one, learnt[n]) for n, one in trainer.model.state_dict().items())
+
+
+def test_a_layer_and_a_function_of_features_are_not_both_given() -> None:
+    trainer = trainer_of(strategy={"kind": "core_set"}, features_layer="layers.0")
+    trainer.set_features(lambda model, inputs: inputs)
+    with pytest.raises(ConfigError, match="set_features gave a function, which is asked instead"):
+        trainer.fit(around=Bare)
+
+
 def test_a_model_that_a_hook_sets_is_not_the_first_of_the_next_run() -> None:
     class Once:
         def after_test(self, run: Run) -> None:

@@ -152,6 +152,27 @@ def test_a_file_with_answers_that_were_not_handed_in_is_not_written_over(call: L
     assert "holds answers" in call("label", RUN, "--export", "q.csv").refusal()
 
 
+def test_a_run_that_was_killed_while_it_wrote_its_queries_is_told_what_to_do(call: Ludus) -> None:
+    begun(call)
+    Path(RUN, "queries/round-0000.safetensors").unlink()
+    told = call("label", RUN).refusal()
+    assert "its inputs, queries/round-0000.safetensors, are not there" in told
+    assert f"`ludus resume {RUN}` writes it anew" in told
+    call("resume", RUN)
+    Path(RUN, "queries/round-0000.json").unlink()
+    told = call("label", RUN).refusal()
+    assert "was killed while it wrote down what it asks; `ludus resume" in told
+    call("resume", RUN)
+    assert "6 of 6 queries are still open" in call("label", RUN, stdin="q\n").out
+
+
+def test_cells_are_parted_by_commas_or_semicolons_whatever_columns_are_called(call: Ludus) -> None:
+    rows = begun(call)
+    call("label", RUN, "--csv", write("a.csv", "row,label,length;width", f"{rows[0]},1,3;4"))
+    call("label", RUN, "--csv", write("b.csv", "row;label;length", f"{rows[1]};2;3,5"))
+    assert answered() == [(rows[0], 1), (rows[1], 2)]
+
+
 def test_after_a_line_of_the_journal_was_deleted_no_answer_takes_the_place_of_another(
     call: Ludus,
 ) -> None:

@@ -115,6 +115,27 @@ def test_what_was_answered_before_a_failure_is_kept(tmp_path: Path) -> None:
     assert len(asked) == len(set(asked)) == 14
 
 
+def test_one_bad_label_of_a_call_loses_none_of_the_others(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def answer(inputs: Any, rows: Sequence[int]) -> list[int]:
+        is_first = not asked
+        asked.extend(rows)
+        return [7 if is_first and row == rows[1] else row % 3 for row in rows]
+
+    def make() -> Any:
+        trainer: Any = ludus.build_trainer(small_active(oracle={**FUNCTION, "at_once": 6}))
+        trainer.set_oracle(answer)
+        return trainer
+
+    with pytest.raises(LudusError, match="is 7; the classes of this run"):
+        make().fit(root=str(tmp_path))
+    assert len(asked) == 6
+    make().fit(root=str(tmp_path), resume=True)
+    assert asked[6] == asked[1]
+    assert len(asked) == len(set(asked)) + 1 == 15
+
+
 def test_a_function_is_given_and_used_or_refused() -> None:
     with pytest.raises(ConfigError, match="no function was given; call trainer"):
         ludus.build_trainer(small_active(oracle=FUNCTION)).fit()

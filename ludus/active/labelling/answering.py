@@ -141,6 +141,16 @@ def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
         yield line, cells[row_at], cells[label_at]
 
 
+def _delimiter(text: str) -> str:
+    """Return what parts the cells: where the comma is a decimal sign, spreadsheets write semicolons."""
+    first = text.partition("\n")[0]
+    if ";" not in first:
+        return ","
+    # A column of our own export may have a semicolon in its name.
+    names = [cell.strip().casefold() for cell in next(csv.reader([first]))]
+    return "," if {"row", "label"} <= {*names} else ";"
+
+
 def _lines(path: Path) -> Iterator[tuple[int, Sequence[str]]]:
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -153,11 +163,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Sequence[str]]]:
     if "\0" in text:
         # What is written in 16 bits a letter can be read as UTF-8, with a zero byte in each.
         raise LudusError(f"{path} is not UTF-8 text; save it as CSV in UTF-8")
-    first = text.partition("\n")[0]
-    # Where the comma is a decimal sign, spreadsheets write semicolons.
-    rows = csv.reader(
-        io.StringIO(text, newline=""), delimiter=";" if ";" in first else ",", strict=True
-    )
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     try:
         yield from ((rows.line_num, cells) for cells in rows if any(map(str.strip, cells)))
     except csv.Error as error:

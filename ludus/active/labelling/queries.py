@@ -94,9 +94,11 @@ def _tensor(storage: Storage, name: str) -> Tensor:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    data = storage.read(name.replace(".json", ".safetensors"), limit=2 * _MOST_BYTES)
+    file = name.replace(".json", ".safetensors")
+    if not storage.exists(file):
+        raise ValueError(f"its inputs, {file}, are not there")
     try:
-        return load(data)["inputs"]
+        return load(storage.read(file, limit=2 * _MOST_BYTES))["inputs"]
     except SafetensorError as error:
         raise ValueError(f"its inputs cannot be read: {error}") from None
 

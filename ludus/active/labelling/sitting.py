@@ -134,7 +134,11 @@ def _found(place: str) -> Storage:
 
 def _opened(storage: Storage) -> tuple[Queries, Answers]:
     queries = read_queries(storage)
-    assert queries is not None
+    if queries is None:
+        raise RunError(
+            f"{storage.place} was killed while it wrote down what it asks; `ludus resume {storage.place}`"
+            " writes it anew"
+        )
     journal = Journal(storage, JOURNAL)
     return queries, Answers(lambda: journal, Labels(num_classes=queries.num_classes))
 

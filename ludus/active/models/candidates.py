@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -145,20 +145,35 @@ class Candidates:
         labels: Tensor,
         loss: str,
     ) -> int:
-        """Score every model on labelled rows; return the place of the best, the first of equal ones."""
+        """Score every model on labelled rows; return the place of the best, the first of equal ones.
+
+        Each is scored as it began: what one has learnt since, of these very labels, would favour it.
+        """
         if selection is None:
             raise ConfigError("'selection' is null, so nothing says which model is best; set it")
         if not len(rows):
             raise LudusError("there are no labels yet to rank the candidates on; label some first")
         is_regression, scores = loss not in _CLASSES, []
-        for place, model in enumerate(self._sources):
-            head = self._heads.get(place)
-            with contextlib.nullcontext() if head is None else head.source():
-                scored = scorer(model)
-                score = score_of(selection, scored, rows, labels, is_regression=is_regression)
-                scores.append(score)
+        with self._as_begun():
+            for place, model in enumerate(self._sources):
+                head = self._heads.get(place)
+                with contextlib.nullcontext() if head is None else head.source():
+                    scored = scorer(model)
+                    score = score_of(selection, scored, rows, labels, is_regression=is_regression)
+                    scores.append(score)
         self.scores = scores
         return max(range(len(scores)), key=lambda place: (scores[place], -place))
+
+    @contextlib.contextmanager
+    def _as_begun(self) -> Iterator[None]:
+        """Let the model in use be, within the block, what it began as."""
+        model = self.models[self.chosen]
+        own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        self._begun.put_back(self.chosen, model)
+        try:
+            yield
+        finally:
+            model.load_state_dict(own)
 
     def metrics(self, selection: Selection | None) -> dict[str, float]:
         """Return the score of each by name."""

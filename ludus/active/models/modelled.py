@@ -156,7 +156,7 @@ class Modelled(BaseTrainer):
         """Rank the candidates on the labels there are, take the best one, and return its name."""
         chosen = self.candidates.rank(
             self.config.selection,
-            self._scorer,
+            lambda model: self._scorer(model, is_first=True),
             self.pool.labelled,
             self.pool.labels,
             self.config.loss,
@@ -164,9 +164,10 @@ class Modelled(BaseTrainer):
         self._activate(chosen)
         return self.candidates.names[chosen]
 
-    def _select(self, run: Run) -> Mapping[str, float] | None:
+    def _select(self, run: Run) -> Mapping[str, float]:
+        metrics = self._first_metrics()
         if self.config.selection is None:
-            return None
+            return metrics
         if self.candidates.wanted is not None:
             name = self.candidates.names[self.candidates.chosen]
             run.tell(
@@ -174,18 +175,29 @@ class Modelled(BaseTrainer):
                 " asked",
                 event="model_selected",
             )
-            return None
+            return metrics
         name = self.select_active_model()
         table = self.candidates.table(self.config.selection)
         run.log.text("ranking of the candidates", table)
         run.tell(
             f"the model is {name}, by {self.config.selection}\n{table}", event="model_selected"
         )
-        return self.candidates.metrics(self.config.selection)
+        return {**metrics, **self.candidates.metrics(self.config.selection)}
 
-    def _scorer(self, model: Model) -> Scorer:
+    def _first_metrics(self) -> dict[str, float]:
+        """Return how good every candidate is on the test data before it learns anything here."""
+        found: dict[str, float] = {}
+        for name, model in zip(self.candidates.names, self.candidates.models, strict=True):
+            if "test" not in self.evaluators or isinstance(model, Classifier):
+                continue
+            for metric, value in self.evaluators["test"].evaluate(model)[1].items():
+                found[f"initial/{metric.removeprefix('test/')}/{name}"] = value
+        return found
+
+    def _scorer(self, model: Model, *, is_first: bool = False) -> Scorer:
+        """Return what calls a model: with the running mean of its weights, or as it began."""
         ema = self.update.ema
-        is_swapped = model is self.model and ema is not None
+        is_swapped = model is self.model and ema is not None and not is_first
         return Scorer(
             self.examples,
             model,

@@ -20,6 +20,7 @@ from ludus.active.oracle import JOURNAL, Answers, Labels, Oracle
 from ludus.active.oracles.function import Answer
 from ludus.active.plan import Works, rounds
 from ludus.active.pool import Pool
+from ludus.active.preflight import refuse_unread_layer
 from ludus.active.rounds import Progress
 from ludus.active.strategy import Strategy
 from ludus.config.registry import find, register_trainer
@@ -83,6 +84,8 @@ class ActiveTrainer(Modelled):
             )
         config = self.config
         self.strategy: Strategy = find("strategy", _kind(config.strategy))(config.strategy)
+        has_function = self._features_of is not None
+        refuse_unread_layer(config, self.strategy, has_function=has_function)
         self.features = Features(config.features_layer, self._features_of)
         super().prepare(max_steps=None)
         self._check_candidates()
