@@ -84,9 +84,11 @@ def test_a_shortlist_is_thinned_out_to_rows_that_lie_apart() -> None:
 
 
 def test_a_shortlist_keeps_away_from_what_is_labelled() -> None:
-    inputs = torch.tensor([[0.1, 0.0], [-0.5, 0.5], [0.9, 0.0], [-0.5, 0.5]])
-    found = made("margin", shortlist=3).choose(view_of(inputs, labelled=[3]), 1).tolist()
-    assert found == [2]
+    # Row 1 lies furthest from the mean of rows 0 to 2, and on row 3.
+    inputs = torch.tensor([[0.1, 0.0], [-0.5, 0.5], [0.8, 0.0], [-0.5, 0.5]])
+    strategy = made("margin", shortlist=3)
+    assert strategy.choose(view_of(inputs, rows=[0, 1, 2]), 1).tolist() == [1]
+    assert strategy.choose(view_of(inputs, labelled=[3]), 1).tolist() == [2]
 
 
 def test_only_the_candidates_of_a_round_are_looked_at() -> None:
