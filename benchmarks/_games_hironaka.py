@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import torch
 
 from benchmarks._games_timing import Timed, wait
-from ludus.games.inference import Precision
+from ludus.games.dqn.inference import Precision
+from ludus.games.dqn.rollout_graph import RolloutGraph
 from ludus.games.networks import make_net
-from ludus.games.rollout_graph import RolloutGraph
 from ludus.games.rules.hironaka import Hironaka
 
 UNIT = "game-steps/s"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games import DQNTrainer, PPOTrainer, playoffs
-from ludus.games.dqn.players import NetPlayer
+from ludus.games.dqn.players import ValuePlayer
 from ludus.games.roll_out import roll_out
 from ludus.games.rules.hironaka import Hironaka
 from tests.games.dqn.small import prepared, small_dqn
@@ -108,7 +108,7 @@ def test_games_with_a_player_that_writes_are_those_of_one_that_does_not() -> Non
         players = {"host": host, "agent": agent}
         return roll_out(GAME, players, "agent", games=30, turns=4, generator=draws)
 
-    honest = NetPlayer(nn.Linear(21, 3))
+    honest = ValuePlayer(nn.Linear(21, 3))
     quiet, loud = found(Quiet(), honest), found(WritingHost(), honest)
     for one, other in zip(quiet, loud, strict=True):
         assert torch.equal(one, other)

@@ -10,12 +10,12 @@ import torch
 
 from ludus.games import rollout_graph
 from ludus.games.choose import best, by_tensors, choose
+from ludus.games.dqn.inference import Precision
+from ludus.games.dqn.rollout_graph import RolloutGraph
 from ludus.games.game import State
 from ludus.games.hironaka.vertices import drop_non_vertices
-from ludus.games.inference import Precision
 from ludus.games.kernels import hironaka as kernels
 from ludus.games.networks import make_net
-from ludus.games.rollout_graph import RolloutGraph
 from ludus.games.rules.hironaka import Hironaka
 
 pytestmark = [

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from ludus.core.errors import LudusError
 from ludus.core.surroundings import Bare
-from ludus.games.actor_critic import ActorCritic, Categorical
 from ludus.games.elementwise import ElementwiseGame, Numbers
 from ludus.games.host_syncs import HostSyncs
 from ludus.games.kernels.ppo import rounds
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.tuning import Tuning
 from ludus.games.kernels.triton_path import why_no_kernels
+from ludus.games.ppo.actor_critic import ActorCritic, Categorical
 from ludus.games.ppo.shuffle import constants, rows_in_order
 from ludus.games.ppo.streams import keys_of
 from ludus.games.rules.acrobot import Acrobot

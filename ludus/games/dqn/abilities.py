@@ -13,7 +13,7 @@ from torch import Tensor
 from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.games.dqn.evaluation import HELD_OUT, RhoEvaluation, metrics_of
-from ludus.games.dqn.players import NetPlayer
+from ludus.games.dqn.players import ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.dqn.two_roles import TwoRoles
 from ludus.games.export import export_policy
@@ -83,7 +83,7 @@ class Abilities(TwoRoles):
         """Return one game of kept networks, move by move."""
         names = {
             role: "the network"
-            if isinstance(player, RoleLearner | NetPlayer)
+            if isinstance(player, RoleLearner | ValuePlayer)
             else type(player).__name__
             for role, player in self.players.items()
         }

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ludus.core.errors import LudusError, nearest
 from ludus.data.replay.device_ring import DeviceReplay
 from ludus.games.dqn.config import RoleConfig
-from ludus.games.dqn.players import NetPlayer
+from ludus.games.dqn.players import ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.game import FusedGame
 from ludus.games.player import Player
@@ -52,7 +52,7 @@ class Accessors:
         """Return the network of a role, or the player in its place."""
         self.fused_game.check_role(role)
         player = self.players[role]
-        return player.net if isinstance(player, NetPlayer | RoleLearner) else player
+        return player.net if isinstance(player, ValuePlayer | RoleLearner) else player
 
     def get_optimizer(self, role: str) -> Optimizer:
         """Return what moves the weights of a role."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ludus.games.inference import Inference, Precision, matmuls_in
+from ludus.games.dqn.inference import Inference, Precision, matmuls_in
 from ludus.nn.learner import Learner
 
 

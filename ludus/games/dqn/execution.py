@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ludus.core import Run
 from ludus.games.dqn.config import FusedDqnConfig
-from ludus.games.dqn.players import Mixed, NetPlayer
+from ludus.games.dqn.players import Mixed, ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.player import Player, begin
 from ludus.nn.engines.choice import EngineKey, EngineName, choose_engine
@@ -179,7 +179,7 @@ def _each(players: Iterable[Player]) -> Iterator[Player]:
 
 
 def _nets_of(players: Iterable[Player]) -> list[nn.Module]:
-    return [one.net for one in players if isinstance(one, RoleLearner | NetPlayer)]
+    return [one.net for one in players if isinstance(one, RoleLearner | ValuePlayer)]
 
 
 def _why_not_repeated(players: Iterable[Player]) -> str | None:

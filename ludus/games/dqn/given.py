@@ -10,7 +10,7 @@ from typing import Any
 
 from ludus.core import Stateful, states
 from ludus.games.dqn.config import ROLES
-from ludus.games.dqn.players import NetPlayer
+from ludus.games.dqn.players import ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.player import Player
 from ludus.games.roll_out import RewardFunc
@@ -59,7 +59,7 @@ class GivenState:
         """Return what networks and players that a script gave change without its being saved."""
         found = []
         for player, plain in self._plain.values():
-            if isinstance(player, NetPlayer):
+            if isinstance(player, ValuePlayer):
                 found += unsaved(plain)
             else:
                 remedy = "which no checkpoint holds: give it state_dict and load_state_dict"
@@ -114,13 +114,13 @@ def _who(player: Player) -> str:
     """Return who this is, as a state knows it: one that learns is a part by itself."""
     if isinstance(player, RoleLearner):
         return "a network that learns"
-    if isinstance(player, NetPlayer):
+    if isinstance(player, ValuePlayer):
         return f"the network {type(player.net).__name__}"
     return f"the player {type(player).__name__}"
 
 
 def _state(given: object) -> dict[str, Any] | None:
-    if isinstance(given, NetPlayer):
+    if isinstance(given, ValuePlayer):
         return dict(Held(given.net, without=()).tensors())
     if is_foreign(type(given)) and isinstance(given, Stateful):
         return dict(given.state_dict())
@@ -128,7 +128,7 @@ def _state(given: object) -> dict[str, Any] | None:
 
 
 def _load(given: object, state: Mapping[str, Any] | None) -> None:
-    if isinstance(given, NetPlayer):
+    if isinstance(given, ValuePlayer):
         assert state is not None
         Held(given.net, without=()).load(state)
     elif is_foreign(type(given)) and isinstance(given, Stateful):
@@ -139,7 +139,7 @@ def _load(given: object, state: Mapping[str, Any] | None) -> None:
 
 def _watched(given: object) -> list[object]:
     """Return what of it may change unsaved; learners watch their own networks, runs their trainers."""
-    if isinstance(given, NetPlayer):
+    if isinstance(given, ValuePlayer):
         return [given.net]
     has_plain = hasattr(given, "__dict__") and not isinstance(
         given, RoleLearner | Stateful | Trainer
@@ -148,7 +148,7 @@ def _watched(given: object) -> list[object]:
 
 
 def _spared(player: Player, kept: contextlib.ExitStack) -> Player:
-    if isinstance(player, RoleLearner | NetPlayer):
+    if isinstance(player, RoleLearner | ValuePlayer):
         net = player.net
         if any(is_foreign(type(part)) for part in net.modules()):
             kept.enter_context(Held(net, without=()).kept())

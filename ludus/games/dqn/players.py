@@ -5,9 +5,7 @@ Shapes: B games, O features of an observation, A actions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +15,15 @@ from ludus.games.game import FusedGame
 from ludus.games.player import Player, answered, begin
 
 
-class NetPlayer:
-    """A network that plays and does not learn."""
+class ValuePlayer:
+    """A network of values that plays and does not learn."""
 
-    def __init__(
-        self, net: nn.Module, autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
-    ) -> None:
-        """`autocast` makes the context in which the network computes."""
-        self.net, self.autocast = net, autocast
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return the best legal actions."""
-        with torch.no_grad(), self.autocast():
+        with torch.no_grad():
             return best(self.net(obs_BO), legal_BA)
 
 

@@ -15,9 +15,9 @@ from ludus.core import Stateful, states
 from ludus.games.choose import best
 from ludus.games.dqn.acting import Acting
 from ludus.games.dqn.config import RoleConfig
+from ludus.games.dqn.inference import Precision, matmuls_in
 from ludus.games.dqn.replay import make_replay
 from ludus.games.game import FusedGame
-from ludus.games.inference import Precision, matmuls_in
 from ludus.games.networks import check_net, make_net
 from ludus.games.player import num_moves
 from ludus.games.roll_out import Experiences

@@ -13,14 +13,14 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.games.dqn.accessors import Accessors
 from ludus.games.dqn.config import ROLES, FusedDqnConfig
 from ludus.games.dqn.given import GivenState
-from ludus.games.dqn.players import Mixed, NetPlayer
+from ludus.games.dqn.players import Mixed, ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.game import FusedGame
 from ludus.games.kinds import make_game
 from ludus.games.networks import check_apart, check_net
 from ludus.games.player import Player, make_player, num_moves
+from ludus.games.refused import OwnEvaluation
 from ludus.games.roll_out import RewardFunc
-from ludus.games.unused import OwnEvaluation
 from ludus.session.device import resolve_device
 
 Given = nn.Module | Player
@@ -142,7 +142,7 @@ class TwoRoles(Accessors, OwnEvaluation):
     def _as_player(self, role: str, given: Given) -> Player:
         self._check_given(role, given)
         if isinstance(given, nn.Module):
-            return NetPlayer(given.to(self.device).eval())
+            return ValuePlayer(given.to(self.device).eval())
         return given
 
     def _check_given(self, role: str, given: Given) -> None:
@@ -242,7 +242,7 @@ class TwoRoles(Accessors, OwnEvaluation):
     def _check_apart(self, wanted: Mapping[str, Given]) -> None:
         """Raise ConfigError where one of these would share parameters with the network of the other role."""
         there = {role: learner.net for role, learner in self.learners.items()}
-        there |= {k: one.net for k, one in self.players.items() if isinstance(one, NetPlayer)}
+        there |= {k: one.net for k, one in self.players.items() if isinstance(one, ValuePlayer)}
         check_apart(
             {**there, **{k: net for k, net in wanted.items() if isinstance(net, nn.Module)}}
         )

@@ -1,4 +1,4 @@
-"""The random numbers of `games/counter_random.py` inside a kernel, the same to the bit."""
+"""The random numbers of `games/ppo/counter_random.py` inside a kernel, the same to the bit."""
 
 from __future__ import annotations
 

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
-from ludus.games.actor_critic import ActionDistribution, acts_by_its_policy
 from ludus.games.export import export_policy
 from ludus.games.game import FusedGame, Moves
 from ludus.games.matches import told
 from ludus.games.player import Player
+from ludus.games.ppo.actor_critic import ActionDistribution, acts_by_its_policy
 from ludus.games.ppo.config import FusedPpoConfig
-from ludus.games.ppo.evaluate import Evaluation, NetworkPlayer
+from ludus.games.ppo.evaluate import Evaluation, PolicyPlayer
 from ludus.games.ppo.learn import PpoUpdate
-from ludus.games.unused import OwnEvaluation
+from ludus.games.refused import OwnEvaluation
 from ludus.judge.judge import Judge
 from ludus.nn.borrowed import borrowed
 from ludus.nn.engines.unsaved import plain_state_set_aside
@@ -67,7 +67,7 @@ class Abilities(OwnEvaluation):
             return self.evaluation(player)
 
     @contextlib.contextmanager
-    def _spared(self) -> Iterator[NetworkPlayer]:
+    def _spared(self) -> Iterator[PolicyPlayer]:
         """Let the block play with the network; it leaves no trace in it, nor in any global generator."""
         seed = derive(self.config.seed, "ppo/players")
         with forked(seed), self.learner.held.kept(), plain_state_set_aside(self.network):
@@ -87,7 +87,7 @@ class Abilities(OwnEvaluation):
         with borrowed(self.learner, weights), self._spared() as player:
             return list(self._told(player, index))
 
-    def _told(self, player: NetworkPlayer, index: int) -> Iterator[str]:
+    def _told(self, player: PolicyPlayer, index: int) -> Iterator[str]:
         evaluation, roles = self.evaluation, self.fused_game.roles
         own = roles[index % len(roles)]
         players: dict[str, Player] = {**evaluation.make_opponents(), own: player}

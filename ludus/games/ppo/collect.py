@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ludus.games.actor_critic import ActionDistribution
 from ludus.games.elementwise import is_plain
 from ludus.games.game import FusedGame, State
+from ludus.games.ppo.actor_critic import ActionDistribution
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.streams import action_draws
 

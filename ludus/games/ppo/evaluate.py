@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ludus.core import Run
 from ludus.core.errors import ConfigError, LudusError
-from ludus.games.actor_critic import ActionDistribution
 from ludus.games.game import FusedGame
 from ludus.games.matches import moments
 from ludus.games.player import Player, make_player
+from ludus.games.ppo.actor_critic import ActionDistribution
 from ludus.games.ppo.config import EvaluationConfig, uneven_games
 from ludus.games.ppo.live import REMEDY
 from ludus.judge.judge import Judge
@@ -27,7 +27,7 @@ Outputs = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 """Takes observations; returns the policy's outputs, illegal moves masked, and the log deviations."""
 
 
-class NetworkPlayer:
+class PolicyPlayer:
     """Plays by a policy network: its likeliest actions, or drawn ones."""
 
     def __init__(
@@ -98,9 +98,9 @@ class Evaluation:
         finally:
             self._run = None
 
-    def player(self, outputs: Outputs, distribution: ActionDistribution) -> NetworkPlayer:
+    def player(self, outputs: Outputs, distribution: ActionDistribution) -> PolicyPlayer:
         """Return the network as it is judged."""
-        return NetworkPlayer(outputs, distribution, is_greedy=self.config.actions == "greedy")
+        return PolicyPlayer(outputs, distribution, is_greedy=self.config.actions == "greedy")
 
     def __call__(
         self,

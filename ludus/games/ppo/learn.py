@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.games.actor_critic import ActionDistribution, Outputs
 from ludus.games.game import FusedGame, Moves
+from ludus.games.ppo.actor_critic import ActionDistribution, Outputs
 from ludus.games.ppo.collect import Rollout
 from ludus.games.ppo.config import FusedPpoConfig
 from ludus.losses.advantage import generalised_advantage

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from ludus.core import states
 from ludus.core.errors import ConfigError
-from ludus.games.counter_random import words
 from ludus.games.elementwise import is_plain
 from ludus.games.game import FusedGame, State, where
+from ludus.games.ppo.counter_random import words
 from ludus.games.ppo.streams import Keys, keys_of, started
 from ludus.seeds import derive
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ludus.core import states
 from ludus.core.errors import ConfigError
-from ludus.games.actor_critic import Outputs
+from ludus.games.ppo.actor_critic import Outputs
 from ludus.games.ppo.collect import Policy
 from ludus.games.ppo.config import PastPlayersConfig
 from ludus.nn.held import extra_modules

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ludus.games.counter_random import Key, words
+from ludus.games.ppo.counter_random import Key, words
 
 ROUNDS = 4
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ludus.games.counter_random import Key, key, uniform
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import State
+from ludus.games.ppo.counter_random import Key, key, uniform
 
 
 class Keys(NamedTuple):

@@ -11,7 +11,6 @@ from torch import Tensor
 from ludus.config.base import Positive
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
-from ludus.games.drawing import Drawing, Point
 from ludus.games.elementwise import (
     ElementwiseGame,
     Numbers,
@@ -23,6 +22,7 @@ from ludus.games.elementwise import (
     where,
 )
 from ludus.games.game import Moves
+from ludus.games.rules._drawing import Drawing, Point
 
 PI = 3.141592653589793
 HALF_PI = 1.5707963267948966

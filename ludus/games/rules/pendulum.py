@@ -11,7 +11,6 @@ from torch import Tensor
 from ludus.config.base import Positive
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
-from ludus.games.drawing import Drawing
 from ludus.games.elementwise import (
     ElementwiseGame,
     Numbers,
@@ -23,6 +22,7 @@ from ludus.games.elementwise import (
     sin,
 )
 from ludus.games.game import Bounds
+from ludus.games.rules._drawing import Drawing
 
 PI = 3.141592653589793
 TURN = 6.283185307179586

@@ -12,10 +12,10 @@ from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import HookError, Interrupted
 from ludus.core.hooks import Hooks
 from ludus.core.surroundings import Surroundings
-from ludus.games.actor_critic import ActorCritic, acts_by_its_policy, distribution_of
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
 from ludus.games.ppo.abilities import Abilities
+from ludus.games.ppo.actor_critic import ActorCritic, acts_by_its_policy, distribution_of
 from ludus.games.ppo.clock import TrainingClock
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.config import FusedPpoConfig

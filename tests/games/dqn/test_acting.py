@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.games.dqn.acting import Acting
-from ludus.games.inference import Inference
+from ludus.games.dqn.inference import Inference
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 

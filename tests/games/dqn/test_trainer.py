@@ -14,7 +14,7 @@ import ludus.games
 from ludus.core.errors import ConfigError, Diverged, LudusError
 from ludus.core.surroundings import Bare
 from ludus.games.dqn import role as role_module
-from ludus.games.dqn.players import Mixed, NetPlayer
+from ludus.games.dqn.players import Mixed, ValuePlayer
 from ludus.nn.schedules import Scheduler
 from tests.games.dqn.reads import Reads
 from tests.games.dqn.small import Ran, prepared, small_dqn
@@ -400,7 +400,7 @@ def test_networks_take_what_a_role_sees_and_never_play_an_illegal_coordinate() -
     with torch.no_grad():
         # One coordinate is worth more than any other, named or not.
         trainer.agent_net[-1].bias.copy_(torch.tensor([100.0, 0.0, 0.0]))
-    for player in (trainer.learners["agent"], NetPlayer(trainer.agent_net)):
+    for player in (trainer.learners["agent"], ValuePlayer(trainer.agent_net)):
         legal = trainer.fused_game.legal(obs, "agent")
         assert legal is not None
         moves = player.act(obs, legal, torch.Generator())

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ludus.games.actor_critic import ActorCritic, perceptron
 from ludus.games.elementwise import Numbers, Outcome
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels import triton_path
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.layout import layout_of, why_no_kernels
+from ludus.games.ppo.actor_critic import ActorCritic, perceptron
 from ludus.games.rules import cartpole
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.rules.pendulum import Pendulum

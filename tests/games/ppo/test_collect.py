@@ -12,9 +12,9 @@ from torch import Tensor, nn
 import ludus
 from ludus.core.errors import ConfigError
 from ludus.core.surroundings import Bare
-from ludus.games.actor_critic import ActorCritic, Categorical
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels.ppo.iteration import PpoNumbers
+from ludus.games.ppo.actor_critic import ActorCritic, Categorical
 from ludus.games.ppo.collect import Rollout, collect
 from ludus.games.ppo.learn import filled
 from ludus.games.ppo.live import LiveGames

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 import ludus
 from ludus.core.errors import LudusError
 from ludus.core.surroundings import Bare
-from ludus.games.actor_critic import ActorCritic, acts_by_its_policy
 from ludus.games.game import Moves
 from ludus.games.kernels.ppo.layout import _why_not_network
+from ludus.games.ppo.actor_critic import ActorCritic, acts_by_its_policy
 from tests.games.ppo.small import small_ppo
 
 

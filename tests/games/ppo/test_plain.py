@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ludus.games.actor_critic import ActorCritic, Categorical, Gaussian, distribution_of
-from ludus.games.counter_random import key, uniform
 from ludus.games.game import Bounds
 from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
+from ludus.games.ppo.actor_critic import ActorCritic, Categorical, Gaussian, distribution_of
+from ludus.games.ppo.counter_random import key, uniform
 from ludus.games.ppo.learn import METRICS
 from ludus.games.ppo.shuffle import rows_in_order
 from ludus.games.ppo.streams import Keys, action_draws, keys_of, started

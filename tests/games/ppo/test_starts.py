@@ -11,11 +11,11 @@ from torch import Tensor
 import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.surroundings import Bare
-from ludus.games.actor_critic import Categorical
 from ludus.games.elementwise import is_plain, own_function
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels.ppo.layout import _why_not_game
 from ludus.games.ppo import evaluate
+from ludus.games.ppo.actor_critic import Categorical
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.live import LiveGames
 from ludus.games.rules.cartpole import CartPole

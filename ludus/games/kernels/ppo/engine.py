@@ -18,7 +18,6 @@ import torch
 import triton
 from torch import Tensor
 
-from ludus.games.actor_critic import ActorCritic
 from ludus.games.elementwise import ElementwiseGame
 from ludus.games.kernels.inline import inlined
 from ludus.games.kernels.ppo.estimate_kernels import (
@@ -34,6 +33,7 @@ from ludus.games.kernels.ppo.rollout_kernel import rollout_kernel
 from ludus.games.kernels.ppo.step_kernels import adam_kernel, finish_kernel, reduce_kernel
 from ludus.games.kernels.ppo.tuning import Tuning, tuning_for
 from ludus.games.kernels.triton_path import power_of_two
+from ludus.games.ppo.actor_critic import ActorCritic
 from ludus.games.ppo.shuffle import ROUNDS, half
 from ludus.games.ppo.streams import Keys
 from ludus.nn.learner import Learner

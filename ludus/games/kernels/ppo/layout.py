@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ludus.games.actor_critic import ActorCritic, acts_by_its_policy
 from ludus.games.elementwise import ElementwiseGame, own_function
 from ludus.games.game import FusedGame, Moves
 from ludus.games.kernels import triton_path
 from ludus.games.kernels.inlinable import why_not_inlined
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.triton_path import power_of_two
+from ludus.games.ppo.actor_critic import ActorCritic, acts_by_its_policy
 from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ludus.games.counter_random import FACTORS, SHIFTS, STRIDE, key, uniform, words
+from ludus.games.ppo.counter_random import FACTORS, SHIFTS, STRIDE, key, uniform, words
 
 
 def mix(word: int) -> int:

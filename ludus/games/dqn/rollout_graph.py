@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError
 from ludus.games.choose import NUM_DRAWS, choose
+from ludus.games.dqn.inference import Inference, Precision, matmuls_in
 from ludus.games.game import FusedGame, State, check_games
-from ludus.games.inference import Inference, Precision, matmuls_in
 from ludus.games.networks import check_net
 from ludus.games.player import num_moves
 from ludus.nn.engines.graph import Graphed

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ludus.games.drawing import Drawing
 from ludus.games.elementwise import ElementwiseGame, Numbers, Outcome
 from ludus.games.game import Moves
+from ludus.games.rules._drawing import Drawing
 from ludus.games.rules.acrobot import Acrobot
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.rules.connect_four import ConnectFour
