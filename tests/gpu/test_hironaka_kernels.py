@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from ludus.games import rollout_graph
 from ludus.games.choose import best, by_tensors, choose
+from ludus.games.dqn import rollout_graph
 from ludus.games.dqn.inference import Precision
 from ludus.games.dqn.rollout_graph import RolloutGraph
 from ludus.games.game import State

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError
-from ludus.games import rollout_graph
 from ludus.games.choose import best, choose
+from ludus.games.dqn import rollout_graph
 from ludus.games.dqn.inference import Inference, Precision, linear_chain, matmuls_in
 from ludus.games.dqn.rollout_graph import RolloutGraph
 from ludus.games.game import State
