@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.mutation.breaks import BREAKS, TESTS, changed
+from tests.mutation.breaks import BREAKS, TESTS, changed, tests_of
 from tests.mutation.forked import outcome, warm_up
 from tests.mutation.mutants import draw
 
@@ -55,7 +55,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for folder, path, before, after, source in _tried(options.what, options):
         started = time.monotonic()
-        found = outcome(path, source, TESTS[folder], seconds=options.seconds)
+        found = outcome(path, source, tests_of(folder, path), seconds=options.seconds)
         rows.append({"file": str(path), "before": before, "after": after, "outcome": found})
         print(
             f"{found:9} {time.monotonic() - started:5.1f}s {path}  {before}  ->  {after}",

@@ -258,6 +258,31 @@ _GAMES = [
     ("ludus/games/trainers/fused_dqn.py", "        self.evaluation.check_starts()", "        pass"),
     ("ludus/store/state_folder.py", "check_directory(path, lambda place: _is_ours(place, what), what=what)",
      "pass"),
+    ("ludus/nn/borrowed.py", "        learner.load_weights(own)", "        pass"),
+    ("ludus/nn/borrowed.py", "tensor.clone() for name", "tensor for name"),
+    (f"{_FUSED_DQN}/abilities.py", "                one.learner.check_weights(own)", "                pass"),
+    (f"{_FUSED_DQN}/abilities.py", "        with self._borrowing(weights), self._spared() as players:",
+     "        with self._spared() as players:"),
+    (f"{_DEVICE_PPO}/abilities.py", "            self.learner.check_state(saved)",
+     "            self.learner.load_state_dict(saved)"),
+    ("ludus/cli/tasks.py", "    refuse_edited(storage, saved, trainer.config)", "    pass"),
+    (_EXECUTION, "yield from _each(player.members)", "yield player"),
+    (_EXECUTION, "self._collecting.pop(role, None)\n        if why", "pass\n        if why"),
+    (_EXECUTION, "if len(chosen) == 1:", "if chosen:"),
+    (_EXECUTION, "stack.enter_context(player.acting.steady())", "pass"),
+    (f"{_FUSED_DQN}/rollout_graph.py", "if self._restart:", "if True:"),
+    (f"{_FUSED_DQN}/rollout_graph.py", "                net.refresh()", "                pass"),
+    ("ludus/games/first_turn.py", "_state(game, played[0], \"play\")", "pass"),
+    ("ludus/games/first_turn.py", "        state = _after(game, state, role, actions)", "        pass"),
+    ("ludus/games/first_turn.py", "if truncated is not None:", "if False:"),
+    ("ludus/games/tree.py", "if total > max_positions:", "if len(parents_B) > max_positions:"),
+    ("ludus/games/tree.py", 'if hasattr(player, "begin"):', "if False:"),
+    ("ludus/games/tree.py", "for _, one in self._all() if not one.answers)", "for _, one in self._all())"),
+    ("ludus/games/playoffs.py", "checked=game.roles", "checked=()"),
+    ("ludus/games/playoffs.py", "derive(seed, \"playoff moves\")", "derive(seed, f\"{agent} moves\")"),
+    (f"{_FUSED_DQN}/saving.py", "role: copy.deepcopy(given)", "role: given"),
+    (f"{_FUSED_DQN}/saving.py", "_load(found._role_parts(), copy.deepcopy(state))", "pass"),
+    (f"{_FUSED_DQN}/saving.py", "        found.replace_nets(late)", "        pass"),
 ]  # fmt: skip
 
 BREAKS = [
@@ -265,6 +290,15 @@ BREAKS = [
     for folder, changes in zip(TESTS, (_LOSSES, _RL_AGENTS, _DATA, _NN, _GAMES), strict=True)
     for change in changes
 ]
+
+
+def tests_of(folder: str, path: Path) -> list[str]:
+    """Return the tests of a folder, those that stand where the file does before all others."""
+    if not path.is_relative_to(folder):
+        return TESTS[folder]
+    near = Path("tests", *path.parts[1:-1])
+    first = [near / f"test_{path.stem.strip('_')}.py", near]
+    return [*(str(place) for place in first if place.exists()), *TESTS[folder]]
 
 
 def changed(path: str, before: str, after: str) -> str:

@@ -62,7 +62,8 @@ def _be_the_child(path: Path, changed: str, tests: Sequence[str]) -> None:
         _read_instead(path, changed)
         import pytest
 
-        code = int(pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]))
+        options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]
+        code = int(pytest.main([*options, *tests]))
     finally:
         os._exit(code)
 

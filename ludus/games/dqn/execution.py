@@ -173,7 +173,7 @@ def _each(players: Iterable[Player]) -> Iterator[Player]:
     """Yield all players, those who share a role one by one."""
     for player in players:
         if isinstance(player, Mixed):
-            yield from _each([*(one for one, _ in player.players), player.last])
+            yield from _each(player.members)
         else:
             yield player
 
