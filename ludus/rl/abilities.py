@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import contextlib
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,23 +38,37 @@ class Abilities:
         self.judge.forget_models(names)
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights of the policy in a saved state."""
-        self.agent.load_state_dict(state["agent"])
-        return dict(self.agent.weights())
+        """Return the weights of the policy in a saved state; the agent stays as it is."""
+        own = copy.deepcopy(dict(self.agent.state_dict()))
+        try:
+            self.agent.load_state_dict(state["agent"])
+            return dict(self.agent.weights())
+        finally:
+            self.agent.load_state_dict(own)
+
+    @contextlib.contextmanager
+    def _borrowing(self, weights: Mapping[str, Any]) -> Iterator[Agent]:
+        """Let the agent have these weights in the block, and its own after it."""
+        own = self.agent.weights()
+        try:
+            self.agent.load_weights(weights)
+            yield self.agent
+        finally:
+            self.agent.load_weights(own)
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return the metrics of a kept policy over episodes by which nothing was chosen."""
-        self.agent.load_weights(weights)
-        return self.evaluations.held_out(self.agent, episodes=episodes, seed=seed)
+        with self._borrowing(weights) as agent:
+            return self.evaluations.held_out(agent, episodes=episodes, seed=seed)
 
     def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
         """Return pictures of one episode of an evaluation with a kept policy."""
-        self.agent.load_weights(weights)
-        return self.evaluations.own.film(self.agent, index, fps)
+        with self._borrowing(weights) as agent:
+            return self.evaluations.own.film(agent, index, fps)
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write a kept policy so that NumPy alone can act by it."""
-        self.agent.load_weights(weights)
-        export_policy(self.agent, path)
+        with self._borrowing(weights) as agent:
+            export_policy(agent, path)

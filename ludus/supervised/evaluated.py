@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -109,10 +110,16 @@ class Evaluated:
         best = self.best()
         if best is None:
             return self.evaluate(self.evaluators["test"])
-        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        self.model.load_state_dict(run.recall_model(best["model"]))
-        try:
+        with self._borrowing(run.recall_model(best["model"])):
             return self.evaluators["test"].evaluate(self.model)[1]
+
+    @contextlib.contextmanager
+    def _borrowing(self, weights: Mapping[str, Any]) -> Iterator[None]:
+        """Let the model have these weights in the block, and its own after it."""
+        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        try:
+            self.model.load_state_dict(weights)
+            yield
         finally:
             self.model.load_state_dict(own)
 
@@ -124,11 +131,11 @@ class Evaluated:
             raise ConfigError(
                 "this run was trained on data, not in episodes: --episodes and --seed do not apply"
             )
-        self.model.load_state_dict(weights)
         role = "test" if "test" in self.evaluators else "validation"
         if role not in self.evaluators:
             raise ConfigError("this run has neither test nor validation data to evaluate on")
-        return self.evaluators[role].evaluate(self.model)[1]
+        with self._borrowing(weights):
+            return self.evaluators[role].evaluate(self.model)[1]
 
     @property
     def eval_data(self) -> SupervisedEvaluator:

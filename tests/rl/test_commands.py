@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import ludus
 from ludus.cli.tasks import export_run, play_run, render_plan
 from ludus.core.errors import ConfigError
 from ludus.nn.export.numpy_policy import NumpyPolicy
+from ludus.store.local import LocalStorage
+from ludus.store.models import read_model
 from tests.command_line import in_process
 from tests.rl.small import small
 
@@ -127,6 +131,10 @@ def test_eval_tells_the_standard_error(
     assert "eval/return_se" not in alone
 
 
+def same(some: Any, others: Any) -> bool:
+    return all(torch.equal(tensor, others[name]) for name, tensor in some.items())
+
+
 def test_eval_takes_the_best_the_last_or_any_kept_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +154,13 @@ def test_eval_takes_the_best_the_last_or_any_kept_model(
     weights = dict(trainer.agent.weights())
     assert last["metrics"] == trainer.evaluate_weights(weights, episodes=5)
     assert last["metrics"] != kept["metrics"]
+    other, _ = read_model(LocalStorage(Path(run)), "models/11")
+    assert kept["metrics"] == trainer.evaluate_weights(other, episodes=5)
+    moved = copy.deepcopy(trainer.agent.state_dict())
+    for tensor in moved["networks"]["actor"]["weights"].values():
+        tensor.add_(1)
+    assert not same(trainer.weights_of({"agent": moved}), weights)
+    assert same(trainer.agent.weights(), weights), "the agent has its own weights again"
     refused = call("eval", run, "--model", "models/23").refusal()
     assert "no model is kept there; give best, last, or the directory" in refused
 

@@ -163,7 +163,9 @@ def test_the_final_test_is_of_the_best_model(tiny: Tiny, tmp_path: Path) -> None
     tested = history(result.run_dir, "test/loss")[-1]
     assert tested < trainer.evaluate(trainer.evaluators["test"])["test/loss"]
     weights = trainer.run.recall_model(result.best["model"])
+    own = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     assert trainer.evaluate_weights(weights)["test/loss"] == tested
+    assert all(tensor.equal(own[name]) for name, tensor in trainer.model.state_dict().items())
 
 
 def test_a_model_that_does_not_fit_the_data_is_told_before_training(
