@@ -292,13 +292,14 @@ BREAKS = [
 ]
 
 
-def tests_of(folder: str, path: Path) -> list[str]:
-    """Return the tests of a folder, those that stand where the file does before all others."""
-    if not path.is_relative_to(folder):
-        return TESTS[folder]
-    near = Path("tests", *path.parts[1:-1])
-    first = [near / f"test_{path.stem.strip('_')}.py", near]
-    return [*(str(place) for place in first if place.exists()), *TESTS[folder]]
+def tests_of(folder: str, path: Path) -> list[list[str]]:
+    """Return the tests of a folder in groups: the file's own, those that stand where it does, then all."""
+    groups = []
+    if path.is_relative_to(folder):
+        near = Path("tests", *path.parts[1:-1])
+        own = near / f"test_{path.stem.strip('_')}.py"
+        groups = [[str(place)] for place in (own, near) if place.exists()]
+    return [*groups, TESTS[folder]]
 
 
 def changed(path: str, before: str, after: str) -> str:
