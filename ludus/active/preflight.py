@@ -8,7 +8,7 @@ import torch
 
 from ludus.active.config import ActiveConfig
 from ludus.active.models.features import Features
-from ludus.active.scoring import Need, Scorer, unchanged_buffers
+from ludus.active.scoring import Need, Scorer, Seen, unchanged_buffers
 from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.strategy import Strategy, expected_weight
 from ludus.core.errors import ConfigError, LudusError
@@ -81,7 +81,19 @@ def check_scoring(
         for seen in scorer.stream(torch.tensor([0]), needs, draws=min(strategy.draws, 2)):
             if class_weights is not None:
                 expected_weight(seen, torch.tensor(class_weights))
+            if "draws" in needs:
+                _refuse_equal_draws(seen)
     except torch.OutOfMemoryError:
         raise
     except LudusError as error:
         raise ConfigError(f"strategy {getattr(strategy, 'kind', '')}: {error}") from None
+
+
+def _refuse_equal_draws(seen: Seen) -> None:
+    """Raise LudusError if two passes with other units dropped gave the same numbers."""
+    assert seen.draws is not None
+    if bool((seen.draws[0] == seen.draws[-1]).all()):
+        raise LudusError(
+            "the network says the same whichever units its dropout layers drop, so no example would look"
+            " uncertain; let what they drop reach its outputs, or use another strategy"
+        )

@@ -56,6 +56,7 @@ class Scorer:
         self._examples, self._model, self._features = examples, model, features
         self._batch_size, self._precision, self._seed = batch_size, precision, seed
         self._swapped = swapped
+        self._is_open = False
 
     def predicted(self, rows: Tensor) -> Tensor:
         """Return the class that the model says of each row, on the CPU."""
@@ -68,6 +69,11 @@ class Scorer:
         self, rows: Tensor, needs: set[Need] | frozenset[Need], *, draws: int = 0
     ) -> Iterator[Seen]:
         """Yield what these needs are for all rows, in their order, without keeping any of it."""
+        if self._is_open:
+            raise LudusError(
+                "the pool is read a second time while it is still being read, and the network can be in one"
+                " mode only; read the first stream to its end, or close() it"
+            )
         device = self._examples.device
         autocast = torch.autocast(
             device.type,
@@ -77,6 +83,7 @@ class Scorer:
         inputs = self._examples.stream(rows, batch_size=self._batch_size)
         module = self._model.module
         with (
+            self._opened(),
             forked(derive(self._seed, "scoring")),
             self._swapped(),
             unchanged_buffers(module),
@@ -87,6 +94,14 @@ class Scorer:
                     seen = self._seen(rows_B, inputs_B, needs, draws)
                 # Outside: whoever is given it computes in a mode and precision of their own.
                 yield seen
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[None]:
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open = False
 
     def _seen(
         self, rows_B: Tensor, inputs: Inputs, needs: frozenset[Need] | set[Need], draws: int
@@ -187,8 +202,12 @@ def dropping(module: nn.Module) -> Iterator[None]:
         )
     for layer in layers:
         layer.training = True
+    # In eval mode torch's transformer layers take a fused path that passes their dropouts by.
+    is_fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
         yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(is_fused)
         for layer, mode in zip(layers, modes, strict=True):
             layer.training = mode

@@ -149,6 +149,8 @@ def mean_distance(features_ND: Tensor, neighbours: int) -> Tensor:
     count = min(neighbours, size - 1)
     if count < 1:
         return features_ND.new_zeros(size)
+    # Measured from their mean, as above.
+    features_ND = features_ND - features_ND.mean(0)
     found = []
     for rows_BD in features_ND.split(_rows_at_once(size)):
         near_BK = torch.cdist(rows_BD, features_ND).topk(count + 1, dim=1, largest=False).values

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import ludus
+from ludus.active.models.candidates import Candidates
 from ludus.active.trainers.active import ActiveTrainer
 from ludus.core import Run
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.surroundings import Bare
 from ludus.nn.model import Model
 from ludus.testing.trainers import check_kill_anywhere
+from tests.active.strategies.small import scorer_of
 from tests.command_line import Ludus
 from tests.supervised.conftest import MLP, WINE, lines
 
@@ -420,3 +422,37 @@ def test_the_report_ranks_the_candidates(tmp_path: Path, learnt: nn.Sequential) 
     lines = page[page.index("ranking of the candidates") :].split("<pre>")[1].splitlines()
     assert lines[1].split()[:2] == ["1", "1-sequential"]
     assert float(lines[1].split()[2]) > float(lines[2].split()[2])
+
+
+class BodyListedLast(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.body = nn.Linear(4, 5), nn.Linear(13, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.body(x).relu())
+        return out
+
+
+def test_a_new_head_that_would_not_be_the_head_is_refused() -> None:
+    trainer = trainer_of(model=None, new_head=4, selection="logme", max_rounds=1)
+    trainer.set_model([BodyListedLast(), BodyListedLast()])
+    with pytest.raises(ConfigError, match="lists last, body"):
+        trainer.fit(around=Bare)
+
+
+def test_labels_of_one_class_are_told_when_candidates_are_ranked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = Candidates()
+    found.names = ["a", "b"]
+    model = Model(nn.Linear(13, 3), loss="cross_entropy")
+    found._sources = [model, model]
+    scorer = scorer_of(torch.randn(6, 13), model.module)
+    rows, same = torch.arange(6), torch.ones(6, dtype=torch.int64)
+    assert found.rank("leep", lambda _: scorer, rows, same, "cross_entropy") == 0
+    assert "all of one class" in capsys.readouterr().err
+    found.rank("h_score", lambda _: scorer, rows, same, "cross_entropy")
+    assert "more examples than there are features" in capsys.readouterr().err
+    found.rank("leep", lambda _: scorer, rows, rows % 3, "cross_entropy")
+    assert capsys.readouterr().err == ""

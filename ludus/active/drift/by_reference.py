@@ -6,14 +6,18 @@ Shapes: N examples of a window, D features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from ludus.active.drift.estimator import Measured, Window
 from ludus.active.drift.statistics import Compared
 from ludus.core import states
+
+Alpha = Annotated[float, Field(gt=0, lt=1)]
+"""How rarely windows that do not differ may count as different."""
 
 
 class ByReference:

@@ -20,6 +20,7 @@ from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.data.batches.memory import Batches
 from ludus.nn.model import Inputs, Model
 from ludus.seeds import derive, forked
+from ludus.show.terminal import warn
 from ludus.supervised.preflight import make_model
 
 _CLASSES = ("cross_entropy", "binary_cross_entropy")
@@ -114,6 +115,9 @@ class Candidates:
         for model in self.models:
             with torch.no_grad(), model.evaluating(), forked(0):
                 shapes.append(tuple(model(inputs).shape[1:]))
+        for place, head in self._heads.items():
+            with torch.no_grad(), self._sources[place].evaluating(), forked(0):
+                head.check(inputs)
         for name, shape in zip(self.names, shapes, strict=True):
             if shape != shapes[0]:
                 raise ConfigError(
@@ -162,6 +166,11 @@ class Candidates:
                     score = score_of(selection, scored, rows, labels, is_regression=is_regression)
                     scores.append(score)
         self.scores = scores
+        if not is_regression and len(labels.unique()) < 2:
+            warn(
+                f"the {len(labels)} labels so far are all of one class, which every candidate explains alike:"
+                f" {self.names[0]} would be taken whatever it is; raise initial_labels"
+            )
         return max(range(len(scores)), key=lambda place: (scores[place], -place))
 
     @contextlib.contextmanager

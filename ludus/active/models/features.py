@@ -6,6 +6,7 @@ Shapes: B examples, D features.
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
 
@@ -25,6 +26,7 @@ class Features:
     def __init__(self, layer: str | None, function: Of | None = None) -> None:
         """`layer` names a module of the network; None is the input of its last linear layer."""
         self._layer, self._function = layer, function
+        self._last: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()
 
     def check(self, model: Model) -> None:
         """Raise ConfigError, before any work is done, if this network has no such layer."""
@@ -42,20 +44,20 @@ class Features:
                     " with a row for each"
                 )
             return outputs, found
-        module = self._module(model.module)
-        kept: list[Tensor] = []
         if self._layer is None:
-            handle = module.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
-        else:
-            handle = module.register_forward_hook(lambda _, inputs, found: kept.append(found))
+            return self._before_the_last(model, inputs)
+        kept: list[object] = []
+        handle = self._module(model.module).register_forward_hook(
+            lambda _, given, found: kept.append(_copied(found))
+        )
         try:
             outputs = model(inputs)
         finally:
             handle.remove()
         if not kept:
             raise LudusError(
-                f"the layer {self._layer or 'that is linear and last'} was not called, so there are no"
-                " features; name another with features_layer"
+                f"the layer {self._layer} was not called, so there are no features; name another with"
+                " features_layer"
             )
         if not isinstance(kept[-1], Tensor):
             raise LudusError(
@@ -63,6 +65,36 @@ class Features:
                 " name another with features_layer, or give the trainer a function of features"
             )
         return outputs, kept[-1]
+
+    def _before_the_last(self, model: Model, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """Return the outputs, and the inputs of the linear layer that gave them, else was called last.
+
+        The order in which a network lists its layers says nothing of the order in which it calls them, so
+        all are watched until it is known.
+        """
+        network = model.module
+        layers = [one for one in network.modules() if isinstance(one, nn.Linear)]
+        known = [one for one in layers if one is self._last.get(network)] or layers
+        called: list[tuple[nn.Module, Tensor, object]] = []
+        handles = [
+            one.register_forward_hook(
+                lambda layer, given, found: called.append((layer, given[0].clone(), found))
+            )
+            for one in known
+        ]
+        try:
+            outputs = model(inputs)
+        finally:
+            for handle in handles:
+                handle.remove()
+        if not called:
+            raise LudusError(
+                "no linear layer of the network was called, so there are no features; name a layer with"
+                " features_layer, or give the trainer a function of features"
+            )
+        last = [one for one in called if one[2] is outputs] or called
+        self._last[network] = last[-1][0]
+        return outputs, last[-1][1]
 
     def _module(self, network: nn.Module) -> nn.Module:
         named: dict[str, nn.Module] = dict(network.named_modules())
@@ -73,16 +105,14 @@ class Features:
                     f"{nearest(self._layer, [name for name in named if name])}"
                 )
             return named[self._layer]
-        found = last_linear(network)
-        if found is None:
+        if not any(isinstance(one, nn.Linear) for one in named.values()):
             raise ConfigError(
                 "the network has no linear layer whose inputs could be its features; name a layer with"
                 " features_layer, or give the trainer a function of features"
             )
-        return found[1]
+        return network
 
 
-def last_linear(network: nn.Module) -> tuple[str, nn.Linear] | None:
-    """Return the name and the last of the linear layers, in the order in which the network lists them."""
-    found = [(n, one) for n, one in network.named_modules() if isinstance(one, nn.Linear)]
-    return found[-1] if found else None
+def _copied(found: object) -> object:
+    # An in-place layer that comes after would write into what was kept.
+    return found.clone() if isinstance(found, Tensor) else found

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from ludus.active.models.features import last_linear
 from ludus.core.errors import ConfigError
-from ludus.nn.model import Model
+from ludus.nn.model import Inputs, Model
 from ludus.seeds import derive, forked
 
 
@@ -18,15 +17,31 @@ class Head:
 
     def __init__(self, model: Model) -> None:
         """Take a model with the head that it was trained with."""
-        found = last_linear(model.module)
-        if found is None:
+        layers = [
+            (name, one) for name, one in model.module.named_modules() if isinstance(one, nn.Linear)
+        ]
+        if not layers:
             raise ConfigError(
                 "the network has no linear layer that 'new_head' could replace; set it to null, and give the"
                 " network as many outputs as there are classes"
             )
         self._model = model
-        self._name, self._old = found
+        self._name, self._old = layers[-1]
         self._new = self._old
+
+    def check(self, inputs: Inputs) -> None:
+        """Raise ConfigError unless what the new layer gives is what the network gives."""
+        given: list[object] = []
+        handle = self._new.register_forward_hook(lambda _, inputs, found: given.append(found))
+        try:
+            outputs = self._model(inputs)
+        finally:
+            handle.remove()
+        if not given or given[-1] is not outputs:
+            raise ConfigError(
+                f"'new_head' replaces the linear layer that the network lists last, {self._name}, and"
+                " the network's outputs come from another; let its __init__ make the head last"
+            )
 
     def renew(self, outputs: int, *, seed: int, name: str) -> None:
         """Put a layer with this many outputs in its place, drawn by (seed, name) alone."""

@@ -11,7 +11,11 @@ from ludus.active.selection.arrays import Array, classes, matrix
 
 
 def h_score(features: Array, targets: Array) -> float:
-    """Return trace(cov(f)^-1 cov(E[f | y])); a direction without variance counts nothing."""
+    """Return trace(cov(f)^-1 cov(E[f | y])); a direction without variance counts nothing.
+
+    It needs more examples than features: of fewer, any features explain any classes, and it is the number of
+    classes less one whatever they are.
+    """
     features_ND = matrix(features, "the features")
     targets_N = classes(targets, len(features_ND), features_ND.device)
     centred_ND = features_ND - features_ND.mean(0)

@@ -113,9 +113,12 @@ def _decomposed(features_ND: Tensor, targets: Numbers | OneHot) -> tuple[Tensor,
     if count > width:
         # The eigenvectors of a small square matrix are much sooner found than singular vectors.
         squares_R, right_DR = torch.linalg.eigh(_gram(features_ND))
-        is_there_R = squares_R.clamp(min=0).sqrt() > _NO_DIRECTION
-        squares_R, right_DR = squares_R[is_there_R], right_DR[:, is_there_R]
-        products_RK = right_DR.t() @ targets.products(features_ND) / squares_R.sqrt().unsqueeze(1)
+        # A direction that no example varies in stays, with nothing in it: it is a prior's, not evidence.
+        rounding = width * torch.finfo(squares_R.dtype).eps * float(squares_R[-1])
+        is_there_R = squares_R > max(rounding, _NO_DIRECTION**2)
+        squares_R = squares_R.where(is_there_R, 0)
+        scale_R = squares_R.where(is_there_R, torch.inf).sqrt()
+        products_RK = right_DR.t() @ targets.products(features_ND) / scale_R.unsqueeze(1)
     else:
         left_NR, singular_R, _ = torch.linalg.svd(features_ND, full_matrices=False)
         squares_R, products_RK = singular_R.square(), targets.products(left_NR)

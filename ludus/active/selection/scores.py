@@ -12,6 +12,7 @@ from ludus.active.selection.h_score import h_score
 from ludus.active.selection.leep import leep
 from ludus.active.selection.logme import logme
 from ludus.active.selection.nce import nce
+from ludus.show.terminal import warn
 
 Selection = Literal["leep", "logme", "nce", "h_score"]
 BY_FEATURES = ("logme", "h_score")
@@ -28,6 +29,11 @@ def score_of(
         features = torch.cat([one.features for one in seen if one.features is not None])
         if selection == "logme":
             return logme(features, labels, regression=is_regression)
+        if len(features) <= features.shape[1]:
+            warn(
+                f"h_score of {len(features)} labels and {features.shape[1]} features tells models apart by"
+                " rounding alone; label more examples than there are features first, or use logme or leep"
+            )
         return h_score(features, labels)
     found = torch.cat([one.log_probs for one in seen if one.log_probs is not None]).exp()
     return leep(found, labels) if selection == "leep" else nce(found, labels)

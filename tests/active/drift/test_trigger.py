@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from ludus.active.drift.baseline import Baseline, BaselineConfig
 from ludus.active.drift.estimator import Window
@@ -205,6 +206,23 @@ def test_a_trigger_of_nothing_or_of_the_same_twice_is_refused(sections: Any, tol
         {"estimators": sections, "after_windows": 1, "max_consecutive": 1}
     ).problems()
     assert told in " ".join(found)
+
+
+def test_a_p_value_that_can_never_be_low_enough_is_refused() -> None:
+    def told(alpha: float, permutations: int) -> list[str]:
+        section = {"kind": "mmd", "alpha": alpha, "permutations": permutations}
+        return list(find("state_estimation", "mmd").Config.model_validate(section).problems())
+
+    assert "0.01 at least" in " ".join(told(0.01, 99))
+    assert told(0.01, 100) == []
+
+
+@pytest.mark.parametrize("kind", ["mmd", "ks"])
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 7.0])
+def test_an_alpha_that_is_no_chance_is_refused(kind: str, alpha: float) -> None:
+    section = {"kind": kind, "alpha": alpha} | ({"permutations": 99} if kind == "mmd" else {})
+    with pytest.raises(ValidationError, match="alpha"):
+        find("state_estimation", kind).Config.model_validate(section)
 
 
 def test_every_estimator_is_registered() -> None:

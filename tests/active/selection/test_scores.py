@@ -92,6 +92,20 @@ def test_logme_is_the_evidence_of_the_textbook(shape: tuple[int, int]) -> None:
     assert logme(features_ND, numbers_N2, regression=True) == pytest.approx(expected, abs=1e-9)
 
 
+def test_logme_of_features_that_vary_in_few_directions_is_that_of_the_textbook() -> None:
+    rng = np.random.default_rng(7)
+    labels_N = rng.integers(0, 3, 80)
+    features_ND = rng.normal(size=(80, 6))
+    features_ND[:, 0] += labels_N
+    dead = np.concatenate([np.maximum(features_ND, 0), np.zeros((80, 9))], 1)
+    mixed = np.concatenate([features_ND, features_ND @ rng.normal(size=(6, 12))], 1)
+    for found_ND in (dead, mixed):
+        expected = np.mean([slow_logme(found_ND, (y == labels_N).astype(float)) for y in range(3)])
+        assert logme(found_ND, labels_N) == pytest.approx(expected, abs=1e-9)
+        shuffled_ND = found_ND[:, rng.permutation(found_ND.shape[1])]
+        assert logme(shuffled_ND, labels_N) == pytest.approx(expected, abs=1e-9)
+
+
 def test_leep_is_its_definition_example_by_example() -> None:
     probs_NZ = np.random.default_rng(2).dirichlet(np.ones(4), 24)
     probs_NZ[:, 3] = 0.0

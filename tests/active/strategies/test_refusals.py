@@ -169,3 +169,17 @@ def test_a_number_of_draws_or_members_that_cannot_differ_is_refused() -> None:
     for kind, key in (("bald", "draws"), ("committee_kl", "members")):
         with pytest.raises(ConfigError, match=f"strategy.{key}"):
             small(kind, strategy=section(kind, **{key: 1}))
+
+
+def test_dropout_that_does_not_reach_the_outputs_is_refused_by_what_draws() -> None:
+    class Unused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop, self.last = nn.Dropout(0.5), nn.Linear(13, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.drop(x)
+            out: Tensor = self.last(x)
+            return out
+
+    refused("whichever units its dropout layers drop", small("bald", model=None), model=Unused())

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from ludus.active.scoring import Need, Scorer
+from ludus.active.spread import mean_distance
+from ludus.core.errors import LudusError
 from ludus.data.batches.splits import Examples
 from ludus.nn.model import Model
 from tests.active.strategies.small import STRATEGIES, made, ran, scorer_of, small, view_of
@@ -243,3 +245,71 @@ def test_a_view_gives_features_in_the_order_of_rows() -> None:
     found = view_of(inputs).features(torch.tensor([5, 0, 2]))
     assert torch.equal(found, inputs[[5, 0, 2]])
     assert made("core_set").choose(view_of(inputs, labelled=[0]), 1).tolist() == [5]
+
+
+class BodyListedLast(nn.Module):
+    """A network that makes its head before its body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.body = nn.Linear(4, 3), nn.Linear(13, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.body(x).relu())
+        return out
+
+
+def test_features_are_before_the_linear_layer_that_gives_the_outputs() -> None:
+    module, inputs = BodyListedLast(), pool()
+    scorer = scorer_of(inputs, module, batch_size=4)
+    seen = list(scorer.stream(torch.arange(9), {"features"}))
+    found = torch.cat([one.features for one in seen if one.features is not None])
+    torch.testing.assert_close(found, module.body(inputs[:9]).relu().detach())
+
+
+def test_features_of_a_layer_are_not_those_of_the_in_place_layer_after_it() -> None:
+    module = nn.Sequential(nn.Linear(13, 4), nn.ReLU(inplace=True), nn.Linear(4, 3))
+    inputs = pool()
+    seen = next(scorer_of(inputs, module, layer="0").stream(torch.arange(2), {"features"}))
+    assert seen.features is not None
+    torch.testing.assert_close(seen.features, module[0](inputs[:2]).detach())
+    assert bool((seen.features < 0).any())
+
+
+def test_a_transformer_drops_units_in_every_draw() -> None:
+    class Attends(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.4, batch_first=True)
+            self.last = nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.last(self.layer(x[:, :4].unsqueeze(1)).squeeze(1))
+            return out
+
+    was = torch.backends.mha.get_fastpath_enabled()
+    seen = next(scorer_of(pool(), Attends()).stream(torch.arange(9), {"draws"}, draws=3))
+    assert seen.draws is not None
+    assert not torch.equal(seen.draws[0], seen.draws[1])
+    assert torch.backends.mha.get_fastpath_enabled() == was
+
+
+def test_a_pool_that_is_still_being_read_is_not_read_a_second_time() -> None:
+    module = Counts()
+    scorer = scorer_of(pool(), module, batch_size=3)
+    first = scorer.stream(torch.arange(9), {"probabilities"})
+    next(first)
+    with pytest.raises(LudusError, match="read the first stream to its end"):
+        next(scorer.stream(torch.arange(9), {"probabilities"}))
+    first.close()
+    assert len(list(scorer.stream(torch.arange(9), {"probabilities"}))) == 3
+    assert module.training
+
+
+def test_the_typical_row_of_a_cluster_far_from_zero_is_that_of_the_same_cluster_about_zero() -> (
+    None
+):
+    cluster_ND = torch.randn(30, 3, generator=torch.Generator().manual_seed(1)) / 128
+    expected = mean_distance(cluster_ND.double(), 5)
+    moved = (cluster_ND.double() + 64).float()
+    torch.testing.assert_close(mean_distance(moved, 5), expected.float(), rtol=2e-2, atol=0)

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ludus.active.drift.by_reference import ByReference
+from ludus.active.drift.by_reference import Alpha, ByReference
 from ludus.active.drift.statistics import Compared, ks_test
-from ludus.config.base import PositiveFloat, StrictConfig
+from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 
 
@@ -25,7 +25,7 @@ class Ks(ByReference):
         kind: Literal["ks"]
         """A Kolmogorov-Smirnov test of each feature, corrected for their number (Bonferroni); it needs no
         true classes."""
-        alpha: PositiveFloat
+        alpha: Alpha
         """The features have moved where the corrected p-value is below this."""
 
     def __init__(self, config: Config) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ludus.active.drift.by_reference import ByReference
+from ludus.active.drift.by_reference import Alpha, ByReference
 from ludus.active.drift.statistics import Compared, mmd_test
-from ludus.config.base import Positive, PositiveFloat, StrictConfig
+from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 
 
@@ -25,10 +26,19 @@ class Mmd(ByReference):
         kind: Literal["mmd"]
         """The squared maximum mean discrepancy of features, with an RBF kernel as wide as their median
         distance; it needs no true classes."""
-        alpha: PositiveFloat
+        alpha: Alpha
         """The features have moved where the p-value is below this."""
         permutations: Positive
         """How many random partings the p-value is counted over; it is never below 1 over one more."""
+
+        def problems(self) -> Iterator[str]:
+            """Yield what only shows when keys are read together."""
+            least = 1 / (self.permutations + 1)
+            if least >= self.alpha:
+                yield (
+                    f"'permutations' is {self.permutations}, so the p-value is {least:.3g} at least and never"
+                    f" below 'alpha', {self.alpha:g}; raise one of them"
+                )
 
     def __init__(self, config: Config) -> None:
         super().__init__(config.alpha)
