@@ -30,7 +30,8 @@ def main() -> None:
         panel.set_title(task, fontsize=10)
         panel.spines[["top", "right"]].set_visible(False)
         panel.tick_params(labelsize=8)
-        panel.legend(fontsize=8, frameon=False, loc="lower right")
+        panel.locator_params("x", nbins=5)
+        panel.legend(fontsize=8, frameon=False, loc="best")
     for panel in list(panels.flat)[len(curves) :]:
         panel.set_axis_off()
     across, up = sys.argv[3:5] if len(sys.argv) > 4 else LABELS
