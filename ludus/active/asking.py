@@ -14,7 +14,7 @@ from ludus.active.rounds import Progress
 from ludus.active.scoring import Scorer
 from ludus.active.strategy import Strategy, View
 from ludus.core import Run
-from ludus.core.errors import Interrupted
+from ludus.core.errors import Interrupted, LudusError
 from ludus.seeds import generator
 
 _MOST_CLASSES = 20
@@ -51,12 +51,32 @@ class Asking:
         count = min(config.initial_labels if is_first else config.queries, len(free))
         if config.stopping is not None and config.stopping.max_labels is not None:
             count = min(count, config.stopping.max_labels - self._pool.num_labelled)
-        rows = (
-            free[:count]
-            if is_first
-            else self._strategy.choose(self._view(free, count, draws), count)
-        )
+        rows = free[:count] if is_first else self._chosen(self._view(free, count, draws), count)
         self._pool.ask(rows, number=number)
+
+    def _chosen(self, view: View, count: int) -> torch.Tensor:
+        """Return (count,) rows that the strategy chose; it may be anyone's code."""
+        kind = getattr(self._strategy, "kind", type(self._strategy).__name__)
+        try:
+            found = self._strategy.choose(view, count)
+        except (LudusError, Interrupted, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise LudusError(
+                f"the strategy {kind} failed: {type(error).__name__}: {error}; mend it and resume"
+            ) from error
+        is_whole = isinstance(found, torch.Tensor) and not found.dtype.is_floating_point
+        if not is_whole or tuple(found.shape) != (count,):
+            given = (
+                f"{found.dtype} of {tuple(found.shape)}"
+                if isinstance(found, torch.Tensor)
+                else f"a {type(found).__name__}"
+            )
+            raise LudusError(
+                f"the strategy {kind} chose {given}; let it return a tensor of {count} whole numbers, rows of"
+                " the view"
+            )
+        return found
 
     def _view(self, free: torch.Tensor, count: int, draws: torch.Generator) -> View:
         weights, limit = self._config.class_weights, self._config.candidate_pool

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError, LudusError, nearest
@@ -36,8 +37,9 @@ class Features:
     def __call__(self, model: Model, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the outputs, and (B, ...) features."""
         if self._function is not None:
-            outputs, found = model(inputs), self._function(model, inputs)
-            if not isinstance(found, Tensor) or len(found) != len(outputs):
+            outputs, found = model(inputs), self._given(model, inputs)
+            is_table = isinstance(found, Tensor) and found.ndim > 1
+            if not is_table or len(found) != len(outputs):
                 given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
                 raise LudusError(
                     f"the function of features gave {given} for {len(outputs)} examples; return a tensor"
@@ -65,6 +67,18 @@ class Features:
                 " name another with features_layer, or give the trainer a function of features"
             )
         return outputs, kept[-1]
+
+    def _given(self, model: Model, inputs: Inputs) -> Tensor:
+        """Return what the function gives; it may be anyone's code."""
+        assert self._function is not None
+        try:
+            return self._function(model, inputs)
+        except (LudusError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise LudusError(
+                f"the function of features failed: {type(error).__name__}: {error}; mend it and resume"
+            ) from error
 
     def _before_the_last(self, model: Model, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the outputs, and the inputs of the linear layer that gave them, else was called last.

@@ -73,6 +73,8 @@ class ActiveTrainer(Modelled):
 
     def set_features(self, function: Of) -> None:
         """Let this function of the model and a batch of inputs give the features of examples."""
+        if not callable(function):
+            raise ConfigError(f"a {type(function).__name__} gives no features; give a function")
         self._features_of = function
         self.note_given(features=function)
 

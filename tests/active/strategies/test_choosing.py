@@ -13,8 +13,9 @@ from torch.utils.data import Dataset
 from ludus.active.scoring import Need
 from ludus.active.strategy import Strategy, View
 from ludus.config.base import StrictConfig
-from ludus.config.registry import register
+from ludus.config.registry import find, register
 from ludus.core.errors import ConfigError, LudusError
+from ludus.core.surroundings import Bare
 from tests.active.strategies.small import STRATEGIES, made, ran, small, view_of
 
 LOGITS = torch.tensor([[3.0, 0.0, 0.0], [0.2, 0.0, -3.0], [1.0, 0.0, 0.0], [-3.0, 0.1, 0.0]])
@@ -230,3 +231,50 @@ def test_a_strategy_that_chooses_a_row_twice_is_refused() -> None:
         LudusError, match="a strategy chose rows that are not in the pool, or one twice"
     ):
         ran(small(strategy={"kind": "twice"}))
+
+
+@pytest.mark.parametrize(
+    ("choose", "told"),
+    [
+        (lambda view, count: view.rows[: count - 1], r"chose torch.int64 of \(3,\)"),
+        (lambda view, count: view.rows[: count + 1], r"chose torch.int64 of \(5,\)"),
+        (lambda view, count: view.rows[:count].unsqueeze(1), r"chose torch.int64 of \(4, 1\)"),
+        (lambda view, count: view.rows[:count].float(), "chose torch.float32"),
+        (
+            lambda view, count: view.rows[:count].tolist(),
+            "chose a list; let it return a tensor of 4",
+        ),
+        (lambda view, count: None, "chose a NoneType"),
+        (lambda view, count: view.nothing, "odd failed: AttributeError: .*mend it and resume"),
+    ],
+)
+def test_a_strategy_that_gives_something_else_than_its_rows_is_told(choose: Any, told: str) -> None:
+    class Odd(Shortest):
+        class Config(StrictConfig):
+            """Nothing to set."""
+
+            kind: Literal["odd"]
+            """What the test says."""
+
+        kind = "odd"
+
+    setattr(Odd, "choose", lambda self, view, count: choose(view, count))  # noqa: B010
+    register("strategy", "odd")(Odd)
+    with pytest.raises(LudusError, match=told):
+        ran(small(strategy={"kind": "odd"}))
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda model, inputs: inputs[:, 0], "the function of features gave"),
+        (lambda model, inputs: inputs.nothing, "the function of features failed: AttributeError"),
+    ],
+)
+def test_a_function_of_features_that_gives_none_is_told(function: Any, told: str) -> None:
+    trainer = find("trainer", "active")(small("core_set"))
+    trainer.set_features(function)
+    with pytest.raises(LudusError, match=told):
+        trainer.fit(around=Bare)
+    with pytest.raises(ConfigError, match="a str gives no features; give a function"):
+        trainer.set_features("pooled")
