@@ -16,7 +16,7 @@ from ludus.config.base import (
     current,
     key_paths,
     read_data,
-    typed,
+    typed_file,
 )
 from ludus.config.sections import annotation_of, section_class, tags
 from ludus.core.errors import ConfigError, nearest
@@ -29,7 +29,7 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
     data = current(written, source=path)
     added = sorted({*key_paths(data)} - {*key_paths(written)})
     changed = change(data, overrides, source=path, tell=tell)
-    entries = list(describe(typed(data, source=path, changed=changed)))
+    entries = list(describe(typed_file(data, source=path, changed=changed)))
     if keys:
         known = [name for name, _, _ in entries]
         for key in keys:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
-from ludus.config.base import TrainerConfig, current, from_data, read_data
+from ludus.config.base import TrainerConfig, current, read_data, typed_file
 from ludus.config.overrides import key_paths
 from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Narrates, Plays, Recalls
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError, StorageError
@@ -264,7 +264,7 @@ def migrate_file(path: Path, *, write: bool) -> None:
     if write and str(path) == "-":
         raise ConfigError("--write needs a file, not standard input")
     data = read_data(path)
-    config = from_data(data, source=str(path))
+    config = typed_file(current(data, source=str(path)), source=str(path))
     if (newer := current(data, source=str(path))) == data:
         warn(f"{path} is at version {config.version} already")
         text = strict_yaml.dump(data) if str(path) == "-" else path.read_text(encoding="utf-8")

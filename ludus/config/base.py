@@ -23,6 +23,7 @@ from ludus.core.errors import ConfigError
 
 __all__ = [
     "CheckpointSettings",
+    "FileConfig",
     "Settings",
     "StrictConfig",
     "TrainerConfig",
@@ -36,6 +37,7 @@ __all__ = [
     "read_config",
     "read_data",
     "typed",
+    "typed_file",
     "validate",
 ]
 
@@ -97,11 +99,22 @@ def _is_current(version: int) -> int:
     return version
 
 
-class TrainerConfig(StrictConfig):
-    """What every trainer's file has; a trainer adds its own keys below these."""
+class FileConfig(StrictConfig):
+    """What every config file has; one of a service, which no trainer reads, has its own keys below these."""
 
     version: Annotated[int, AfterValidator(_is_current)]
     """The version of the file format; `ludus migrate` brings an older file up to date."""
+    kind: str
+    """What this file is for: the kind of a trainer or of a service."""
+
+    def to_yaml(self) -> str:
+        """Return the complete file."""
+        return strict_yaml.dump(self.model_dump())
+
+
+class TrainerConfig(FileConfig):
+    """What every trainer's file has; a trainer adds its own keys below these."""
+
     kind: str
     """Which trainer this file is for."""
     name: str
@@ -120,10 +133,6 @@ class TrainerConfig(StrictConfig):
         data = self.model_dump(exclude={"name", "settings"})
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
-    def to_yaml(self) -> str:
-        """Return the complete file."""
-        return strict_yaml.dump(self.model_dump())
-
 
 def from_data(data: object, *, source: str) -> TrainerConfig:
     """Return the typed config of whichever trainer the data names."""
@@ -141,7 +150,25 @@ def current(data: object, *, source: str) -> dict[str, Any]:
 
 
 def typed(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) -> TrainerConfig:
-    """Return the checked config of data at the current version, with these keys changed."""
+    """Return the checked config of a trainer, of data at the current version, with these keys changed."""
+    _check_trainer(data, source)
+    config = typed_file(data, source=source, changed=changed)
+    assert isinstance(config, TrainerConfig)
+    return config
+
+
+def _check_trainer(data: Mapping[str, Any], source: str) -> None:
+    """Raise ConfigError, with the command that runs it, for a file of a service."""
+    kind = data.get("kind")
+    if isinstance(kind, str) and kind in kinds("service"):
+        command = find("service", kind).command
+        raise ConfigError(
+            f"{source}: a file of kind {kind} is no trainer's; `ludus {command} {source}` runs it"
+        )
+
+
+def typed_file(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) -> FileConfig:
+    """Return the checked config of data at the current version, a trainer's or a service's."""
     named_in = COMMAND_LINE if "kind" in changed else source
     kind = data.get("kind")
     if not isinstance(kind, str):
@@ -149,11 +176,12 @@ def typed(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) 
         raise ConfigError(
             f"{named_in}: 'kind' {found}; it names the trainer: {', '.join(kinds('trainer'))}"
         )
+    category = "service" if kind in kinds("service") else "trainer"
     try:
-        trainer = find("trainer", kind)
+        owner = find(category, kind)
     except ConfigError as error:
         raise ConfigError(f"{named_in}: {error}") from None
-    config: TrainerConfig = validate(trainer.Config, data, source=source, changed=changed)
+    config: FileConfig = validate(owner.Config, data, source=source, changed=changed)
     return config
 
 
@@ -172,7 +200,7 @@ def change(
     if wrong:
         told = [listed(COMMAND_LINE, wrong)]
         try:
-            typed(data, source=source, changed=changed)
+            typed_file(data, source=source, changed=changed)
         except ConfigError as error:
             told.append(str(error))
         raise ConfigError("\n".join(told))
@@ -211,6 +239,7 @@ def read_config(
     `tell` is given a sentence on what an override changes besides its own key.
     """
     data = current(read_data(path), source=str(path))
+    _check_trainer(data, str(path))
     changed = change(data, overrides, source=str(path), tell=tell)
     return typed(data, source=str(path), changed=changed)
 

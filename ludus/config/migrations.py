@@ -49,6 +49,10 @@ def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[
 
     The steps may change the data in place.
     """
+    for section in sections_of([*data.values()]):
+        # A section with a version of its own is a whole file within this one.
+        if has_keys(section, "version", "kind"):
+            section.update(migrate(section, source=source)[0])
     version = data.get("version")
     if version is None:
         raise ConfigError(f"{source}: 'version' is missing; the current one is {VERSION}")

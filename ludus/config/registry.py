@@ -153,9 +153,13 @@ def example_path(name: str) -> Path:
 
 
 def _shipped() -> dict[str, Path]:
-    """Return every config file that comes with ludus, by its name."""
+    """Return every config file that comes with ludus, by its name; those of services are in folders."""
     folders = [_HERE.parent / "configs", _HERE / "configs"]
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+    return {
+        path.stem: path
+        for folder in folders
+        for path in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")])
+    }
 
 
 def load_plugin(module: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.active.stream.streams import Process, free_port, link, retraining, stream, write
+from tests.active.stream.streams import Process, free_port, standalone, whole, write
 
 
 @pytest.fixture
@@ -18,9 +18,8 @@ def start(tmp_path: Path) -> Iterator[Any]:
     port, begun = free_port(), []
 
     def begin(kind: str, *, secret: str | None = None, **changes: Any) -> Process:
-        own = stream() if kind == "edge" else {**retraining(), "ends_with_edge": False}
-        data = {"kind": kind, "link": link(port), **own, **changes}
-        path = write(tmp_path / f"{kind}.yaml", data)
+        data = whole(kind, port, **changes)
+        path = write(tmp_path / f"{data['name']}.yaml", data)
         one = Process(path, tmp_path / "runs", *([] if secret is None else [secret]))
         begun.append(one)
         return one
@@ -54,7 +53,7 @@ def test_strangers_liars_and_a_killed_edge_do_not_end_a_datacenter(start: Any) -
     with socket.create_connection(("127.0.0.1", start.port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
         center.wait_for("no greeting")
-    liar = start("edge", secret="another secret, long enough")
+    liar = start("edge", name="liar", secret="another secret, long enough")
     assert liar.end() == 1
     assert liar.text.strip().endswith("the datacenter refused us: its secret is another one")
     assert "Traceback" not in liar.text
@@ -63,7 +62,7 @@ def test_strangers_liars_and_a_killed_edge_do_not_end_a_datacenter(start: Any) -
     edge.wait_for("asking for retraining")
     edge.kill()
     center.wait_for("an edge is gone")
-    after = start("edge")
+    after = start("edge", name="other")
     assert after.end() == 0, after.text
     center.process.send_signal(signal.SIGTERM)
     assert center.end() == 0
@@ -101,9 +100,8 @@ def test_an_edge_without_a_datacenter_is_one_sentence(start: Any) -> None:
 
 @pytest.mark.slow
 def test_the_same_stream_is_the_same_line_for_line(tmp_path: Path) -> None:
-    data = {"kind": "standalone", "edge": stream(), "datacenter": retraining()}
     for name in ("one", "other"):
-        one = Process(write(tmp_path / "stream.yaml", data), tmp_path / name)
+        one = Process(write(tmp_path / "stream.yaml", standalone()), tmp_path / name)
         assert one.end() == 0, one.text
     first, second = (
         (tmp_path / name / "edge/stream.jsonl").read_bytes() for name in ("one", "other")

@@ -1,11 +1,12 @@
-"""The configs of a stream: of the edge, of the datacenter, and of both in one process."""
+"""The sections that the files of streams are made of: the stream, the retraining, and the link between."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
+from warnings import warn
 
 from pydantic import Field
 
@@ -15,13 +16,17 @@ from ludus.active.drift.trigger import TriggerConfig
 from ludus.config.base import (
     Count,
     DatasetSection,
+    FileConfig,
     Positive,
     PositiveFloat,
     StrictConfig,
+    change,
+    current,
     read_data,
+    typed_file,
 )
-from ludus.config.sections import validate
-from ludus.core.errors import ConfigError
+from ludus.config.registry import kinds
+from ludus.core.errors import ConfigError, nearest
 
 _SHORTEST_SECRET = 16
 _MAX_SECRET = 4096
@@ -134,45 +139,21 @@ class RetrainingConfig(StrictConfig):
             yield "'training.data' is null; validation and test examples come from there"
 
 
-class EdgeConfig(StreamConfig):
-    """The edge, in a process of its own."""
-
-    kind: Literal["edge"]
-    """A stream whose model is retrained by a datacenter."""
-    link: LinkConfig
-    """How the datacenter is reached."""
-
-
-class DatacenterConfig(RetrainingConfig):
-    """The datacenter, in a process of its own."""
-
-    kind: Literal["datacenter"]
-    """Retrains the models of edges."""
-    link: LinkConfig
-    """How edges reach it."""
-    ends_with_edge: bool
-    """Whether it ends when an edge has come to the end of its stream; else it waits for another."""
-
-
-class StandaloneConfig(StrictConfig):
-    """Edge and datacenter in one process."""
-
-    kind: Literal["standalone"]
-    """A stream whose model is retrained here."""
-    edge: StreamConfig
-    """The stream."""
-    datacenter: RetrainingConfig
-    """How its model is retrained."""
-
-
-def read_stream_config(path: str | Path) -> EdgeConfig | DatacenterConfig | StandaloneConfig:
-    """Return the typed config in a file."""
-    data = read_data(path)
-    kind = data.get("kind") if isinstance(data, dict) else None
-    if kind == "edge":
-        return validate(EdgeConfig, data, source=str(path))
-    if kind == "datacenter":
-        return validate(DatacenterConfig, data, source=str(path))
-    if kind == "standalone":
-        return validate(StandaloneConfig, data, source=str(path))
-    raise ConfigError(f"{path}: 'kind' is {kind!r}; a stream's is edge, datacenter or standalone")
+def read_stream_config(
+    path: str | Path, overrides: Sequence[str] = (), *, tell: Callable[[str], object] = warn
+) -> FileConfig:
+    """Return the typed config in a file of a service that `ludus stream` runs."""
+    data = current(read_data(path), source=str(path))
+    changed = change(data, overrides, source=str(path), tell=tell)
+    kind = data.get("kind")
+    if isinstance(kind, str) and kind in kinds("trainer"):
+        raise ConfigError(
+            f"{path}: a file of kind {kind} is a trainer's; `ludus train {path}` runs it, and"
+            " `ludus new stream` prints one of a stream"
+        )
+    if kind not in (known := kinds("service")):
+        raise ConfigError(
+            f"{path}: 'kind' is {kind!r}; a stream's is one of: {', '.join(known)}."
+            f"{nearest(str(kind), known)}"
+        )
+    return typed_file(data, source=str(path), changed=changed)

@@ -7,68 +7,71 @@ Shapes: N samples.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save
 from torch import Tensor
 
-from ludus.active.drift.estimator import Window
-from ludus.active.drift.trigger import Trigger
 from ludus.active.stream.config import RetrainingConfig
+from ludus.active.stream.held import Held
+from ludus.active.stream.watch import Watch
 from ludus.active.stream.wire import Message, WireError
+from ludus.core import states
 from ludus.core.errors import LudusError, RunError
 from ludus.nn.model import Model
 from ludus.process.child import Child, ChildDied, ChildFailed
 from ludus.seeds import derive, forked
-from ludus.store.codec import decode, encode
 from ludus.store.local import LocalStorage
-from ludus.store.strict_json import dump_json, parse_json
-from ludus.store.tensors import read_stored
 
 Reply = tuple[dict[str, Any], Mapping[str, Tensor]]
-_STATE = "state.json"
-_MAX_STATE = 1 << 24
+_MOST_EDGES = 64
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 
 class Datacenter:
-    """Answers the messages of edges; `tend`, called now and then by one thread, does the long work."""
+    """Answers the messages of edges; `tend`, called now and then by one thread, does the long work.
 
-    def __init__(self, config: RetrainingConfig, *, root: str, tell: Callable[[str], None]) -> None:
-        self.config, self._tell = config, tell
-        self._storage = LocalStorage(Path(root) / config.name)
-        self._storage.make_root()
+    All edges have one model, and its updates are counted. Each edge is watched by itself.
+    """
+
+    def __init__(
+        self, config: RetrainingConfig, storage: LocalStorage, *, tell: Callable[[str], None]
+    ) -> None:
+        self.config, self._storage, self._tell = config, storage, tell
+        storage.make_root()
         training = config.training
         self._models = {one.name: one.model for one in training.candidates}
-        self._weights = {one.name: one.weights for one in training.candidates}
+        self._begun_with = {one.name: one.weights for one in training.candidates}
+        self._retrained: dict[str, int] = {}
+        """By name of a model: the update that made its weights."""
         if not self._models:
             assert training.model is not None, "a config without candidates has a model"
-            self._models, self._weights = {"model": training.model}, {"model": None}
-        self._trigger = (
-            None
-            if config.state_estimation is None
-            else Trigger(config.state_estimation, seed=training.seed)
-        )
+            self._models, self._begun_with = {"model": training.model}, {"model": None}
         self._name, self._update = next(iter(self._models)), 0
         self._status, self._problem = "idle", ""
-        self._last_window = -1
-        self._last_verdict: dict[str, Any] = {"retrain": False}
+        self._asked_by, self._num_failed = "", 0
+        self._edges: dict[str, Watch] = {}
         self._child: Child | None = None
-        self._num_saves = 0
-        if self._storage.exists(_STATE):
-            self._load()
-            tell(f"going on from {self._storage.place}: update {self._update}, {self._status}")
+        self._held = Held(storage)
+        if (state := self._held.read()) is not None:
+            self._load(state)
+            tell(f"going on from {storage.place}: update {self._update}, {self._status}")
         self.model()
 
     def model(self) -> Model:
         """Return the model that edges are given now."""
-        section, weights = self._models[self._name], self._weights[self._name]
+        section, weights = self._models[self._name], self._weights(self._name)
         with forked(derive(self.config.training.seed, f"candidate/{self._name}")):
             model = Model(section, loss=self.config.training.loss)
         if weights is not None:
             model.load_model(weights)
         return model
+
+    def _weights(self, name: str) -> str | None:
+        made_by = self._retrained.get(name)
+        return self._begun_with[name] if made_by is None else self._kept(made_by)
 
     def answer(self, message: Message) -> Reply:
         """Return what an edge is told; raise WireError for what no edge would say."""
@@ -88,13 +91,33 @@ class Datacenter:
 
     def _handshake(self, message: Message) -> Reply:
         host = message.header.get("state_estimation_host")
-        if (host == "datacenter") != (self._trigger is not None):
-            told = "has none" if self._trigger is None else "has one"
+        if (host == "datacenter") != (self.config.state_estimation is not None):
+            told = "has none" if self.config.state_estimation is None else "has one"
             raise LudusError(
                 f"the edge wants its state estimated by the {host}, and the datacenter's config {told} in"
                 " 'state_estimation'; make the two files agree"
             )
+        name, life = _word(message, "edge"), _word(message, "life")
+        if name not in self._edges or self._edges[name].life != life:
+            self._edges.pop(name, None)
+            self._edges[name] = self._watch(life)
+            while len(self._edges) > _MOST_EDGES:
+                self._edges.pop(next(iter(self._edges)))
+            self._save()
         return self._updated()
+
+    def _watch(self, life: str) -> Watch:
+        return Watch(life, self.config.state_estimation, seed=self.config.training.seed)
+
+    def _edge(self, message: Message) -> Watch:
+        """Return what is known of the edge that has sent a message."""
+        name, life = _word(message, "edge"), _word(message, "life")
+        found = self._edges.get(name)
+        if found is None or found.life != life:
+            raise LudusError(
+                f"another edge has come that is named {name!r} too; give each a name of its own"
+            )
+        return found
 
     def _updated(self) -> Reply:
         model = self.model()
@@ -103,56 +126,54 @@ class Datacenter:
         return {**about, "model": self._models[self._name].model_dump(mode="json")}, weights
 
     def _check_state(self, message: Message) -> Reply:
-        number = _whole(message, "window")
-        if self._trigger is None:
-            raise WireError("an edge asks for a state estimation, and the datacenter does none")
-        # An edge that was not answered asks again; a window counts once.
-        if number != self._last_window:
-            tensors = message.tensors
-            if "log_probs" not in tensors:
-                raise WireError("a window without predictions came; nothing was measured")
-            window = Window(tensors["log_probs"], tensors.get("targets"), tensors.get("features"))
-            found = self._trigger.look(window)
-            self._last_window = number
-            self._last_verdict = {
-                "retrain": found.retrain, "reasons": list(found.reasons),
-                "metrics": dict(found.metrics), "is_spent": found.is_spent,
-            }  # fmt: skip
-            self._save()
-        return dict(self._last_verdict), {}
+        verdict = self._edge(message).look(_whole(message, "window"), message.tensors)
+        self._save()
+        return verdict, {}
 
     def _reset_state(self, message: Message) -> Reply:
-        if self._trigger is not None:
-            if message.header.get("is_retrained") is True:
-                self._trigger.retrained()
-            else:
-                self._trigger.reset()
-            self._last_window = -1
-            self._save()
+        self._edge(message).reset(_whole(message, "reset"))
+        self._save()
         return {}, {}
 
     def _prep_retraining(self, message: Message) -> Reply:
-        number = _whole(message, "update")
-        if number != self._update + 1 or self._status == "running":
+        number, name = self._next(message), _word(message, "edge")
+        # Who comes first is trained for; another edge that asks meanwhile gets the same model.
+        is_taken = self._status == "prepared" and self._asked_by != name
+        if number <= self._update or self._status == "running" or is_taken:
             return {"status": self._status, "update": self._update}, {}
         tensors = message.tensors
-        if set(tensors) != {"inputs", "targets"} or len(tensors["inputs"]) != len(
-            tensors["targets"]
+        if set(tensors) != {"inputs", "targets"} or not (
+            tensors["inputs"].ndim > 0
+            and tensors["targets"].ndim == 1
+            and len(tensors["inputs"]) == len(tensors["targets"]) > 0
         ):
             raise WireError("samples came without inputs, or without a target for each")
-        self._storage.write(f"samples_{number}.safetensors", save(dict(tensors)))
-        self._status, self._problem = "prepared", ""
+        if self._status == "failed":
+            # A run of other samples under the same name would go on with those of the one that failed.
+            self._num_failed += 1
+        self._storage.write(self._samples(number), save(dict(tensors)))
+        self._status, self._problem, self._asked_by = "prepared", "", name
         self._save()
         return {"status": self._status, "num_samples": len(tensors["inputs"])}, {}
 
     def _retraining(self, message: Message) -> Reply:
-        number = _whole(message, "update")
-        if number == self._update:
+        number = self._next(message)
+        if number <= self._update:
             return self._updated()
-        if number == self._update + 1 and self._status == "prepared":
+        if self._status == "prepared":
             self._status = "running"
             self._save()
         return {"status": self._status, "problem": self._problem}, {}
+
+    def _next(self, message: Message) -> int:
+        """Return the number of the update that an edge asks for: the next one, or one that is done."""
+        number = _whole(message, "update")
+        if number > self._update + 1:
+            raise LudusError(
+                f"the edge asks for update {number}, and the datacenter is at {self._update}: its folder"
+                " was removed, or it is another one; give the edge another name"
+            )
+        return number
 
     @property
     def is_busy(self) -> bool:
@@ -175,9 +196,9 @@ class Datacenter:
             self._status, self._problem = "failed", str(error).splitlines()[0]
             self._tell(f"update {self._update + 1}: {error}; the model stays as it is")
         else:
-            self._update, self._status = self._update + 1, "idle"
+            self._update, self._status, self._num_failed = self._update + 1, "idle", 0
             self._name = str(header["name"])
-            self._weights[self._name] = self._kept(self._update)
+            self._retrained[self._name] = self._update
             self._tell(f"update {self._update}: {self._name} is retrained")
         self._child.close()
         self._child = None
@@ -185,16 +206,20 @@ class Datacenter:
 
     def _task(self, number: int) -> dict[str, Any]:
         candidates = [
-            {"name": name, "model": model.model_dump(), "weights": self._weights[name]}
+            {"name": name, "model": model.model_dump(), "weights": self._weights(name)}
             for name, model in self._models.items()
         ]
         training = self.config.training.replace(**{"settings.display": "none"})
         data = {**training.model_dump(), "candidates": candidates, "model": None}
+        again = f"_{self._num_failed}" if self._num_failed else ""
         return {
-            "config": data, "run": f"update_{number}", "root": str(self._storage.path("runs")),
-            "samples": str(self._storage.path(f"samples_{number}.safetensors")),
-            "kept": self._kept(number),
+            "config": data, "run": f"update_{number}{again}",
+            "root": str(self._storage.path("runs")),
+            "samples": str(self._storage.path(self._samples(number))), "kept": self._kept(number),
         }  # fmt: skip
+
+    def _samples(self, number: int) -> str:
+        return f"samples_{number}.safetensors"
 
     def _kept(self, number: int) -> str:
         return str(self._storage.path(f"models/update_{number}"))
@@ -205,44 +230,50 @@ class Datacenter:
             self._child.kill()
 
     def _save(self) -> None:
-        trigger = None if self._trigger is None else self._trigger.state_dict()
-        tree, tensors, _ = encode({"trigger": trigger})
-        self._num_saves += 1
-        held = f"state_{self._num_saves}.safetensors"
-        self._storage.write(held, save({name: one.contiguous() for name, one in tensors.items()}))
-        state = {
-            "name": self._name, "update": self._update, "status": self._status,
-            "problem": self._problem, "last_window": self._last_window,
-            "last_verdict": self._last_verdict, "num_saves": self._num_saves, "tree": tree,
-            "models": {name: one.model_dump(mode="json") for name, one in self._models.items()},
-            "weights": self._weights,
-        }  # fmt: skip
-        self._storage.write(_STATE, dump_json(state))
-        before = f"state_{self._num_saves - 1}.safetensors"
-        if self._storage.exists(before):
-            self._storage.remove(before)
+        self._held.write(
+            {
+                "name": self._name,
+                "update": self._update,
+                "status": self._status,
+                "problem": self._problem,
+                "asked_by": self._asked_by,
+                "num_failed": self._num_failed,
+                "models": self._sections(),
+                "retrained": dict(self._retrained),
+                "edges": {name: one.state_dict() for name, one in self._edges.items()},
+            }
+        )
 
-    def _load(self) -> None:
-        place = f"{self._storage.place}/{_STATE}"
-        state = parse_json(self._storage.read(_STATE, limit=_MAX_STATE), source=place)
-        models = {name: one.model_dump(mode="json") for name, one in self._models.items()}
-        if state["models"] != models:
+    def _sections(self) -> dict[str, Any]:
+        return {name: one.model_dump(mode="json") for name, one in self._models.items()}
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        if state.get("models") != self._sections():
             raise RunError(
                 f"{self._storage.place} was begun with other models; give the datacenter another name"
             )
-        self._num_saves = state["num_saves"]
-        tensors = read_stored(self._storage, f"state_{self._num_saves}.safetensors")
-        trigger = decode(state["tree"], tensors, [])["trigger"]
-        if self._trigger is not None and trigger is not None:
-            self._trigger.load_state_dict(trigger)
-        self._name, self._update = state["name"], state["update"]
-        self._status, self._problem = state["status"], state["problem"]
-        self._last_window, self._last_verdict = state["last_window"], state["last_verdict"]
-        self._weights = state["weights"]
+        with states.fitting("datacenter"):
+            edges = states.mapping(state, "edges")
+            for name in edges:
+                saved = states.mapping(edges, name)
+                self._edges[name] = self._watch(states.text(saved, "life"))
+                self._edges[name].load_state_dict(saved)
+            self._update = states.whole(state, "update")
+            self._num_failed = states.whole(state, "num_failed")
+            for key in ("name", "status", "problem", "asked_by"):
+                setattr(self, f"_{key}", states.text(state, key))
+            self._retrained = states.counts(state, "retrained")
 
 
 def _whole(message: Message, key: str) -> int:
     number = message.header.get(key)
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
         raise WireError(f"a message {message.kind} has no {key}; it was dropped")
     return number
+
+
+def _word(message: Message, key: str) -> str:
+    word = message.header.get(key)
+    if not isinstance(word, str) or not _WORD.fullmatch(word):
+        raise WireError(f"a message {message.kind} has no {key}; it was dropped")
+    return word

@@ -1,14 +1,16 @@
 """The edge: it predicts a stream, watches the state of its model, and takes up what a datacenter retrains.
 
+It is saved after each check. What comes after that is drawn, measured and asked again by an edge that was
+killed: the draws are the same ones, and a datacenter does once what it is asked twice.
+
 Shapes: N latest examples, B of a step, C classes, D features.
 """
 
 from __future__ import annotations
 
-import json
-import time
+import secrets
+import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,29 +20,37 @@ from ludus.active.drift.estimator import Window
 from ludus.active.drift.simulator import Simulator, StreamEnded
 from ludus.active.drift.trigger import Trigger
 from ludus.active.examples import PoolExamples
-from ludus.active.models.features import Features
-from ludus.active.scoring import log_probabilities
+from ludus.active.stream.asking import Asking, Stopped
 from ludus.active.stream.config import StreamConfig
+from ludus.active.stream.held import Held
 from ludus.active.stream.link import Link
-from ludus.active.stream.wire import LinkLost, Message, WireError
-from ludus.config.base import ModelSection, StrictConfig
+from ludus.active.stream.predictor import Predictor
+from ludus.active.stream.wire import LinkLost, Message
 from ludus.config.registry import find
-from ludus.config.sections import validate
-from ludus.core.errors import LudusError
-from ludus.nn.model import Model
+from ludus.core import states
+from ludus.core.errors import LudusError, RunError
 from ludus.seeds import generator
+from ludus.store.local import LocalStorage
+from ludus.store.strict_json import one_line
 
 _POLL_SECONDS = 0.1
 _LOG = "stream.jsonl"
+# What may be another when an edge goes on: how long it is, and how it reaches its datacenter.
+_MAY_CHANGE = {"version", "kind", "name", "num_steps", "link"}
 
 
 class Edge:
     """A stream, the model that predicts it, and its link to a datacenter."""
 
     def __init__(
-        self, config: StreamConfig, link: Link, *, root: str, tell: Callable[[str], None]
+        self,
+        config: StreamConfig,
+        link: Link,
+        storage: LocalStorage,
+        *,
+        tell: Callable[[str], None],
     ) -> None:
-        self.config, self._link, self._tell = config, link, tell
+        self.config, self._link, self._storage, self._tell = config, link, storage, tell
         dataset = find("dataset", config.data.kind)(config.data)  # type: ignore[attr-defined]
         train = dataset.load(generator(config.seed, "split")).train
         self._examples = PoolExamples(
@@ -54,43 +64,77 @@ class Edge:
         )
         estimation = config.state_estimation
         self._trigger = None if estimation is None else Trigger(estimation, seed=config.seed)
-        self._features = Features(config.features_layer)
+        self._predictor = Predictor(config.features_layer, storage)
         self.rows_N = torch.empty(0, dtype=torch.int64)
         """The latest examples, the oldest first."""
-        self.update = -1
+        self._life = secrets.token_hex(8)
+        self._is_asking, self._num_sent, self._num_windows, self._num_resets = False, 0, 0, 0
+        self.is_over = threading.Event()
+        """Set to end at the next step; the same edge goes on from its last check."""
+        storage.make_root()
+        self._held = Held(storage)
+        self._load()
+        self._asking = Asking(
+            link,
+            self._introduction(),
+            waits=config.wait_for_update,
+            is_over=self.is_over,
+            tell=tell,
+        )
+        self._asking.update = self.update
+
+    @property
+    def update(self) -> int:
         """The number of the model's last update; -1 before there is a model."""
-        self._model: Model | None = None
-        self._is_asking, self._num_sent, self._num_windows = False, 0, 0
-        self._is_lost = False
-        folder = Path(root) / config.name
-        folder.mkdir(parents=True, exist_ok=True)
-        self._log = folder / _LOG
-        self._log.write_text("")
+        return self._predictor.update
 
     def run(self) -> None:
-        """Go through the stream; a datacenter that is gone is no end of it."""
+        """Go through the stream, or on with it; a datacenter that is gone is no end of it."""
+        try:
+            self._run()
+        except Stopped:
+            pass
+        finally:
+            self._storage.close()
+            self._link.close()
+        if self.is_over.is_set():
+            self._tell(f"ended in order at step {self.simulator.step}; the same command goes on")
+
+    def _run(self) -> None:
         config = self.config
-        # Without a first model there is nothing to predict with, so this one time it must answer.
-        self._take(self._link.ask("handshake", self._introduction(), {}))
-        for step in range(1, config.num_steps + 1):
+        if self.update < 0:
+            # Without a first model there is nothing to predict with, so this one time it must answer.
+            self._take(self._asking.introduce())
+            self._save()
+        elif self.simulator.step >= config.num_steps:
+            self._tell(
+                f"all {config.num_steps} steps of {self._storage.place} were done already; raise num_steps"
+                " to go on, or give the edge another name to begin anew"
+            )
+        while self.simulator.step < config.num_steps:
+            if self.is_over.is_set():
+                return
             try:
                 rows_B = self.simulator.draw(config.samples_per_step)
             except StreamEnded as error:
                 self._tell(f"{error}; the stream ends here")
                 break
             self.rows_N = torch.cat([self.rows_N, rows_B])[-config.keep_samples :]
-            if step % config.check_every_steps == 0:
-                self._check(step)
-        self._ask("normal", {"step": self.simulator.step, "is_last": True})
-        self._link.close()
+            if self.simulator.step % config.check_every_steps == 0:
+                self._check(self.simulator.step)
+                self._save()
+        self._save()
+        self._ask("normal", {"step": self.simulator.step, "is_last": True}, waits=False)
 
     def _introduction(self) -> dict[str, Any]:
-        return {"state_estimation_host": self.config.state_estimation_host}
+        host = self.config.state_estimation_host
+        return {"state_estimation_host": host, "edge": self.config.name, "life": self._life}
 
     def _check(self, step: int) -> None:
         """Estimate the state, ask for retraining where it is needed, and take up what is done."""
         config = self.config
-        window = self._look(self.rows_N[-config.check_every_steps * config.samples_per_step :])
+        rows_B = self.rows_N[-config.check_every_steps * config.samples_per_step :]
+        window = self._predictor.look(self._examples.inputs(rows_B), self._targets_N[rows_B])
         assert window.targets is not None
         is_right = window.log_probs.argmax(1) == window.targets
         found = self._verdict(window)
@@ -105,12 +149,13 @@ class Edge:
             self._tell(f"step {step}: {'; '.join(found.get('reasons', []))}; asking for retraining")
             self._is_asking = self._send_samples()
         if not self._is_asking and not found.get("retrain"):
-            self._ask("normal", {"step": step})
+            self._ask("normal", {"step": step}, waits=False)
         while self._is_asking:
             self._poll()
             if not config.wait_for_update:
                 break
-            time.sleep(_POLL_SECONDS)
+            if self._is_asking and self.is_over.wait(_POLL_SECONDS):
+                raise Stopped("told to end")
 
     def _verdict(self, window: Window) -> Mapping[str, Any]:
         if self._trigger is None:
@@ -124,14 +169,6 @@ class Edge:
             "retrain": found.retrain, "reasons": list(found.reasons), "is_spent": found.is_spent,
             "metrics": dict(found.metrics),
         }  # fmt: skip
-
-    def _look(self, rows_B: Tensor) -> Window:
-        model = self._model
-        assert model is not None
-        with torch.no_grad(), model.evaluating():
-            outputs, features = self._features(model, self._examples.inputs(rows_B))
-        log_probs_BC = log_probabilities(outputs, model.loss)
-        return Window(log_probs_BC, self._targets_N[rows_B], features.flatten(1).float())
 
     def samples(self, number: int) -> Tensor:
         """Return the rows that message `number` sends: some of the latest, drawn anew for each."""
@@ -162,44 +199,76 @@ class Edge:
     def _reset(self) -> None:
         if self._trigger is not None:
             self._trigger.retrained()
-        self._ask("reset_state", {"is_retrained": True})
+        else:
+            self._ask("reset_state", {"reset": self._num_resets})
+        self._num_resets += 1
 
     def _take(self, answer: Message) -> None:
-        """Let the model that came be the one that predicts, once it is known to be one."""
-        header = answer.header
-        section = validate(_Given, {"model": header.get("model")}, source="the datacenter's model")
-        loss, update = header.get("loss"), header.get("update")
-        if loss not in ("cross_entropy", "binary_cross_entropy") or not isinstance(update, int):
-            raise WireError("the datacenter sent a model that tells no classes apart")
-        model = Model(section.model, loss=loss)
-        model.load_state_dict(answer.tensors)
-        self._features.check(model)
-        self._model, self.update = model, update
-        self._tell(f"the model is {header.get('name')}, update {update}")
+        name = self._predictor.take(answer)
+        self._asking.update = self.update
+        self._tell(f"the model is {name}, update {self.update}")
 
     def _ask(
-        self, kind: str, header: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None
-    ) -> Message | None:
-        """Return the answer, or None where the datacenter is gone, which is told once."""
+        self, kind: str, header: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None,
+        *, waits: bool | None = None,
+    ) -> Message | None:  # fmt: skip
         try:
-            if self._is_lost:
-                self._link.ask("handshake", self._introduction(), {})
-                self._is_lost = False
-                self._tell("the datacenter is back")
-            return self._link.ask(kind, header, tensors or {})
-        except LinkLost as error:
-            if not self._is_lost:
-                self._tell(f"the datacenter is gone: {error}; going on with the model there is")
-            self._is_lost = True
-            return None
+            return self._asking.ask(kind, header, tensors, waits=waits)
+        except (Stopped, LinkLost):
+            raise
         except LudusError as error:
             raise LudusError(f"the stream ends at step {self.simulator.step}: {error}") from None
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        with self._log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        self._storage.append(_LOG).write(one_line(line).encode() + b"\n")
 
+    def _save(self) -> None:
+        log = self._storage.append(_LOG)
+        self._storage.sync_appends()
+        trigger = None if self._trigger is None else self._trigger.state_dict()
+        self._held.write(
+            {
+                "config": self._fixed(),
+                "life": self._life,
+                "log": log.offset,
+                "update": self.update,
+                "is_asking": self._is_asking,
+                "num_sent": self._num_sent,
+                "num_windows": self._num_windows,
+                "num_resets": self._num_resets,
+                "rows": self.rows_N,
+                "simulator": self.simulator.state_dict(),
+                "trigger": trigger,
+            }
+        )
+        self._predictor.forget_others()
 
-class _Given(StrictConfig):
-    model: ModelSection
-    """The network that a datacenter gives."""
+    def _fixed(self) -> dict[str, Any]:
+        return self.config.model_dump(mode="json", exclude=_MAY_CHANGE)
+
+    def _load(self) -> None:
+        """Go on from the last check, if there was one."""
+        state = self._held.read()
+        if state is None:
+            self._storage.cut_back({}, keep=())
+            return
+        begun, now = states.mapping(state, "config"), self._fixed()
+        if other := [key for key in now if begun.get(key) != now[key]]:
+            raise RunError(
+                f"{self._storage.place} was begun with another {', '.join(map(repr, other))}; give the"
+                " edge another name to begin anew"
+            )
+        with states.fitting("edge"):
+            self._life = states.text(state, "life")
+            self._is_asking = states.flag(state, "is_asking")
+            update = states.whole(state, "update")
+            self._num_sent = states.whole(state, "num_sent")
+            self._num_windows = states.whole(state, "num_windows")
+            self._num_resets = states.whole(state, "num_resets")
+            self.rows_N = states.shaped(state, "rows", self.rows_N, (None,))
+            self.simulator.load_state_dict(states.mapping(state, "simulator"))
+            if self._trigger is not None:
+                self._trigger.load_state_dict(states.mapping(state, "trigger"))
+        self._predictor.load(update)
+        self._storage.cut_back({_LOG: states.whole(state, "log")}, keep=())
+        self._tell(f"going on from {self._storage.place}: step {self.simulator.step}")

@@ -41,6 +41,8 @@ class LoopbackLink:
         try:
             if self._connection is None:
                 self._connection = self._connected()
+            if kind == "handshake":
+                header = {**header, "max_message_bytes": self._config.max_message_bytes}
             self._connection.send(kind, header, tensors)
             answer = self._connection.receive()
         except LudusError:

@@ -7,9 +7,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
-from ludus.active.stream.config import DatacenterConfig
+from ludus.active.stream.config import LinkConfig
 from ludus.active.stream.datacenter import Datacenter
-from ludus.active.stream.wire import Connection, LinkLost, WireError
+from ludus.active.stream.wire import Connection, LinkLost, Message, WireError
 from ludus.core.errors import LudusError
 
 _MOST_EDGES = 8
@@ -21,25 +21,27 @@ class Server:
     """Serves edges, a thread for each, until it is told to stop."""
 
     def __init__(
-        self, config: DatacenterConfig, datacenter: Datacenter, tell: Callable[[str], None]
-    ) -> None:
-        self._config, self._datacenter, self._tell = config, datacenter, tell
-        self._secret = config.link.secret()
+        self, link: LinkConfig, secret: bytes, datacenter: Datacenter, *, ends_with_edge: bool,
+        tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._link, self._secret, self._datacenter, self._tell = link, secret, datacenter, tell
+        self._ends_with_edge = ends_with_edge
         self._one_at_a_time = threading.Lock()
+        self._num_here = 0
         self._places = threading.Semaphore(_MOST_EDGES)
         self.is_over = threading.Event()
         """Set to stop."""
         try:
-            self._door = socket.create_server(("127.0.0.1", config.link.port))
+            self._door = socket.create_server(("127.0.0.1", link.port))
         except OSError as error:
             raise LudusError(
-                f"127.0.0.1:{config.link.port} cannot be listened on: {error.strerror}; choose another"
+                f"127.0.0.1:{link.port} cannot be listened on: {error.strerror}; choose another"
                 " link.port"
             ) from None
 
     def serve(self) -> None:
         """Answer, and tend to the retraining, in the thread that calls this."""
-        self._tell(f"listening on 127.0.0.1:{self._config.link.port}")
+        self._tell(f"listening on 127.0.0.1:{self._link.port}")
         self._door.settimeout(0.05)
         with self._door:
             while not self.is_over.is_set():
@@ -56,7 +58,7 @@ class Server:
         threading.Thread(target=self._attend, args=(end,), name="edge", daemon=True).start()
 
     def _attend(self, end: socket.socket) -> None:
-        link = self._config.link
+        link = self._link
         try:
             with _told(self._tell):
                 connection = Connection(
@@ -66,28 +68,44 @@ class Server:
                 )  # fmt: skip
                 connection.timeout = link.timeout_seconds
                 self._tell("an edge is here")
-                self._talk(connection)
+                with self._one_at_a_time:
+                    self._num_here += 1
+                try:
+                    is_last = self._talk(connection)
+                finally:
+                    with self._one_at_a_time:
+                        self._num_here -= 1
+                if is_last and self._ends_with_edge and not self._num_here:
+                    self.is_over.set()
         finally:
             end.close()
             self._places.release()
 
-    def _talk(self, connection: Connection) -> None:
+    def _talk(self, connection: Connection) -> bool:
+        """Answer an edge until it is done; return whether it has come to the end of its stream."""
         while not self.is_over.is_set():
             message = connection.receive(_IDLE_SECONDS)
             try:
+                self._check_limits(message)
                 with self._one_at_a_time:
                     header, tensors = self._datacenter.answer(message)
-            except WireError:
+                connection.send(message.kind, header, tensors)
+            except (WireError, LinkLost):
                 raise
             except LudusError as error:
                 connection.send("refused", {"why": str(error)})
                 continue
-            connection.send(message.kind, header, tensors)
             if message.kind == "normal" and message.header.get("is_last") is True:
                 self._tell("the edge has come to the end of its stream")
-                if self._config.ends_with_edge:
-                    self.is_over.set()
-                return
+                return True
+        return False
+
+    def _check_limits(self, message: Message) -> None:
+        own, told = self._link.max_message_bytes, message.header.get("max_message_bytes")
+        if message.kind == "handshake" and told != own:
+            raise LudusError(
+                f"link.max_message_bytes is {told} at the edge and {own} here; make the two files agree"
+            )
 
 
 @contextlib.contextmanager

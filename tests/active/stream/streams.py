@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import ludus
+from ludus.active.stream.config import RetrainingConfig, StreamConfig
+from ludus.active.stream.datacenter import Datacenter
+from ludus.active.stream.edge import Edge
+from ludus.active.stream.wire import Message
 from ludus.config import strict_yaml
+from ludus.config.sections import validate
+from ludus.store.local import LocalStorage
 
 ROOT = Path(__file__).parents[3]
 SECRET = "a secret that both sides know"
+WHO = {"edge": "edge", "life": "abc"}
+SAMPLES = {
+    "inputs": torch.randn(60, 1, 8, 8, generator=torch.Generator().manual_seed(0)),
+    "targets": torch.arange(60) % 10,
+}
 
 
 def free_port() -> int:
@@ -60,6 +75,55 @@ def retraining(**changes: Any) -> dict[str, Any]:
     )  # fmt: skip
     data = training.model_dump()
     return {"name": "datacenter", "training": data, "state_estimation": None, **changes}
+
+
+def whole(kind: str, port: int, **changes: Any) -> dict[str, Any]:
+    """Return the data of a complete file of a service."""
+    own = stream() if kind == "edge" else {**retraining(), "ends_with_edge": False}
+    return {"version": 2, "kind": kind, "link": link(port), **own, **changes}
+
+
+def standalone(**changes: Any) -> dict[str, Any]:
+    return {
+        "version": 2, "kind": "standalone", "edge": stream(), "datacenter": retraining(), **changes
+    }  # fmt: skip
+
+
+def center(root: Path, told: list[str] | None = None, **changes: Any) -> Datacenter:
+    config = validate(RetrainingConfig, retraining(**changes), source="test")
+    tell = [].append if told is None else told.append
+    return Datacenter(config, LocalStorage(root / "datacenter"), tell=tell)
+
+
+def edge(root: Path, given: Any, told: list[str] | None = None, **changes: Any) -> Edge:
+    config = validate(StreamConfig, stream(**changes), source="test")
+    tell = [].append if told is None else told.append
+    return Edge(config, given, LocalStorage(root / config.name), tell=tell)
+
+
+def hello(one: Datacenter, name: str = "edge", host: str = "edge", life: str = "abc") -> Any:
+    """Introduce an edge; return the answer."""
+    header = {"edge": name, "life": life, "state_estimation_host": host}
+    return one.answer(Message("handshake", header, {}))
+
+
+def say(
+    one: Datacenter, kind: str, header: dict[str, Any], tensors: Any = None, **who: str
+) -> dict[str, Any]:
+    """Return the header of the answer to a message of an edge."""
+    return one.answer(Message(kind, {**WHO, **who, **header}, tensors or {}))[0]
+
+
+def lines(root: Path, name: str = "edge") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (root / name / "stream.jsonl").read_text().splitlines()]
+
+
+def until(is_true: Callable[[], bool], one: Datacenter, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline
+        one.tend()
+        time.sleep(0.02)
 
 
 def write(path: Path, data: dict[str, Any]) -> Path:

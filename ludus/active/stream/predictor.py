@@ -1,0 +1,78 @@
+"""The model that predicts a stream, kept in the edge's folder: models/update_<number>.
+
+Shapes: B examples, C classes, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.active.drift.estimator import Window
+from ludus.active.models.features import Features
+from ludus.active.scoring import log_probabilities
+from ludus.active.stream.wire import Message, WireError
+from ludus.config.base import ModelSection, StrictConfig
+from ludus.config.sections import validate
+from ludus.nn.model import Model
+from ludus.store.local import LocalStorage
+from ludus.store.models import read_model, write_model
+
+
+class Predictor:
+    """A model that a datacenter has sent, with the number of its update; at first there is none."""
+
+    def __init__(self, features_layer: str | None, storage: LocalStorage) -> None:
+        self._features, self._storage = Features(features_layer), storage
+        self._model: Model | None = None
+        self.update = -1
+        """The number of the model's last update; -1 before there is a model."""
+
+    def take(self, answer: Message) -> str:
+        """Let the model that came be the one that predicts, once it is known to be one; return its name."""
+        header = answer.header
+        update, name = header.get("update"), str(header.get("name"))
+        if not isinstance(update, int) or isinstance(update, bool) or update < 0:
+            raise WireError("the datacenter sent a model without its number")
+        about = {"model": header.get("model"), "loss": header.get("loss"), "name": name}
+        self._model, self.update = self._built(answer.tensors, about), update
+        write_model(self._storage, f"models/update_{update}", self._model.state_dict(), about)
+        return name
+
+    def load(self, update: int) -> None:
+        """Take up the model that was kept under this number."""
+        self._model = self._built(*read_model(self._storage, f"models/update_{update}"))
+        self.update = update
+
+    def forget_others(self) -> None:
+        """Delete the models before this one, once nothing on the disk names them."""
+        for name in self._storage.names("models"):
+            if name != f"update_{self.update}":
+                self._storage.remove(f"models/{name}")
+
+    def look(self, inputs: Any, targets_B: Tensor) -> Window:
+        """Return what the model makes of some examples."""
+        model = self._model
+        assert model is not None
+        with torch.no_grad(), model.evaluating():
+            outputs, features = self._features(model, inputs)
+        log_probs_BC = log_probabilities(outputs, model.loss)
+        return Window(log_probs_BC, targets_B, features.flatten(1).float())
+
+    def _built(self, weights: Mapping[str, Tensor], about: Mapping[str, Any]) -> Model:
+        section = validate(_Given, {"model": about.get("model")}, source="the datacenter's model")
+        loss = about.get("loss")
+        if loss not in ("cross_entropy", "binary_cross_entropy"):
+            raise WireError("the datacenter sent a model that tells no classes apart")
+        model = Model(section.model, loss=loss)
+        model.load_state_dict(weights)
+        self._features.check(model)
+        return model
+
+
+class _Given(StrictConfig):
+    model: ModelSection
+    """The network that a datacenter gives."""

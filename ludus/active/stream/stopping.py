@@ -1,0 +1,31 @@
+"""A first SIGINT, SIGTERM or SIGHUP ends an edge or a datacenter in order; a second Ctrl-C at once."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+_WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def on_stop(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` at the first signal inside; in the main thread only."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if heard and number != signal.SIGHUP:
+            raise KeyboardInterrupt
+        heard.append(number)
+        stop()
+
+    # Under nohup a SIGHUP is ignored, and stays so.
+    watched = [one for one in _WATCHED if signal.getsignal(one) != signal.SIG_IGN]
+    before = {one: signal.signal(one, hear) for one in watched}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -1,0 +1,84 @@
+"""What a datacenter remembers of one edge: who it is, and how its model does there, if it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ludus.active.drift.estimator import Window
+from ludus.active.drift.trigger import Trigger, TriggerConfig
+from ludus.active.stream.wire import WireError
+from ludus.core import states
+
+
+class Watch:
+    """A part: each window and each reset of an edge counts once, however often it is told."""
+
+    def __init__(self, life: str, estimation: TriggerConfig | None, *, seed: int) -> None:
+        self.life = life
+        """Drawn by an edge when it begins; one that begins anew has another."""
+        self.trigger = None if estimation is None else Trigger(estimation, seed=seed)
+        self._last_window, self._last_reset = -1, -1
+        self._last_verdict: dict[str, Any] = {}
+
+    def look(self, number: int, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Return the verdict on a window; the window of the same number has the same one."""
+        if self.trigger is None:
+            raise WireError("an edge asks for a state estimation, and the datacenter does none")
+        if number != self._last_window:
+            found = self.trigger.look(_window(tensors))
+            self._last_window = number
+            self._last_verdict = {
+                "retrain": found.retrain, "reasons": list(found.reasons),
+                "metrics": dict(found.metrics), "is_spent": found.is_spent,
+            }  # fmt: skip
+        return dict(self._last_verdict)
+
+    def reset(self, number: int) -> None:
+        """Take note, once for each number, that the edge has another model."""
+        if self.trigger is not None and number != self._last_reset:
+            self.trigger.retrained()
+        self._last_reset = number
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "life": self.life, "last_window": self._last_window, "last_reset": self._last_reset,
+            "last_verdict": dict(self._last_verdict),
+            "trigger": None if self.trigger is None else self.trigger.state_dict(),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy a saved state in."""
+        names = ("life", "last_window", "last_reset", "last_verdict", "trigger")
+        states.check_keys(state, *names)
+        if (state["trigger"] is None) != (self.trigger is None):
+            raise states.StateError(
+                "trigger", "and 'state_estimation' of the config are not both given or both null"
+            )
+        if self.trigger is not None:
+            with states.within("trigger"):
+                self.trigger.load_state_dict(states.mapping(state, "trigger"))
+        self.life = states.text(state, "life")
+        self._last_window = states.whole(state, "last_window", at_least=-1)
+        self._last_reset = states.whole(state, "last_reset", at_least=-1)
+        self._last_verdict = states.mapping(state, "last_verdict")
+
+
+def _window(tensors: Mapping[str, Tensor]) -> Window:
+    """Return what an edge has sent as a window; raise WireError for what no edge would send."""
+    log_probs, targets = tensors.get("log_probs"), tensors.get("targets")
+    features = tensors.get("features")
+    if log_probs is None or log_probs.ndim != 2 or not log_probs.is_floating_point():
+        raise WireError("a window without predictions came; nothing was measured")
+    if targets is not None and (targets.dtype.is_floating_point or targets.ndim != 1):
+        raise WireError("a window came whose targets are no classes; nothing was measured")
+    if features is not None and (features.ndim != 2 or not features.is_floating_point()):
+        raise WireError("a window came whose features are no table; nothing was measured")
+    given = [one for one in (targets, features) if one is not None]
+    if any(len(one) != len(log_probs) for one in given):
+        raise WireError(
+            "a window came whose tensors are of different lengths; nothing was measured"
+        )
+    return Window(log_probs, targets, features)
