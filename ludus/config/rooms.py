@@ -98,11 +98,12 @@ def declare(
     package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` says of a metric, by its name or by a word in it, whether less (min) or more (max) of
     it is better. Each file in the package's folder `trainers`, or the one named here, is a trainer
-    kind; each in `services` what another command than train runs; each in `commands` a command. `needs` maps a module that may be missing to what
-    `pip install` is to be given, for `ludus doctor`. `migrations` maps an older version of config files to
-    what brings this package's keys to the next one, and `renamed` gives keys their names of now; both are
-    given the files of every kind, so they look at the keys first. `earlier_names` are those names, for who
-    writes one on the command line. `findings` yields what `ludus doctor` says of this machine.
+    kind; each in `services` what a command of its own runs; each in `commands` a command of `ludus`.
+    `needs` maps a module that may be missing to what `pip install` is to be given. `migrations` maps an
+    older version of config files to what brings this package's keys to the next one, and `renamed` gives
+    keys their names of now; both are given the files of every kind, so they look at the keys first.
+    `earlier_names` are those names, for who writes one on the command line. `findings` yields what
+    `ludus doctor` says of this machine.
     """
     module = sys.modules.get(room)
     if module is None:
