@@ -102,8 +102,7 @@ def declare(
     `needs` maps a module that may be missing to what `pip install` is to be given. `migrations` maps an
     older version of config files to what brings this package's keys to the next one, and `renamed` gives
     keys their names of now; both are given the files of every kind, so they look at the keys first.
-    `earlier_names` are those names, for who writes one on the command line. `findings` yields what
-    `ludus doctor` says of this machine.
+    `earlier_names` are for who writes one on the command line, `findings` for `ludus doctor`.
     """
     module = sys.modules.get(room)
     if module is None:
