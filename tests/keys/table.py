@@ -1,8 +1,8 @@
 """Every key that a config can hold, found by listing, and the tests that say what a change of it does.
 
-A group is a trainer kind (`dqn`) or a kind of section that several trainers can hold (`optimizer sgd`,
-`network mlp`). A key is the path of a value within its group. A section that may be null, or that may
-be of several kinds, is a key by itself: what stands there must take effect there.
+A group is a trainer kind (`dqn`), a service (`edge`) or a kind of section that several trainers can hold
+(`optimizer sgd`, `network mlp`). A key is the path of a value within its group. A section that may be null,
+or that may be of several kinds, is a key by itself: what stands there must take effect there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import pytest
 
 from ludus.config import registry, rooms
+from ludus.config.base import TrainerConfig
 from ludus.config.sections import StrictConfig, annotation_of
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection
@@ -34,6 +35,8 @@ CATEGORIES = (
     "player",
     "strategy",
     "oracle",
+    "state_estimation",
+    "shift",
 )
 
 CASES: dict[tuple[str, str], str] = {}
@@ -63,6 +66,8 @@ def every_key() -> Iterator[tuple[str, str]]:
     """Yield each group and key there is, by listing the Config classes."""
     for kind in _built_in("trainer"):
         yield from ((kind, key) for key in keys_of(registry.find("trainer", kind).Config))
+    for kind in _built_in("service"):
+        yield from ((kind, key) for key in keys_of(registry.find("service", kind).Config))
     for category in CATEGORIES:
         for kind in _built_in(category):
             for key in keys_of(registry.find(category, kind).Config):
@@ -84,10 +89,20 @@ def keys_of(config: type[StrictConfig], prefix: str = "") -> Iterator[str]:
         annotation, path = annotation_of(field), f"{prefix}{name}"
         members = sections_in(annotation)
         is_one = len(members) == 1 and not is_listed(annotation)
+        # A whole config within another, or a section that a service is by itself, is a group of its own.
+        if is_one and _is_group(members[0], config):
+            is_one = False
         if not is_one or may_be_null(annotation):
             yield path
         if is_one:
             yield from keys_of(members[0], f"{path}.")
+
+
+def _is_group(section: type[StrictConfig], within: type[StrictConfig]) -> bool:
+    if issubclass(section, TrainerConfig):
+        return True
+    services = [registry.find("service", kind).Config for kind in _built_in("service")]
+    return any(issubclass(one, section) for one in services if one is not within)
 
 
 def sections_in(annotation: Any) -> list[type[StrictConfig]]:

@@ -8,17 +8,21 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import ludus
-from ludus.active.stream.config import RetrainingConfig, StreamConfig
+from ludus.active.stream.config import LinkConfig, RetrainingConfig, StreamConfig
 from ludus.active.stream.datacenter import Datacenter
 from ludus.active.stream.edge import Edge
+from ludus.active.stream.link import LoopbackLink
+from ludus.active.stream.server import Server
 from ludus.active.stream.wire import Message
 from ludus.config import strict_yaml
 from ludus.config.sections import validate
@@ -27,6 +31,7 @@ from ludus.store.local import LocalStorage
 ROOT = Path(__file__).parents[3]
 SECRET = "a secret that both sides know"
 WHO = {"edge": "edge", "life": "abc"}
+INTRODUCTION = {**WHO, "state_estimation_host": "edge"}
 SAMPLES = {
     "inputs": torch.randn(60, 1, 8, 8, generator=torch.Generator().manual_seed(0)),
     "targets": torch.arange(60) % 10,
@@ -99,6 +104,64 @@ def edge(root: Path, given: Any, told: list[str] | None = None, **changes: Any) 
     config = validate(StreamConfig, stream(**changes), source="test")
     tell = [].append if told is None else told.append
     return Edge(config, given, LocalStorage(root / config.name), tell=tell)
+
+
+@contextmanager
+def serving(root: Path, told: list[str], **changed: Any) -> Iterator[tuple[Server, Any]]:
+    """Give a datacenter that listens in a thread, and what makes a link to it."""
+    ends = bool(changed.pop("ends_with_edge", False))
+    one = changed.pop("center", None) or center(root, told)
+    own = {**link(free_port()), **changed}
+    server = Server(
+        validate(LinkConfig, own, source="test"), SECRET.encode(), one,
+        ends_with_edge=ends, tell=told.append,
+    )  # fmt: skip
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+
+    links: list[LoopbackLink] = []
+
+    def reach(**other: Any) -> LoopbackLink:
+        links.append(LoopbackLink(validate(LinkConfig, {**own, **other}, source="test")))
+        return links[-1]
+
+    try:
+        yield server, reach
+    finally:
+        for one in links:
+            one.close()
+        server.is_over.set()
+        thread.join(10)
+
+
+class Recorder:
+    """A link to a datacenter that retrains at once, into the same weights, and keeps what it was told.
+
+    For the first `lag` questions after each other it says that the retraining is under way.
+    """
+
+    def __init__(self, root: Path, *, lag: int = 0, **changes: Any) -> None:
+        self.center, self.told, self.update = center(root, **changes), list[Message](), 0
+        self._lag = self._left = lag
+
+    def heard(self, kind: str) -> list[Message]:
+        return [one for one in self.told if one.kind == kind]
+
+    def ask(self, kind: str, header: Any, tensors: Any) -> Message:
+        self.told.append(Message(kind, header, tensors))
+        if kind == "prep_retraining":
+            self._left = self._lag
+            return Message(kind, {"status": "prepared"}, {})
+        if kind == "retraining":
+            if self._left:
+                self._left -= 1
+                return Message(kind, {"status": "running"}, {})
+            found, weights = self.center._updated()
+            self.update = header["update"]
+            return Message(kind, {**found, "update": self.update}, weights)
+        return Message(kind, *self.center.answer(Message(kind, header, tensors)))
+
+    def close(self) -> None: ...
 
 
 def hello(one: Datacenter, name: str = "edge", host: str = "edge", life: str = "abc") -> Any:
