@@ -65,7 +65,13 @@ class LinkConfig(StrictConfig):
                 ) from None
         else:
             place = f"the variable {self.secret_variable}"
-            found = os.environb.get((self.secret_variable or "").encode(), b"")
+            given = os.environb.get((self.secret_variable or "").encode())
+            if given is None:
+                raise ConfigError(
+                    f"the variable {self.secret_variable} is not set; `export {self.secret_variable}="
+                    "$(openssl rand -hex 32)` makes a secret: give both sides the same"
+                )
+            found = given
         found = found.strip()
         if len(found) < _SHORTEST_SECRET:
             raise ConfigError(

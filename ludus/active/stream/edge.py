@@ -104,7 +104,7 @@ class Edge:
         config = self.config
         if self.update < 0:
             # Without a first model there is nothing to predict with, so this one time it must answer.
-            self._take(self._asking.introduce())
+            self._take(self._met())
             self._save()
         elif self.simulator.step >= config.num_steps:
             self._tell(
@@ -124,7 +124,17 @@ class Edge:
                 self._check(self.simulator.step)
                 self._save()
         self._save()
+        self._tell(
+            f"the end, at step {self.simulator.step} with update {self.update}; each check is a line of"
+            f" {self._storage.place}/{_LOG}"
+        )
         self._ask("normal", {"step": self.simulator.step, "is_last": True}, waits=False)
+
+    def _met(self) -> Message:
+        try:
+            return self._asking.introduce()
+        except LinkLost as error:
+            raise LudusError(f"{error}; start the datacenter first, and then the edge") from None
 
     def _introduction(self) -> dict[str, Any]:
         host = self.config.state_estimation_host
