@@ -78,12 +78,16 @@ def as_table(title: str, rows: Sequence[Row]) -> Table:
     if baseline is not None:
         table.add_column(f"ratio to {baseline}", justify="right")
     for row in rows:
-        cells = [row.work, row.system, f"{row.value:,.1f}", row.unit, f"{row.spread:,.1f}"]
+        cells = [row.work, row.system, _as_value(row.value), row.unit, _as_value(row.spread)]
         cells.append(_as_ratio(row.ratio))
         if baseline is not None:
             cells.append(_as_ratio(row.ratio_to_baseline))
         table.add_row(*cells)
     return table
+
+
+def _as_value(value: float) -> str:
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def _as_ratio(ratio: float | None) -> str:

@@ -73,9 +73,11 @@ def _draw_labels(
     target: float,
 ) -> None:
     names = list(systems[OURS])
+    # A file that is not complete yet has fewer seeds of some; all are compared on those they share.
+    num_seeds = min(len(runs) for strategies in systems.values() for runs in strategies.values())
     for at, (system, strategies) in enumerate(systems.items()):
         for strategy, runs in strategies.items():
-            needed = [labels_to(target, curve) for curve in runs]
+            needed = [labels_to(target, curve) for curve in runs[:num_seeds]]
             low, middle, high = np.quantile(needed, (0.25, 0.5, 0.75))
             height = names.index(strategy) + 0.18 * (at - (len(systems) - 1) / 2)
             colour = COLOURS[strategy]
@@ -86,7 +88,7 @@ def _draw_labels(
     panel.set_yticks(range(len(names)), names)
     panel.invert_yaxis()
     panel.set_xlabel(f"labels to {target:.1%}", fontsize=9)
-    panel.set_title(f"{table}: labels needed", fontsize=10)
+    panel.set_title(f"{table}: median and quartiles of {num_seeds} seeds", fontsize=10)
     panel.legend(fontsize=8, frameon=False, loc="upper left")
 
 
