@@ -54,7 +54,9 @@ def ran(root: Path, *, lag: int = 0, host: str = "edge", **changed: Any) -> tupl
     """Return an edge that has come to its end, and the datacenter that it has told."""
     watched = changed.pop("state_estimation", watch(NEVER))
     at_edge, there = (watched, None) if host == "edge" else (None, watched)
-    told = Recorder(root, lag=lag, state_estimation=there)
+    split = {key: changed[key] for key in ("seed", "data") if key in changed}
+    training = {**retraining()["training"], **split}
+    told = Recorder(root, lag=lag, state_estimation=there, training=training)
     one = edge(root, told, state_estimation_host=host, state_estimation=at_edge, **changed)
     one.run()
     return one, told

@@ -86,6 +86,12 @@ class Trigger:
         self.num_retrainings += 1
         self.reset()
 
+    def not_retrained(self) -> None:
+        """Take note of a retraining that failed: it counts, and what the model was like before is kept, for
+        it is the same model, and a drift is still one."""
+        self.num_retrainings += 1
+        self.num_high = 0
+
     def reset(self) -> None:
         """Forget what earlier windows were like; how many retrainings there were is kept."""
         self.num_high = 0

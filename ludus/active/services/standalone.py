@@ -42,6 +42,13 @@ class StandaloneService:
                 )
             if (self.edge.state_estimation is None) == (self.datacenter.state_estimation is None):
                 yield "'state_estimation' is given by one of 'edge' and 'datacenter'; set the other's to null"
+            training = self.datacenter.training
+            for key in ("seed", "data"):
+                if getattr(self.edge, key) != getattr(training, key):
+                    yield (
+                        f"'edge.{key}' and 'datacenter.training.{key}' are not the same, so the stream could"
+                        " show what the datacenter tests on; make them agree"
+                    )
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -28,6 +28,7 @@ from ludus.config.base import (
 from ludus.config.registry import kinds
 from ludus.core.errors import ConfigError, nearest
 
+CLASS_LOSSES = ("cross_entropy", "binary_cross_entropy")
 _SHORTEST_SECRET = 16
 _MAX_SECRET = 4096
 
@@ -87,9 +88,11 @@ class StreamConfig(StrictConfig):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
     """The name of its folder under the root."""
     seed: Count
-    """What all that is drawn is derived from."""
+    """What all that is drawn is derived from; the same as in the datacenter's training, for it splits the
+    data."""
     data: DatasetSection
-    """Its training examples are what streams by."""
+    """Its training examples are what streams by; the same as in the datacenter's training, which tests on
+    the others."""
     shift: ShiftSection
     """How likely classes are at each step."""
     num_steps: Positive
@@ -143,6 +146,30 @@ class RetrainingConfig(StrictConfig):
         """Yield what only shows when keys are read together."""
         if self.training.data is None:
             yield "'training.data' is null; validation and test examples come from there"
+        if self.training.new_head is not None:
+            yield (
+                "'training.new_head' would give the model another last layer at each retraining; set it to"
+                " null, and give each candidate the outputs that the stream needs"
+            )
+        if getattr(self.training.strategy, "members", 1) > 1:
+            yield (
+                "'training.strategy' trains a committee, and an edge is given one network; use a strategy"
+                " without members, such as margin or bald"
+            )
+        if self.training.start == "checkpoint":
+            yield (
+                "'training.start' is checkpoint, and a retraining goes on from the weights that the edge"
+                " has; use warm or cold"
+            )
+        if (kind := getattr(self.training.oracle, "kind", None)) != "known":
+            yield (
+                f"'training.oracle.kind' is {kind}, and samples come with their labels; use known"
+            )
+        if self.training.loss not in CLASS_LOSSES:
+            yield (
+                f"'training.loss' is {self.training.loss}, and a stream is of classes; use cross_entropy or"
+                " binary_cross_entropy"
+            )
 
 
 def read_stream_config(

@@ -97,6 +97,15 @@ class Datacenter:
                 f"the edge wants its state estimated by the {host}, and the datacenter's config {told} in"
                 " 'state_estimation'; make the two files agree"
             )
+        training, header = self.config.training, message.header
+        assert training.data is not None, "a datacenter's config has data"
+        own = {"seed": training.seed, "data": training.data.model_dump(mode="json")}
+        if other := [key for key in own if header.get(key) != own[key]]:
+            raise LudusError(
+                f"{' and '.join(map(repr, other))} of the edge and of the datacenter's 'training' are not"
+                " the same, so what the edge sends could be what the datacenter tests on; make the two"
+                " files agree"
+            )
         name, life = _word(message, "edge"), _word(message, "life")
         if name not in self._edges or self._edges[name].life != life:
             self._edges.pop(name, None)
@@ -131,7 +140,10 @@ class Datacenter:
         return verdict, {}
 
     def _reset_state(self, message: Message) -> Reply:
-        self._edge(message).reset(_whole(message, "reset"))
+        number, is_retrained = _whole(message, "reset"), message.header.get("is_retrained")
+        if not isinstance(is_retrained, bool):
+            raise WireError("a message reset_state has no is_retrained; it was dropped")
+        self._edge(message).reset(number, is_retrained=is_retrained)
         self._save()
         return {}, {}
 

@@ -137,8 +137,11 @@ class Edge:
             raise LudusError(f"{error}; start the datacenter first, and then the edge") from None
 
     def _introduction(self) -> dict[str, Any]:
-        host = self.config.state_estimation_host
-        return {"state_estimation_host": host, "edge": self.config.name, "life": self._life}
+        config = self.config
+        return {
+            "state_estimation_host": config.state_estimation_host, "edge": config.name,
+            "life": self._life, "seed": config.seed, "data": config.data.model_dump(mode="json"),
+        }  # fmt: skip
 
     def _check(self, step: int) -> None:
         """Estimate the state, ask for retraining where it is needed, and take up what is done."""
@@ -195,22 +198,31 @@ class Edge:
 
     def _poll(self) -> None:
         answer = self._ask("retraining", {"update": self.update + 1})
+        status = None if answer is None else answer.header.get("status")
+        if status in ("prepared", "running"):
+            return
+        self._is_asking = False
         if answer is None:
-            self._is_asking = False
-        elif answer.header.get("status") == "done":
-            self._is_asking = False
+            return
+        if status == "done":
             self._take(answer)
-            self._reset()
-        elif answer.header.get("status") == "failed":
-            self._is_asking = False
+            self._reset(is_retrained=True)
+        elif status == "failed":
             self._tell(f"the retraining failed: {answer.header.get('problem')}; going on as it is")
-            self._reset()
+            self._reset(is_retrained=False)
+        else:
+            self._tell(
+                f"the datacenter has forgotten the retraining, it is {status!r}; asking again at the"
+                " next check that asks for one"
+            )
 
-    def _reset(self) -> None:
-        if self._trigger is not None:
+    def _reset(self, *, is_retrained: bool) -> None:
+        if self._trigger is None:
+            self._ask("reset_state", {"reset": self._num_resets, "is_retrained": is_retrained})
+        elif is_retrained:
             self._trigger.retrained()
         else:
-            self._ask("reset_state", {"reset": self._num_resets})
+            self._trigger.not_retrained()
         self._num_resets += 1
 
     def _take(self, answer: Message) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ludus.active.drift.estimator import Window
 from ludus.active.models.features import Features
 from ludus.active.scoring import log_probabilities
+from ludus.active.stream.config import CLASS_LOSSES
 from ludus.active.stream.wire import Message, WireError
 from ludus.config.base import ModelSection, StrictConfig
 from ludus.config.sections import validate
@@ -65,7 +66,7 @@ class Predictor:
     def _built(self, weights: Mapping[str, Tensor], about: Mapping[str, Any]) -> Model:
         section = validate(_Given, {"model": about.get("model")}, source="the datacenter's model")
         loss = about.get("loss")
-        if loss not in ("cross_entropy", "binary_cross_entropy"):
+        if loss not in CLASS_LOSSES:
             raise WireError("the datacenter sent a model that tells no classes apart")
         model = Model(section.model, loss=loss)
         model.load_state_dict(weights)

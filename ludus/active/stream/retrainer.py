@@ -8,6 +8,7 @@ from typing import Any
 from ludus.active.config import ActiveConfig
 from ludus.active.trainers.active import ActiveTrainer
 from ludus.config.base import from_data
+from ludus.core.errors import LudusError
 from ludus.data.batches.splits import Examples
 from ludus.process.child_main import Answer, Handler
 from ludus.store.tensors import read_tensors
@@ -40,7 +41,9 @@ def retrain(config: Any, *, samples: Path, root: str, run: str, kept: str) -> st
         test_loader=sources["test"],
     )
     has_begun = (Path(root) / run / "run.json").exists()
-    trainer.fit(root=root, name=run, resume=has_begun)
+    result = trainer.fit(root=root, name=run, resume=has_begun)
+    if result.status == "interrupted":
+        raise LudusError(f"the retraining was interrupted: {result.reason or 'by a signal'}")
     name = trainer.candidates.names[trainer.candidates.chosen]
     trainer.model.load_state_dict(trainer.weights())
     trainer.model.save_model(kept)

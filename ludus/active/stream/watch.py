@@ -36,10 +36,13 @@ class Watch:
             }  # fmt: skip
         return dict(self._last_verdict)
 
-    def reset(self, number: int) -> None:
-        """Take note, once for each number, that the edge has another model."""
+    def reset(self, number: int, *, is_retrained: bool) -> None:
+        """Take note, once for each number, that the edge has another model, or that there is none for it."""
         if self.trigger is not None and number != self._last_reset:
-            self.trigger.retrained()
+            if is_retrained:
+                self.trigger.retrained()
+            else:
+                self.trigger.not_retrained()
         self._last_reset = number
 
     def state_dict(self) -> dict[str, Any]:

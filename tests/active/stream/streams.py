@@ -31,7 +31,8 @@ from ludus.store.local import LocalStorage
 ROOT = Path(__file__).parents[3]
 SECRET = "a secret that both sides know"
 WHO = {"edge": "edge", "life": "abc"}
-INTRODUCTION = {**WHO, "state_estimation_host": "edge"}
+DATA = {"kind": "digits", "validation_fraction": 0.1, "test_fraction": 0.25, "standardise": False}
+INTRODUCTION = {**WHO, "state_estimation_host": "edge", "seed": 0, "data": DATA}
 SAMPLES = {
     "inputs": torch.randn(60, 1, 8, 8, generator=torch.Generator().manual_seed(0)),
     "targets": torch.arange(60) % 10,
@@ -53,9 +54,7 @@ def link(port: int) -> dict[str, Any]:
 def stream(**changes: Any) -> dict[str, Any]:
     """Return the keys of a stream that asks for retraining at its first check: it is told to."""
     return {
-        "name": "edge", "seed": 0,
-        "data": {"kind": "digits", "validation_fraction": 0.1, "test_fraction": 0.25,
-                 "standardise": False},
+        "name": "edge", "seed": 0, "data": DATA,
         "shift": {"kind": "static", "weights": None},
         "num_steps": 8, "samples_per_step": 20, "keep_samples": 100, "send_samples": 60,
         "check_every_steps": 2, "state_estimation_host": "edge",
@@ -166,7 +165,7 @@ class Recorder:
 
 def hello(one: Datacenter, name: str = "edge", host: str = "edge", life: str = "abc") -> Any:
     """Introduce an edge; return the answer."""
-    header = {"edge": name, "life": life, "state_estimation_host": host}
+    header = {**INTRODUCTION, "edge": name, "life": life, "state_estimation_host": host}
     return one.answer(Message("handshake", header, {}))
 
 

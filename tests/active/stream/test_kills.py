@@ -155,7 +155,7 @@ def test_a_stream_killed_at_any_instant_ends_as_if_never_killed(
         (Trigger, "load_state_dict", lambda self, state: None),
         (Simulator, "load_state_dict", lambda self, state: None),
         (LocalStorage, "cut_back", lambda self, offsets, keep: None),
-        (Watch, "reset", lambda self, number: self.trigger and self.trigger.retrained()),
+        (Watch, "reset", lambda self, number, **_: self.trigger and self.trigger.retrained()),
     ],
 )
 def test_a_part_that_is_forgotten_is_found_out(

@@ -13,6 +13,7 @@ from ludus.active.stream.wire import LinkLost, Message, WireError
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError, LudusError
 from tests.active.stream.streams import (
+    INTRODUCTION,
     SAMPLES,
     WHO,
     center,
@@ -83,9 +84,9 @@ def test_what_was_asked_twice_is_done_once(tmp_path: Path) -> None:
     again = center(tmp_path, state_estimation=estimation(0.1))
     assert say(again, "check_state", {"window": 0}, seen) == first
     for _ in range(2):
-        say(one, "reset_state", {"reset": 0})
+        say(one, "reset_state", {"reset": 0, "is_retrained": True})
     assert trigger.num_retrainings == 1
-    say(one, "reset_state", {"reset": 1})
+    say(one, "reset_state", {"reset": 1, "is_retrained": True})
     assert trigger.num_retrainings == 2
 
 
@@ -102,8 +103,8 @@ def test_a_datacenter_whose_config_has_other_models_is_refused(tmp_path: Path) -
     ("message", "told"),
     [
         (Message("dance", {}, {}), "'dance' is unknown"),
-        (Message("handshake", {"state_estimation_host": "edge"}, {}), "no edge"),
-        (Message("handshake", {"state_estimation_host": "edge", "edge": "a", "life": 3}, {}), "no life"),
+        (Message("handshake", {**INTRODUCTION, "edge": None}, {}), "no edge"),
+        (Message("handshake", {**INTRODUCTION, "life": 3}, {}), "no life"),
         (Message("prep_retraining", WHO, SAMPLES), "no update"),
         (Message("prep_retraining", {**WHO, "update": True}, SAMPLES), "no update"),
         (Message("prep_retraining", {**WHO, "update": -1}, SAMPLES), "no update"),
@@ -115,6 +116,7 @@ def test_a_datacenter_whose_config_has_other_models_is_refused(tmp_path: Path) -
         ),
         (Message("check_state", {**WHO, "window": 0}, {}), "the datacenter does none"),
         (Message("reset_state", WHO, {}), "no reset"),
+        (Message("reset_state", {**WHO, "reset": 0}, {}), "no is_retrained"),
     ],
 )  # fmt: skip
 def test_what_no_edge_would_say_is_a_sentence(tmp_path: Path, message: Message, told: str) -> None:
