@@ -8,11 +8,12 @@ import torch
 
 from ludus.active.config import ActiveConfig
 from ludus.active.models.features import Features
-from ludus.active.scoring import Need, Scorer, Seen, unchanged_buffers
+from ludus.active.scoring import Need, Scorer, Seen
 from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.strategy import Strategy, expected_weight
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.engines.unsaved import plain_state_set_aside
+from ludus.nn.looking import unchanged_buffers
 from ludus.nn.model import Inputs, Model
 from ludus.seeds import forked
 

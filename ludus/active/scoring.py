@@ -16,8 +16,9 @@ from torch.nn import functional
 
 from ludus.active.examples import PoolExamples
 from ludus.active.models.features import Features
-from ludus.core.errors import LudusError
+from ludus.core.errors import Interrupted, LudusError
 from ludus.nn.learner import Precision
+from ludus.nn.looking import unchanged_buffers
 from ludus.nn.model import Inputs, Model
 from ludus.seeds import derive, forked
 
@@ -51,8 +52,13 @@ class Scorer:
         precision: Precision,
         seed: int,
         swapped: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+        is_interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`swapped` is the context in which the weights are those that are evaluated."""
+        """`swapped` is the context in which the weights are those that are evaluated.
+
+        `is_interrupted` is asked before each batch; then Interrupted is raised.
+        """
+        self._is_interrupted = is_interrupted
         self._examples, self._model, self._features = examples, model, features
         self._batch_size, self._precision, self._seed = batch_size, precision, seed
         self._swapped = swapped
@@ -80,7 +86,7 @@ class Scorer:
             dtype=getattr(torch, self._precision),
             enabled=self._precision != "float32",
         )
-        inputs = self._examples.stream(rows, batch_size=self._batch_size)
+        inputs = self._uninterrupted(self._examples.stream(rows, batch_size=self._batch_size))
         module = self._model.module
         with (
             self._opened(),
@@ -123,6 +129,13 @@ class Scorer:
                 drawn = [self._log_probs(self._model(inputs), rows_B) for _ in range(draws)]
             draws_TBC = torch.stack(drawn)
         return Seen(rows_B, log_probs_BC, features_BD, draws_TBC)
+
+    def _uninterrupted(self, batches: Iterator[tuple[Tensor, Any]]) -> Iterator[tuple[Tensor, Any]]:
+        # A pool may take hours, and nobody waits for it who has asked the run to pause.
+        for batch in batches:
+            if self._is_interrupted():
+                raise Interrupted
+            yield batch
 
     def _log_probs(self, outputs: Tensor, rows_B: Tensor) -> Tensor:
         log_probs_BC = log_probabilities(outputs, self._model.loss)
@@ -171,22 +184,6 @@ def log_probabilities(outputs: Tensor, loss: str | None) -> Tensor:
             "the model knows one class only, of which it is always sure; give it two outputs or more"
         )
     return outputs.log_softmax(1)
-
-
-@contextlib.contextmanager
-def unchanged_buffers(module: nn.Module) -> Iterator[None]:
-    """Put the buffers of a network back afterwards, should it change them in eval mode too."""
-    places = [(part._buffers, name) for part in module.modules() for name in part._buffers]
-    before = [(held, name, held[name]) for held, name in places]
-    copies = [None if tensor is None else tensor.clone() for *_, tensor in before]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for (held, name, tensor), copy in zip(before, copies, strict=True):
-                held[name] = tensor
-                if tensor is not None and copy is not None:
-                    tensor.copy_(copy)
 
 
 @contextlib.contextmanager

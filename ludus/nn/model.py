@@ -15,6 +15,7 @@ from ludus.config.registry import find, kinds
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.held import extra_modules, extra_to_tensor, tensor_to_extra
+from ludus.nn.looking import unchanged_buffers
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
 from ludus.store.places import open_storage, parted
@@ -80,11 +81,15 @@ class Model:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Be in eval mode inside the block; after it, each layer is in the mode it was in."""
+        """Be in eval mode inside the block; after it, each layer is in the mode it was in.
+
+        Buffers that change in eval mode too are put back: what is looked at in between changes no training.
+        """
         modes = [(module, module.training) for module in self.module.modules()]
         self.eval()
         try:
-            yield
+            with unchanged_buffers(self.module):
+                yield
         finally:
             for module, mode in modes:
                 module.training = mode

@@ -166,6 +166,16 @@ def test_a_run_that_was_killed_while_it_wrote_its_queries_is_told_what_to_do(cal
     assert "6 of 6 queries are still open" in call("label", RUN, stdin="q\n").out
 
 
+def test_a_run_that_has_ended_asks_nobody(call: Ludus) -> None:
+    rows = begun(call, max_rounds=1)
+    answers = [f"{row},{row % 3}" for row in rows]
+    told = call("label", RUN, "--resume", "--csv", write("a.csv", *answers)).out
+    assert told.endswith("finished\n")
+    for words in ([], ["--resume"]):
+        told = call("label", RUN, *words, stdin="").out
+        assert told == "all queries are answered, and the run has ended: it asks for no more\n"
+
+
 def test_cells_are_parted_by_commas_or_semicolons_whatever_columns_are_called(call: Ludus) -> None:
     rows = begun(call)
     call("label", RUN, "--csv", write("a.csv", "row,label,length;width", f"{rows[0]},1,3;4"))

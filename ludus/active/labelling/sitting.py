@@ -14,7 +14,7 @@ from ludus.active.labelling.showing import as_csv, shown
 from ludus.active.oracle import JOURNAL, Answers, Labels
 from ludus.core.errors import LudusError, RunError
 from ludus.show.terminal import clean, say
-from ludus.store.directory import found_run, read_note, way_to_resume
+from ludus.store.directory import found_run, last_ending, read_note, way_to_resume
 from ludus.store.journal import Journal
 from ludus.store.storage import Storage
 
@@ -109,13 +109,16 @@ class Labelling:
         return 1
 
     def tell_end(self, *, is_resumed: bool) -> bool:
-        """Say what is left to do; return whether all is answered."""
+        """Say what is left to do; return whether the run can go on."""
         left = len(_open_rows(self.queries, self._answers))
+        has_ended = (last_ending(self._storage) or {}).get("event") in ("finished", "stopped")
         if left:
             say(f"{left} of {len(self.queries.rows)} queries are still open: {self._way()}")
+        elif has_ended:
+            say("all queries are answered, and the run has ended: it asks for no more")
         elif not is_resumed:
             say(f"all queries are answered; to go on: {way_to_resume(self._place)}")
-        return not left
+        return not left and not has_ended
 
     def _way(self) -> str:
         return f"ludus label {shlex.quote(self._place)}"

@@ -50,7 +50,7 @@ class Committee(Model):
         return self.module.each(inputs)
 
     def training_step(self, batch: tuple[Inputs, Tensor], batch_idx: int) -> dict[str, Tensor]:
-        """Return the mean loss of the members, so that each moves by its own gradient, and what is right."""
+        """Return the sum of the members' losses, each with its own gradient, and what is right together."""
         assert self.loss is not None
         inputs, targets = batch
         outputs = self.module.each(inputs)

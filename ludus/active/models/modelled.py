@@ -205,5 +205,6 @@ class Modelled(BaseTrainer):
             batch_size=self.config.scoring_batch_size,
             precision=self.config.precision,
             seed=self.config.seed,
+            is_interrupted=lambda: self.run.interrupted,
             swapped=lambda: self.flat.swapped(ema) if is_swapped else contextlib.nullcontext(),  # type: ignore[arg-type]
         )
