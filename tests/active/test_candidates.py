@@ -447,7 +447,7 @@ def test_labels_of_one_class_are_told_when_candidates_are_ranked(
     found = Candidates()
     found.names = ["a", "b"]
     model = Model(nn.Linear(13, 3), loss="cross_entropy")
-    found._sources = [model, model]
+    found.models = found._sources = [model, model]
     scorer = scorer_of(torch.randn(6, 13), model.module)
     rows, same = torch.arange(6), torch.ones(6, dtype=torch.int64)
     assert found.rank("leep", lambda _: scorer, rows, same, "cross_entropy") == 0
