@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import torch
+from torch import Tensor
 
 from ludus.active.config import ActiveConfig
 from ludus.active.models.features import Features
@@ -39,7 +40,7 @@ def refuse_unread_layer(config: ActiveConfig, strategy: Strategy, *, has_functio
         )
 
 
-def check_batch_of_one(config: ActiveConfig, model: Model, inputs: Inputs) -> None:
+def check_batch_of_one(config: ActiveConfig, model: Model, batch: tuple[Inputs, Tensor]) -> None:
     """Raise ConfigError if batches will have one example, and the model cannot learn from one."""
     sizes = {"batch_size": config.batch_size, "queries": config.queries}
     if config.initial_labels:
@@ -52,15 +53,16 @@ def check_batch_of_one(config: ActiveConfig, model: Model, inputs: Inputs) -> No
         return
     module = model.module
     try:
-        with (
-            torch.no_grad(), forked(0), unchanged_buffers(module), plain_state_set_aside(module)
-        ):  # fmt: skip
+        # With gradients, as a Model of one's own may ask for some within its step.
+        with forked(0), unchanged_buffers(module), plain_state_set_aside(module):
             model.train()
-            model(inputs)
-    except ValueError as error:
+            model.training_step(batch, 0)
+    except torch.OutOfMemoryError:
+        raise
+    except (ValueError, RuntimeError, IndexError, TypeError) as error:
         raise ConfigError(
             f"'{key}' is 1, and from a batch of one example this network cannot learn"
-            f" ({str(error)[:100]}); set it to 2 or more"
+            f" ({' '.join(str(error).split())[:100]}); set it to 2 or more"
         ) from None
 
 

@@ -57,6 +57,8 @@ def streamed(source: Any, workers: int = 0) -> Tensor:
 def test_workers_read_the_examples_that_this_process_reads() -> None:
     assert torch.equal(streamed(Lazy()), streamed(Lazy(), workers=2))
     assert torch.equal(streamed(Lazy()), pool_of(Lazy()).inputs(torch.arange(30)))
+    noise = streamed(Lazy()) - INPUTS
+    assert not torch.allclose(noise[0], noise[1], atol=1e-3)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

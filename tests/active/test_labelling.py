@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -302,3 +303,18 @@ def test_a_kill_in_the_middle_of_labelling_loses_nothing_and_nothing_is_asked_tw
     assert [f"row {row}, " in told for row in rows] == [False] * 3 + [True] * 3
     assert answered() == [*zip(rows, (2, 0, 1, 0, 0, 0), strict=True)]
     assert "waiting for 4 labels of 4" in call("resume", RUN).out
+
+
+def labels_in(place: str) -> list[tuple[int, int]]:
+    records = [json.loads(line)["record"] for line in Path(place).read_text().splitlines()]
+    return [pair for one in records for pair in zip(one["rows"], one["labels"], strict=True)]
+
+
+def test_a_run_that_was_carried_elsewhere_is_labelled_there_and_goes_on_here(call: Ludus) -> None:
+    rows = begun(call)
+    shutil.copytree(RUN, "elsewhere/wines", symlinks=True)
+    told = call("label", "elsewhere/wines", stdin="0\n1\n2\n0\n1\n2\n").out
+    assert told.endswith("all queries are answered; to go on: ludus resume elsewhere/wines\n")
+    shutil.copytree("elsewhere/wines/journals", f"{RUN}/journals", dirs_exist_ok=True)
+    assert "waiting for 4 labels of 4" in call("resume", RUN).out
+    assert labels_in(f"{RUN}/journals/labels.jsonl") == [*zip(rows, [0, 1, 2] * 2, strict=True)]

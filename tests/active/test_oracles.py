@@ -74,6 +74,8 @@ def test_an_interrupt_is_heard_between_two_calls_and_the_run_goes_on_from_there(
     trainer = asking(answer)
     result = trainer.fit(root=str(tmp_path))
     assert (result.status, len(asked)) == ("interrupted", 4)
+    # Nobody is waited for: the run was asked to pause.
+    assert "waiting" not in (result.reason or "")
     trainer = asking(answer)
     assert trainer.fit(root=str(tmp_path), resume=True).status == "finished"
     assert len(asked) == len(set(asked)) == 14

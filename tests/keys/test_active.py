@@ -113,6 +113,8 @@ def test_only_so_many_examples_of_the_pool_are_looked_at(kind: str) -> None:
     trainer.fit(around=Bare)
     assert seen == [12, 12]
     assert asked(short(candidate_pool=12)) != asked(short())
+    # One that is smaller than what is asked for is as large as that.
+    assert len(asked(short(candidate_pool=2))) == 20
 
 
 @changes(ACTIVE, "scoring_batch_size")

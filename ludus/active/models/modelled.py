@@ -84,8 +84,9 @@ class Modelled(BaseTrainer):
         """Raise ConfigError unless each candidate gives what is looked at, and as many outputs."""
         more: set[Need] = {"features"} if self.config.selection in BY_FEATURES else set()
         one = self.examples.inputs(torch.tensor([0]))
+        label = self.pool.labels.new_zeros(1).to(self.device)
         for model in self.candidates.models:
-            check_batch_of_one(self.config, model, one)
+            check_batch_of_one(self.config, model, (one, label))
             check_scoring(
                 self.strategy, model, self._scorer(model), features=self.features,
                 class_weights=self.config.class_weights, more=more,
