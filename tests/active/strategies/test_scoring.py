@@ -313,3 +313,29 @@ def test_the_typical_row_of_a_cluster_far_from_zero_is_that_of_the_same_cluster_
     expected = mean_distance(cluster_ND.double(), 5)
     moved = (cluster_ND.double() + 64).float()
     torch.testing.assert_close(mean_distance(moved, 5), expected.float(), rtol=2e-2, atol=0)
+
+
+def test_what_is_drawn_of_one_batch_leaves_the_next_as_it_is() -> None:
+    inputs = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    net = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 3))
+    found = []
+    needs: list[frozenset[Need]] = [
+        frozenset({"probabilities"}), frozenset({"probabilities", "draws"})
+    ]  # fmt: skip
+    for need in needs:
+        seen = scorer_of(inputs, net).stream(torch.arange(6), need, draws=3)
+        found.append(torch.cat([one.log_probs for one in seen if one.log_probs is not None]))
+    assert torch.equal(found[0], found[1])
+
+
+def test_the_pool_is_scored_with_the_weights_that_are_evaluated() -> None:
+    trainer = ran(small(ema_decay=0.9))
+    rows = torch.arange(20)
+    seen = list(trainer._scorer(trainer.model).stream(rows, {"probabilities"}))
+    inputs = trainer.examples.inputs(rows)
+    with torch.no_grad(), trainer.model.evaluating():
+        raw = trainer.model(inputs).log_softmax(1)
+        with trainer.flat.swapped(trainer.update.ema):
+            mean = trainer.model(inputs).log_softmax(1)
+    assert torch.allclose(seen[0].log_probs, mean, atol=1e-6)
+    assert not torch.allclose(raw, mean, atol=1e-4)
