@@ -32,12 +32,30 @@ TESTS: dict[str, list[str]] = {
         "tests/keys/test_fused_dqn.py",
         "tests/test_golden_traces.py",
     ],
+    "ludus/active": [
+        "tests/active/test_parts.py",
+        "tests/active/test_words.py",
+        "tests/active/test_learn_set.py",
+        "tests/active/strategies",
+        "tests/active/test_bad_input.py",
+        "tests/active/test_bad_pool.py",
+        "tests/active/test_oracles.py",
+        "tests/active/test_labelling.py",
+        "tests/active/test_candidates.py",
+        "tests/active/test_start.py",
+        "tests/active/test_killed.py",
+        "tests/active/adapters",
+        "tests/keys/test_active.py",
+        "tests/test_golden_traces.py",
+    ],
 }
 """Where the tests of each folder are, the nearest first."""
 
 _EXECUTION, _DEVICE_PPO = "ludus/games/dqn/execution.py", "ludus/games/ppo"
 _RULES, _PLAYERS, _MATHS = (f"ludus/games/{name}" for name in ("rules", "players", "hironaka"))
 _FUSED_DQN = "ludus/games/dqn"
+_ACTIVE_ROOM = "ludus/active"
+_LABELLING, _MODELS = "ludus/active/labelling", "ludus/active/models"
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
@@ -285,9 +303,75 @@ _GAMES = [
     (f"{_FUSED_DQN}/saving.py", "        found.replace_nets(late)", "        pass"),
 ]  # fmt: skip
 
+_ACTIVE = [
+    # A row twice, labels for other rows than those that wait, a pool of another length.
+    (f"{_ACTIVE_ROOM}/pool.py", " or len(rows.unique()) < len(rows):", ":"),
+    (f"{_ACTIVE_ROOM}/pool.py", "if len(labels) != len(self.open):", "if False:"),
+    (f"{_ACTIVE_ROOM}/pool.py", "if len(labels_L) > len(asked_A):", "if False:"),
+    (f"{_ACTIVE_ROOM}/pool.py", 'if (size := states.whole(state, "size")) != self.size:',
+     'if (size := states.whole(state, "size")) > self.size:'),
+    (f"{_ACTIVE_ROOM}/asking.py",
+     "count = min(count, config.stopping.max_labels - self._pool.num_labelled)", "pass"),
+    (f"{_ACTIVE_ROOM}/asking.py", "free = free[torch.randperm(len(free), generator=draws)]", "pass"),
+    (f"{_ACTIVE_ROOM}/asking.py", "free[: max(limit, count)]", "free[:limit]"),
+    (f"{_ACTIVE_ROOM}/asking.py", 'generator(config.seed, "query", number)',
+     'generator(config.seed, "query", 0)'),
+    (f"{_ACTIVE_ROOM}/rounds.py", "if share >= self._config.stable_share else 0",
+     "if share >= self._config.stable_share else self.num_stable"),
+    (f"{_ACTIVE_ROOM}/rounds.py", "share = 0.0 if is_first else", "share = 1.0 if is_first else"),
+    (f"{_ACTIVE_ROOM}/learn_set.py", "return max(count // self._size, 1)",
+     "return count // self._size"),
+    (f"{_ACTIVE_ROOM}/learn_set.py",
+     "return self.position >= min(self.length(), len(self._pieces))",
+     "return self.position >= len(self._pieces)"),
+    (f"{_ACTIVE_ROOM}/reading.py", "-1 if epoch is None else epoch", "-1"),
+    (f"{_ACTIVE_ROOM}/examples.py", "if is_plain and collate is default_collate:", "if is_plain:"),
+    (f"{_ACTIVE_ROOM}/oracle.py", "found |= _pairs(journal.get(key) or {}, key)",
+     "found = _pairs(journal.get(key) or {}, key) | found"),
+    (f"{_ACTIVE_ROOM}/oracle.py", "number != number // 1 or ", ""),
+    (f"{_ACTIVE_ROOM}/oracles/known.py", "len(targets_N.unique()) == 1", "False"),
+    (f"{_ACTIVE_ROOM}/oracles/function.py",
+     "            if run.interrupted:\n                return\n", ""),
+    (f"{_LABELLING}/answering.py", "elif row in seen:", "elif False:"),
+    (f"{_LABELLING}/answering.py", "if row in known and known[row] != label:", "if False:"),
+    (f"{_LABELLING}/answering.py", "elif row not in queries.rows and row not in known:", "elif False:"),
+    (f"{_LABELLING}/answering.py", 'return None if "_" in word else read(word)', "return read(word)"),
+    (f"{_LABELLING}/answering.py", "number = None if self._are_numbers else _number(word)",
+     "number = _number(word)"),
+    (f"{_LABELLING}/queries.py", "{names[-1]}", "{names[0]}"),
+    (f"{_LABELLING}/sitting.py", "if storage.is_locked():", "if False:"),
+    (f"{_LABELLING}/showing.py",
+     'return f"{column}_" if column.strip().casefold() in ("row", "label") else column',
+     "return column"),
+    (f"{_ACTIVE_ROOM}/scoring.py", "            unchanged_buffers(module),\n", ""),
+    (f"{_ACTIVE_ROOM}/scoring.py", '            forked(derive(self._seed, "scoring")),\n', ""),
+    (f"{_ACTIVE_ROOM}/scoring.py", "            self._swapped(),\n", ""),
+    (f"{_ACTIVE_ROOM}/scoring.py", "            layer.training = mode", "            pass"),
+    (f"{_ACTIVE_ROOM}/strategy.py",
+     "covered = view.features(view.labelled) if len(view.labelled) else None", "covered = None"),
+    (f"{_ACTIVE_ROOM}/strategy.py", "return score_B * expected_weight(seen, view.class_weights)",
+     "return score_B + expected_weight(seen, view.class_weights)"),
+    (f"{_ACTIVE_ROOM}/strategy.py", "else log_probs.exp().mean(0)", "else log_probs.mean(0).exp()"),
+    (f"{_ACTIVE_ROOM}/spread.py", "nearest_N[torch.stack(chosen)] = -1.0", "pass"),
+    (f"{_MODELS}/candidates.py", "self._begun.put_back(self.chosen, self.models[self.chosen])", "pass"),
+    (f"{_MODELS}/candidates.py", "with contextlib.nullcontext() if head is None else head.source():",
+     "with contextlib.nullcontext():"),
+    (f"{_MODELS}/beginnings.py", "            model.load_state_dict(tensors)\n        self._kept",
+     "            pass\n        self._kept"),
+    (f"{_MODELS}/modelled.py",
+     "            self.fitting.renew_only()\n            self._renew()\n        self._act",
+     "            self._renew()\n        self._act"),
+    (f"{_MODELS}/modelled.py", "            self._make_update()\n            self.fitting",
+     "            self.fitting"),
+    (f"{_ACTIVE_ROOM}/adapters/sklearn.py", "self.module.says = Always(int(labels[0]))",
+     "self.module.says = Always(0)"),
+]  # fmt: skip
+
 BREAKS = [
     (folder, *change)
-    for folder, changes in zip(TESTS, (_LOSSES, _RL_AGENTS, _DATA, _NN, _GAMES), strict=True)
+    for folder, changes in zip(
+        TESTS, (_LOSSES, _RL_AGENTS, _DATA, _NN, _GAMES, _ACTIVE), strict=True
+    )
     for change in changes
 ]
 

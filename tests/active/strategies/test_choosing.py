@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from ludus.active.scoring import Need
-from ludus.active.strategy import Strategy, View
+from ludus.active.scoring import Need, Seen
+from ludus.active.strategy import Strategy, View, expected_weight
 from ludus.config.base import StrictConfig
 from ludus.config.registry import find, register
 from ludus.core.errors import ConfigError, LudusError
@@ -278,3 +278,20 @@ def test_a_function_of_features_that_gives_none_is_told(function: Any, told: str
         trainer.fit(around=Bare)
     with pytest.raises(ConfigError, match="a str gives no features; give a function"):
         trainer.set_features("pooled")
+
+
+def test_a_shortlist_is_thinned_out_by_what_is_labelled_already() -> None:
+    inputs = torch.tensor([[0.0, 0.0], [12.0, 0.0], [3.0, 0.0], [12.0, 1.0]])
+    alike = nn.Linear(2, 2)
+    nn.init.zeros_(alike.weight)
+    strategy = made("margin", shortlist=3)
+    # All are scored alike. By themselves the second lies furthest out; beside what is labelled the first.
+    assert strategy.choose(view_of(inputs, alike, rows=[0, 1, 2]), 1).tolist() == [1]
+    assert strategy.choose(view_of(inputs, alike, labelled=[3]), 1).tolist() == [0]
+
+
+def test_the_weight_of_a_class_is_expected_by_the_mean_of_the_draws() -> None:
+    draws = torch.tensor([[[0.9, 0.1]], [[0.1, 0.9]], [[0.2, 0.8]]]).log()
+    seen = Seen(torch.tensor([0]), None, None, draws)
+    found = expected_weight(seen, torch.tensor([3.0, 1.0]))
+    torch.testing.assert_close(found, torch.tensor([3.0 * 0.4 + 0.6]))

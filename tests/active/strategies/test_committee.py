@@ -31,7 +31,9 @@ def test_members_begin_and_end_with_other_weights() -> None:
 
 def test_each_member_learns_as_it_would_alone() -> None:
     alone = small("uniform", max_rounds=1, model={**small().model.model_dump(), "dropout": 0.0})
-    alone = alone.replace(max_grad_norm=None)
+    # By plain gradients: Adam would hide how long they are.
+    sgd = {"kind": "sgd", "momentum": 0.0, "nesterov": False, "weight_decay": 0.0}
+    alone = alone.replace(max_grad_norm=None, optimizer={**sgd, "learning_rate": 0.1})
     together = alone.replace(strategy=section("committee_vote_entropy", members=2, shortlist=None))
     one, both = ran(alone), ran(together)
     expected = [p.detach() for p in one.model.module.parameters()]
