@@ -71,7 +71,7 @@ def told_by(lines: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
 
 
 def _walked(seed: int, more: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from ludus.active.services.standalone import StandaloneService
+    from ludus.active.programs.standalone import StandaloneProgram
     from ludus.active.stream.config import read_stream_config
     from ludus.active.stream.datacenter import Datacenter
     from ludus.active.stream.edge import Edge
@@ -80,7 +80,7 @@ def _walked(seed: int, more: list[dict[str, Any]]) -> list[dict[str, Any]]:
     from ludus.store.local import LocalStorage
 
     config = read_stream_config(example_path("stream"))
-    assert isinstance(config, StandaloneService.Config)
+    assert isinstance(config, StandaloneProgram.Config)
     first = config.edge.model_dump()["state_estimation"]["estimators"][0]
     changed = config.replace(
         **{

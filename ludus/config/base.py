@@ -100,12 +100,12 @@ def _is_current(version: int) -> int:
 
 
 class FileConfig(StrictConfig):
-    """What every config file has; one of a service, which no trainer reads, has its own keys below these."""
+    """What every config file has; one of a program, which no trainer reads, has its own keys below these."""
 
     version: Annotated[int, AfterValidator(_is_current)]
     """The version of the file format; `ludus migrate` brings an older file up to date."""
     kind: str
-    """What this file is for: the kind of a trainer or of a service."""
+    """What this file is for: the kind of a trainer or of a program."""
 
     def to_yaml(self) -> str:
         """Return the complete file."""
@@ -158,17 +158,17 @@ def typed(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) 
 
 
 def _check_trainer(data: Mapping[str, Any], source: str) -> None:
-    """Raise ConfigError, with the command that runs it, for a file of a service."""
+    """Raise ConfigError, with the command that runs it, for a file of a program."""
     kind = data.get("kind")
-    if isinstance(kind, str) and kind in kinds("service"):
-        command = find("service", kind).command
+    if isinstance(kind, str) and kind in kinds("program"):
+        command = find("program", kind).command
         raise ConfigError(
             f"{source}: a file of kind {kind} is no trainer's; `ludus {command} {source}` runs it"
         )
 
 
 def typed_file(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) -> FileConfig:
-    """Return the checked config of data at the current version, a trainer's or a service's."""
+    """Return the checked config of data at the current version, a trainer's or a program's."""
     named_in = COMMAND_LINE if "kind" in changed else source
     kind = data.get("kind")
     if not isinstance(kind, str):
@@ -176,7 +176,7 @@ def typed_file(data: Mapping[str, Any], *, source: str, changed: Sequence[str] =
         raise ConfigError(
             f"{named_in}: 'kind' {found}; it names the trainer: {', '.join(kinds('trainer'))}"
         )
-    category = "service" if kind in kinds("service") else "trainer"
+    category = "program" if kind in kinds("program") else "trainer"
     try:
         owner = find(category, kind)
     except ConfigError as error:

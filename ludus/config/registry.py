@@ -153,7 +153,7 @@ def example_path(name: str) -> Path:
 
 
 def _shipped() -> dict[str, Path]:
-    """Return every config file that comes with ludus, by its name; those of services are in folders."""
+    """Return every config file that comes with ludus, by its name; those of programs are in folders."""
     folders = [_HERE.parent / "configs", _HERE / "configs"]
     return {
         path.stem: path

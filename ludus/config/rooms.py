@@ -29,8 +29,8 @@ Finding = tuple[str, str, str]
 
 _HERE = Path(__file__).parents[1]
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
-# Every room may hold trainers and services, so no room owns these categories.
-_TRAINER, _SERVICE = _OF_ALL = ("trainer", "service")
+# Every room may hold trainers and programs, so no room owns these categories.
+_TRAINER, _PROGRAM = _OF_ALL = ("trainer", "program")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Room:
     directions: Mapping[str, str]
     """By the name of a metric, or a word in it: whether less (min) or more (max) of it is better."""
     trainers: str
-    """The folder in which each file is a trainer kind; each in `services` is a service's."""
+    """The folder in which each file is a trainer kind; each in `programs` is a program's."""
     needs: Mapping[str, str]
     """By module that the room uses and that may be missing: what to install."""
     migrations: Mapping[int, Migration]
@@ -98,7 +98,7 @@ def declare(
     package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` says of a metric, by its name or by a word in it, whether less (min) or more (max) of
     it is better. Each file in the package's folder `trainers`, or the one named here, is a trainer
-    kind; each in `services` what a command of its own runs; each in `commands` a command of `ludus`.
+    kind; each in `programs` what a command of its own runs; each in `commands` a command of `ludus`.
     `needs` maps a module that may be missing to what `pip install` is to be given. `migrations` maps an
     older version of config files to what brings this package's keys to the next one, and `renamed` gives
     keys their names of now; both are given the files of every kind, so they look at the keys first.
@@ -223,7 +223,7 @@ def listed(category: str) -> dict[str, str]:
     check_category(category)
     found: dict[str, str] = {}
     for room in rooms():
-        own = {**room.categories, _TRAINER: room.trainers, _SERVICE: "services"}
+        own = {**room.categories, _TRAINER: room.trainers, _PROGRAM: "programs"}
         folder = own.get(category)
         for kind, module in (room.modules(folder) if folder else {}).items():
             if kind in found:

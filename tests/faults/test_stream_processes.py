@@ -91,10 +91,53 @@ def test_an_edge_goes_on_without_its_datacenter_and_finds_it_again(start: Any) -
     assert "Traceback" not in edge.text
 
 
+@pytest.mark.slow
+@pytest.mark.covers("003-S7")
+def test_an_edge_and_a_datacenter_that_are_killed_end_with_the_same_lines(
+    start: Any, tmp_path: Path
+) -> None:
+    whole = Process(write(tmp_path / "stream.yaml", standalone()), tmp_path / "whole")
+    assert whole.end() == 0, whole.text
+    center = start("datacenter")
+    center.wait_for("listening on")
+    edge = start("edge")
+    edge.wait_for("asking for retraining")
+    edge.kill()
+    again = start("edge")
+    center.wait_for("update 1: retraining")
+    center.kill()
+    again.wait_for("waiting for it")
+    start("datacenter").wait_for("going on from")
+    assert again.end(120) == 0, again.text
+    assert "the datacenter is back" in again.text
+    one, other = (
+        (tmp_path / name / "edge/stream.jsonl").read_bytes() for name in ("whole", "runs")
+    )
+    assert one == other
+
+
+@pytest.mark.slow
+def test_an_edge_that_is_told_to_end_ends_in_order_and_goes_on(start: Any, tmp_path: Path) -> None:
+    center = start("datacenter")
+    center.wait_for("listening on")
+    edge = start("edge")
+    edge.wait_for("asking for retraining")
+    edge.process.send_signal(signal.SIGINT)
+    assert edge.end() == 0, edge.text
+    assert "ended in order at step 2; the same command goes on" in edge.text
+    again = start("edge")
+    twin = start("edge")
+    assert twin.end() == 1
+    assert "is in use by process" in twin.text
+    assert again.end() == 0, again.text
+    assert "going on from" in again.text
+
+
 def test_an_edge_without_a_datacenter_is_one_sentence(start: Any) -> None:
     edge = start("edge")
     assert edge.end() == 1
     assert "nobody answers on 127.0.0.1" in edge.text
+    assert "start the datacenter first" in edge.text
     assert "Traceback" not in edge.text
 
 

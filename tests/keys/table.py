@@ -1,6 +1,6 @@
 """Every key that a config can hold, found by listing, and the tests that say what a change of it does.
 
-A group is a trainer kind (`dqn`), a service (`edge`) or a kind of section that several trainers can hold
+A group is a trainer kind (`dqn`), a program (`edge`) or a kind of section that several trainers can hold
 (`optimizer sgd`, `network mlp`). A key is the path of a value within its group. A section that may be null,
 or that may be of several kinds, is a key by itself: what stands there must take effect there.
 """
@@ -66,8 +66,8 @@ def every_key() -> Iterator[tuple[str, str]]:
     """Yield each group and key there is, by listing the Config classes."""
     for kind in _built_in("trainer"):
         yield from ((kind, key) for key in keys_of(registry.find("trainer", kind).Config))
-    for kind in _built_in("service"):
-        yield from ((kind, key) for key in keys_of(registry.find("service", kind).Config))
+    for kind in _built_in("program"):
+        yield from ((kind, key) for key in keys_of(registry.find("program", kind).Config))
     for category in CATEGORIES:
         for kind in _built_in(category):
             for key in keys_of(registry.find(category, kind).Config):
@@ -89,7 +89,7 @@ def keys_of(config: type[StrictConfig], prefix: str = "") -> Iterator[str]:
         annotation, path = annotation_of(field), f"{prefix}{name}"
         members = sections_in(annotation)
         is_one = len(members) == 1 and not is_listed(annotation)
-        # A whole config within another, or a section that a service is by itself, is a group of its own.
+        # A whole config within another, or a section that a program is by itself, is a group of its own.
         if is_one and _is_group(members[0], config):
             is_one = False
         if not is_one or may_be_null(annotation):
@@ -101,8 +101,8 @@ def keys_of(config: type[StrictConfig], prefix: str = "") -> Iterator[str]:
 def _is_group(section: type[StrictConfig], within: type[StrictConfig]) -> bool:
     if issubclass(section, TrainerConfig):
         return True
-    services = [registry.find("service", kind).Config for kind in _built_in("service")]
-    return any(issubclass(one, section) for one in services if one is not within)
+    programs = [registry.find("program", kind).Config for kind in _built_in("program")]
+    return any(issubclass(one, section) for one in programs if one is not within)
 
 
 def sections_in(annotation: Any) -> list[type[StrictConfig]]:

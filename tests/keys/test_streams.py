@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.active.services.standalone import StandaloneService
+from ludus.active.programs.standalone import StandaloneProgram
 from ludus.active.stream.config import LinkConfig, read_stream_config
 from ludus.active.stream.link import LoopbackLink
 from ludus.active.stream.wire import LinkLost
@@ -73,18 +73,18 @@ def test_a_file_of_another_version_is_refused(kind: str, tmp_path: Path) -> None
 
 
 @changes(ALL, "kind")
-def test_the_service_that_is_named_is_run(kind: str, tmp_path: Path) -> None:
+def test_the_program_that_is_named_is_run(kind: str, tmp_path: Path) -> None:
     found = read_stream_config(write(tmp_path / "a.yaml", file_of(kind)))
-    assert type(found) is find("service", kind).Config
+    assert type(found) is find("program", kind).Config
 
 
 @changes(BOTH, "name")
-def test_a_service_has_the_folder_of_its_name(kind: str, tmp_path: Path) -> None:
+def test_a_program_has_the_folder_of_its_name(kind: str, tmp_path: Path) -> None:
     data = standalone()
     data[kind]["name"] = "another"
     data["edge"] |= {"num_steps": 1, "state_estimation": watch(NEVER)}
     config: Any = read_stream_config(write(tmp_path / "a.yaml", data))
-    StandaloneService(config).run(str(tmp_path / "runs"))
+    StandaloneProgram(config).run(str(tmp_path / "runs"))
     names = {"edge": "edge", "datacenter": "datacenter", kind: "another"}
     assert {path.name for path in (tmp_path / "runs").iterdir()} == set(names.values())
 
@@ -95,7 +95,7 @@ def test_both_sections_are_run_in_one_process(kind: str, tmp_path: Path) -> None
     data["edge"] |= {"num_steps": 2, "state_estimation": watch(NEVER)}
     data["datacenter"]["training"]["model"]["widths"] = [7]
     config: Any = read_stream_config(write(tmp_path / "a.yaml", data))
-    StandaloneService(config).run(str(tmp_path))
+    StandaloneProgram(config).run(str(tmp_path))
     assert [line["step"] for line in lines(tmp_path)] == [2]
     assert '"widths":[7]' in (tmp_path / "edge/models/update_0/model.json").read_text()
 
@@ -190,7 +190,7 @@ def test_no_more_retrainings_than_this_follow_each_other(kind: str, tmp_path: Pa
 
 @changes("edge", "features_layer")
 def test_features_are_what_the_layer_gives(kind: str, tmp_path: Path) -> None:
-    watched = watch(NEVER, estimators=[{"kind": "mmd", "alpha": 1e-9, "permutations": 9}])
+    watched = watch(NEVER, estimators=[{"kind": "mmd", "alpha": 0.011, "permutations": 99}])
     found = []
     for number, layer in enumerate((None, "layers.0")):
         ran(tmp_path / str(number), features_layer=layer, state_estimation=watched)

@@ -25,4 +25,4 @@ def stream(
     from ludus.show.terminal import tell
 
     found = read_stream_config(config, overrides or [], tell=tell)
-    find("service", found.kind)(found).run(root)
+    find("program", found.kind)(found).run(root)

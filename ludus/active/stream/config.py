@@ -175,7 +175,7 @@ class RetrainingConfig(StrictConfig):
 def read_stream_config(
     path: str | Path, overrides: Sequence[str] = (), *, tell: Callable[[str], object] = warn
 ) -> FileConfig:
-    """Return the typed config in a file of a service that `ludus stream` runs."""
+    """Return the typed config in a file of a program that `ludus stream` runs."""
     data = current(read_data(path), source=str(path))
     changed = change(data, overrides, source=str(path), tell=tell)
     kind = data.get("kind")
@@ -184,7 +184,7 @@ def read_stream_config(
             f"{path}: a file of kind {kind} is a trainer's; `ludus train {path}` runs it, and"
             " `ludus new stream` prints one of a stream"
         )
-    if kind not in (known := kinds("service")):
+    if kind not in (known := kinds("program")):
         raise ConfigError(
             f"{path}: 'kind' is {kind!r}; a stream's is one of: {', '.join(known)}."
             f"{nearest(str(kind), known)}"

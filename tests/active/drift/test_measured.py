@@ -20,7 +20,7 @@ def small(**changes: Any) -> Any:
     )
 
 
-@pytest.mark.covers("003-D6")
+@pytest.mark.covers("003-D6", "003-S1")
 def test_calibration_is_of_the_test_data_and_its_temperature_of_the_validation_data(
     tmp_path: Path,
 ) -> None:

@@ -113,3 +113,14 @@ def test_weights_that_do_not_fit_the_classes_are_refused_before_anything_is_draw
         simulator(shift("static", weights=[1.0, 1.0]))
     with pytest.raises(ConfigError, match="'start' leaves no class to draw"):
         simulator(shift("linear_shift", start=[0.0] * 3, end=[1.0] * 3, period=2))
+
+
+def test_rows_of_one_class_come_in_the_order_of_the_seed() -> None:
+    only = shift("static", weights=[1.0, 0.0])
+    orders = [
+        Simulator(torch.zeros(30, dtype=torch.int64), only, num_classes=2, seed=seed).draw(30)
+        for seed in (0, 0, 1)
+    ]
+    assert orders[0].equal(orders[1])
+    assert not orders[0].equal(orders[2])
+    assert not orders[0].equal(torch.arange(30))

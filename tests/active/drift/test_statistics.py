@@ -116,3 +116,14 @@ def test_samples_that_cannot_be_compared_are_a_sentence() -> None:
             function(sample(0, 5), torch.full((4, 4), torch.inf))
     with pytest.raises(LudusError, match="bandwidth is 0"):
         mmd(sample(0, 5), sample(1, 5), bandwidth=0.0)
+
+
+def test_the_p_value_of_ks_is_near_the_exact_one_and_raises_no_false_alarm() -> None:
+    from scipy.stats import ks_2samp
+
+    for seed, (n, m) in enumerate(((40, 40), (60, 60), (60, 60), (30, 47))):
+        generator = torch.Generator().manual_seed(seed)
+        one, other = torch.randn(n, 1, generator=generator), torch.randn(m, 1, generator=generator)
+        exact = float(ks_2samp(one[:, 0], other[:, 0] + 0.7, method="exact").pvalue)
+        found = ks_test(one, other + 0.7).p_value
+        assert exact <= found < (2 if n == m else 3) * exact

@@ -228,3 +228,16 @@ def test_an_alpha_that_is_no_chance_is_refused(kind: str, alpha: float) -> None:
 def test_every_estimator_is_registered() -> None:
     for kind in ("ece", "mce", "entropy", "mmd", "ks"):
         assert find("state_estimation", kind).kind == kind
+
+
+def test_each_window_is_permuted_anew_and_a_resumed_trigger_draws_the_same() -> None:
+    drawn = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    seen = Window(torch.zeros(30, 2).log_softmax(1), None, drawn + 0.2)
+    one = trigger({"kind": "mmd", "alpha": 1e-9, "permutations": 99})
+    one.look(Window(seen.log_probs, None, drawn.flip(0).roll(1, 1)))
+    other = copy.deepcopy(one)
+    p_values = [one.look(seen).metrics["state/mmd_p_value"] for _ in range(4)]
+    assert len(set(p_values)) > 1
+    resumed = trigger({"kind": "mmd", "alpha": 1e-9, "permutations": 99})
+    resumed.load_state_dict(other.state_dict())
+    assert [resumed.look(seen).metrics["state/mmd_p_value"] for _ in range(4)] == p_values

@@ -82,7 +82,7 @@ def retraining(**changes: Any) -> dict[str, Any]:
 
 
 def whole(kind: str, port: int, **changes: Any) -> dict[str, Any]:
-    """Return the data of a complete file of a service."""
+    """Return the data of a complete file of a program."""
     own = stream() if kind == "edge" else {**retraining(), "ends_with_edge": False}
     return {"version": 2, "kind": kind, "link": link(port), **own, **changes}
 

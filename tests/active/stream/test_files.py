@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.active.services.edge import EdgeService
+from ludus.active.programs.edge import EdgeProgram
 from ludus.active.stream.config import read_stream_config
 from ludus.config.base import read_config
 from ludus.config.registry import example_path
@@ -119,15 +119,18 @@ def test_edge_and_datacenter_in_one_process_are_two_folders_and_one_estimates(
 def test_a_secret_is_long_enough_and_in_one_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(**changes: Any) -> EdgeService.Config:
+    def read(**changes: Any) -> EdgeProgram.Config:
         data = whole("edge", 9)
         data["link"] |= changes
         found = read_stream_config(write(tmp_path / "edge.yaml", data))
-        assert isinstance(found, EdgeService.Config)
+        assert isinstance(found, EdgeProgram.Config)
         return found
 
     with pytest.raises(ConfigError, match="give one of 'secret_file' and 'secret_variable'"):
         read(secret_variable=None)
+    monkeypatch.delenv("STREAM_SECRET", raising=False)
+    with pytest.raises(ConfigError, match="STREAM_SECRET is not set; `export STREAM_SECRET="):
+        read().link.secret()
     monkeypatch.setenv("STREAM_SECRET", "short")
     with pytest.raises(
         ConfigError, match="STREAM_SECRET holds a secret of 5 bytes; use 16 or more"

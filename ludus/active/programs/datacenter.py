@@ -15,8 +15,8 @@ from ludus.show.terminal import say
 from ludus.store.local import LocalStorage
 
 
-@register("service", "datacenter")
-class DatacenterService:
+@register("program", "datacenter")
+class DatacenterProgram:
     """Answers edges over loopback."""
 
     command = "stream"

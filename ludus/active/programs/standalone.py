@@ -17,8 +17,8 @@ from ludus.show.terminal import say
 from ludus.store.local import LocalStorage
 
 
-@register("service", "standalone")
-class StandaloneService:
+@register("program", "standalone")
+class StandaloneProgram:
     """Goes through a stream, and retrains its model beside it."""
 
     command = "stream"

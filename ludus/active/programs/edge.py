@@ -15,8 +15,8 @@ from ludus.show.terminal import say
 from ludus.store.local import LocalStorage
 
 
-@register("service", "edge")
-class EdgeService:
+@register("program", "edge")
+class EdgeProgram:
     """Goes through a stream."""
 
     command = "stream"
