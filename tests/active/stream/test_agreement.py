@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ludus.active.services.standalone import StandaloneService
+from ludus.active.programs.standalone import StandaloneProgram
 from ludus.active.stream.config import RetrainingConfig
 from ludus.active.stream.link import DirectLink
 from ludus.active.stream.wire import Message
@@ -58,7 +58,7 @@ def test_both_in_one_file_split_the_data_alike(key: str) -> None:
     data["edge"] |= OTHER[key]
     told = f"'edge.{key}' and 'datacenter.training.{key}' are not the same"
     with pytest.raises(ConfigError, match=told):
-        validate(StandaloneService.Config, data, source="test")
+        validate(StandaloneProgram.Config, data, source="test")
 
 
 def test_nothing_that_streams_by_is_tested_on(tmp_path: Path) -> None:

@@ -13,13 +13,25 @@ import torch
 from ludus.active.drift.simulator import Simulator
 from ludus.active.drift.trigger import Trigger
 from ludus.active.stream import retrainer
+from ludus.active.stream.config import read_stream_config
 from ludus.active.stream.datacenter import Datacenter
 from ludus.active.stream.link import DirectLink
 from ludus.active.stream.watch import Watch
 from ludus.config.base import from_data
+from ludus.config.registry import find
 from ludus.core.errors import CheckpointError, LudusError, RunError
 from ludus.store.local import LocalStorage
-from tests.active.stream.streams import center, edge, hello, lines, retraining, say
+from tests.active.stream.streams import (
+    SECRET,
+    center,
+    edge,
+    hello,
+    lines,
+    retraining,
+    say,
+    whole,
+    write,
+)
 
 # Two retrainings: at the first check, and once the digits have changed.
 HARD = {
@@ -227,3 +239,16 @@ def test_a_datacenter_does_not_train_for_an_update_that_is_not_the_next(tmp_path
     for kind in ("prep_retraining", "retraining"):
         with pytest.raises(LudusError, match="asks for update 2, and the datacenter is at 0"):
             say(one, kind, {"update": 2}, {})
+
+
+@pytest.mark.parametrize("kind", ["edge", "datacenter"])
+def test_a_folder_is_one_process_alone(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAM_SECRET", SECRET)
+    config = read_stream_config(write(tmp_path / "a.yaml", whole(kind, 9)))
+    with (
+        LocalStorage(tmp_path / "runs" / kind).lock(),
+        pytest.raises(RunError, match="is in use by this very process"),
+    ):
+        find("program", kind)(config).run(str(tmp_path / "runs"))

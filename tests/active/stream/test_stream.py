@@ -163,7 +163,9 @@ def test_a_retraining_that_fails_leaves_the_model_and_says_why(tmp_path: Path) -
     after = hello(one)[1]
     assert all(before[name].equal(after[name]) for name in before)
     # Good samples after bad ones are a run of their own, not the rest of the one that failed.
+    assert one._task(1)["run"] == "update_1"
     say(one, "prep_retraining", {"update": 1}, SAMPLES)
+    assert one._task(1)["run"] == "update_1_1"
     assert say(one, "retraining", {"update": 1})["status"] == "running"
     until(lambda: not one.is_busy, one)
     assert say(one, "retraining", {"update": 1})["status"] == "done"
