@@ -76,6 +76,26 @@ def test_every_pair_meets_from_the_same_starts_and_a_seed_gives_other_games() ->
     assert seen[4].shape != seen[0].shape or not torch.equal(seen[4], seen[0])
 
 
+def test_the_moves_of_a_pair_are_drawn_alike_whatever_the_players_are_called() -> None:
+    agents = {name: {"kind": "random"} for name in ("one", "other")}
+    table = playoffs(hironaka(), HOSTS, agents, games=30, max_steps=9)
+    assert torch.equal(table.lengths[:, 0], table.lengths[:, 1])
+
+
+def test_an_illegal_move_of_ones_own_player_is_refused_by_name() -> None:
+    class Odd:
+        def act(
+            self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator
+        ) -> Tensor:
+            assert legal_BA is not None
+            return (~legal_BA).int().argmax(1)
+
+    # With the first two of three coordinates named, the third is illegal.
+    pair = {"pair": {"kind": "zeillinger", "lexicographic": False}}
+    with pytest.raises(LudusError, match="the agent of Hironaka played"):
+        playoffs(hironaka(), pair, {"odd": Odd()}, games=30, max_steps=9)
+
+
 def test_other_games_of_two_have_playoffs_too() -> None:
     table = playoffs(TicTacToe(), {"a": FIRST}, {"b": FIRST}, games=3, max_steps=9)
     # 0 1 2 3 4 5 6: the first has 2, 4 and 6 in its fourth move.

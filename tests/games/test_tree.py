@@ -85,6 +85,10 @@ def test_what_has_no_tree_is_refused() -> None:
         game_tree(game, {"agent": {"kind": "morin", "weights": [1.0] * 3}}, start)
     with pytest.raises(LudusError, match="more than max_positions 9; raise it, or give max_depth"):
         game_tree(game, {"host": {"kind": "all_coordinates"}}, start, max_positions=9)
+    small = hironaka(dimension=2, max_num_points=3)
+    points = torch.tensor([[[4.0, 0.0], [1.0, 1.0], [0.0, 4.0]]])
+    with pytest.raises(LudusError, match="11 positions at depth 3, more than max_positions 10;"):
+        game_tree(small, {"host": ZEILLINGER}, small.start(points), max_positions=10)
     swing = Pendulum(max_steps=5)
     with pytest.raises(ConfigError, match="a tree chooses among moves"):
         game_tree(swing, {}, swing.reset(1, generator(0, "start")))

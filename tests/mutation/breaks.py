@@ -290,7 +290,6 @@ _GAMES = [
     (_EXECUTION, "if len(chosen) == 1:", "if chosen:"),
     (_EXECUTION, "stack.enter_context(player.acting.steady())", "pass"),
     (f"{_FUSED_DQN}/rollout_graph.py", "if self._restart:", "if True:"),
-    (f"{_FUSED_DQN}/rollout_graph.py", "                net.refresh()", "                pass"),
     ("ludus/games/first_turn.py", "_state(game, played[0], \"play\")", "pass"),
     ("ludus/games/first_turn.py", "        state = _after(game, state, role, actions)", "        pass"),
     ("ludus/games/first_turn.py", "if truncated is not None:", "if False:"),
