@@ -288,7 +288,6 @@ _GAMES = [
     (_EXECUTION, "yield from _each(player.members)", "yield player"),
     (_EXECUTION, "self._collecting.pop(role, None)\n        if why", "pass\n        if why"),
     (_EXECUTION, "if len(chosen) == 1:", "if chosen:"),
-    (_EXECUTION, "stack.enter_context(player.acting.steady())", "pass"),
     (f"{_FUSED_DQN}/rollout_graph.py", "if self._restart:", "if True:"),
     ("ludus/games/first_turn.py", "_state(game, played[0], \"play\")", "pass"),
     ("ludus/games/first_turn.py", "        state = _after(game, state, role, actions)", "        pass"),
