@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from ludus.config.registry import find, kinds
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError
 from ludus.core.services import Weights
@@ -66,12 +67,24 @@ class BaseTrainer(Evaluated, Trainer):
                 raise ConfigError("Trainer(model, training_config, ...) needs a model")
             config, root = self._expanded(training_config, train_loader, model)
         super().__init__(config)
+        self._refuse_config_of_another(config)
         self._is_own_model = False
         self.root = root
         self.loaders = {"train": train_loader, "validation": val_loader, "test": test_loader}
         if model is not None:
             self.set_model(model)
         self.note_given(train_loader=train_loader, val_loader=val_loader, test_loader=test_loader)
+
+    def _refuse_config_of_another(self, config: object) -> None:
+        """Raise ConfigError if the config is that of another trainer, whose keys mean nothing here."""
+        kind = str(getattr(config, "kind", None))
+        if kind in kinds("trainer") and type(config) is not self.Config:
+            meant = find("trainer", kind)
+            if not isinstance(self, meant) and meant.Config is not self.Config:
+                raise ConfigError(
+                    f"the config is of kind {kind}, which {type(self).__name__} does not do; give it to"
+                    f" {meant.__name__}, with the same arguments"
+                )
 
     def _expanded(
         self, training_config: Mapping[str, Any], train_loader: object, model: object
