@@ -18,7 +18,7 @@ from ludus.core.errors import Interrupted, LudusError
 from ludus.seeds import generator
 
 _MOST_CLASSES = 20
-"""The class balance of more than this many is no curve to look at."""
+"""Of more classes than this the balance is told in two numbers, not in a curve each."""
 
 
 class Asking:
@@ -92,7 +92,8 @@ class Asking:
     def label(self, run: Run) -> dict[str, float]:
         """Let the oracle answer; where it has not answered all, the run pauses here.
 
-        Returns the share of each class among this round's answers, where there are few classes.
+        Returns the share of each class among this round's answers; where classes are many, how many of them
+        were answered, and the largest share.
         """
         rows, known = self._pool.open, self._answers.known()
         missing = [row for row in rows.tolist() if row not in known]
@@ -111,9 +112,12 @@ class Asking:
         self._pool.answer(labels)
         run.counters["labels"] = self._pool.num_labelled
         num_classes = self._answers.labels.num_classes
-        if num_classes is None or num_classes > _MOST_CLASSES or not len(labels):
+        if num_classes is None or not len(labels):
             return {}
         shares_C = labels.bincount(minlength=num_classes).double() / len(labels)
+        if num_classes > _MOST_CLASSES:
+            num_asked, most = float((shares_C > 0).sum()), float(shares_C.max())
+            return {"pool/classes_asked": num_asked, "pool/class_share/largest": most}
         return {f"pool/class_share/{at}": float(share) for at, share in enumerate(shares_C)}
 
     def is_over(self, run: Run) -> bool:

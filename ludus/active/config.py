@@ -12,9 +12,8 @@ from ludus.active.oracle import OracleSection
 from ludus.active.selection.scores import Selection
 from ludus.active.strategy import StrategySection, strategy_problems
 from ludus.config.base import Count, ModelSection, Positive, PositiveFloat, StrictConfig
+from ludus.nn.model import CLASS_LOSSES
 from ludus.supervised.config import SupervisedConfig
-
-_CLASSES = ("cross_entropy", "binary_cross_entropy")
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -40,7 +39,7 @@ class StoppingConfig(StrictConfig):
     stable_share: Share | None
     """Stop once this share of the pool is predicted as in the round before; null does not look."""
     stable_rounds: Positive
-    """For how many rounds in a row it must be."""
+    """For how many rounds in a row it must be; 1 where `stable_share` is null."""
 
 
 class ActiveConfig(SupervisedConfig):
@@ -103,7 +102,7 @@ class ActiveConfig(SupervisedConfig):
         yield from self._start_problems()
         if self.selection is not None and not self.initial_labels:
             yield "'selection' compares candidates on the first labels; set 'initial_labels' to 1 or more"
-        has_classes = self.loss in _CLASSES
+        has_classes = self.loss in CLASS_LOSSES
         yield from strategy_problems(
             self.strategy, self.class_weights, self.loss if not has_classes else None
         )
@@ -130,20 +129,28 @@ class ActiveConfig(SupervisedConfig):
             )
 
     def _stopping_problems(self, stopping: StoppingConfig) -> Iterator[str]:
-        keys = ("max_labels", "target_accuracy", "stable_share")
-        if all(getattr(stopping, key) is None for key in keys):
-            yield f"'stopping' has nothing to stop by; set one of {', '.join(keys)}, or 'stopping' to null"
+        of_classes = {
+            "target_accuracy": stopping.target_accuracy,
+            "stable_share": stopping.stable_share,
+        }
+        rules = {"max_labels": stopping.max_labels, **of_classes}
+        if all(rule is None for rule in rules.values()):
+            yield f"'stopping' has nothing to stop by; set one of {', '.join(rules)}, or 'stopping' to null"
+        if stopping.stable_rounds > 1 and stopping.stable_share is None:
+            yield (
+                f"'stopping.stable_rounds' is {stopping.stable_rounds}, and 'stopping.stable_share' is null,"
+                " so no round counts as stable; give the share, or set the former to 1"
+            )
         if stopping.max_labels is not None and stopping.max_labels < self.initial_labels:
             yield (
                 f"'stopping.max_labels' is {stopping.max_labels}, and 'initial_labels' {self.initial_labels}"
                 " are asked for at once; raise the former"
             )
-        if self.loss not in _CLASSES:
-            for key in ("target_accuracy", "stable_share"):
-                if getattr(stopping, key) is not None:
-                    yield (
-                        f"'stopping.{key}' is for classes, and the loss is {self.loss}; set it to null, and"
-                        " stop by max_labels"
-                    )
+        if self.loss not in CLASS_LOSSES:
+            for key in [key for key, rule in of_classes.items() if rule is not None]:
+                yield (
+                    f"'stopping.{key}' is for classes, and the loss is {self.loss}; set it to null, and stop"
+                    " by max_labels"
+                )
         if stopping.target_accuracy is not None and not self.with_validation:
             yield "'stopping.target_accuracy' is measured on validation data; turn 'with_validation' on"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ludus.active.config import ActiveConfig
+from ludus.config.sections import kind_of
 from ludus.core import Repeat, Run, Stage
 
 Work = Callable[[Run], Mapping[str, Any] | None]
@@ -40,7 +41,7 @@ def rounds(
     """
     has_choice = len(config.candidates) > 1 or config.selection is not None
     body: list[Stage | Repeat] = [
-        Stage(name="query", work=works.query, note=f"{config.queries} by {_kind(config)}"),
+        Stage(name="query", work=works.query, note=f"{config.queries} by {kind_of(config.strategy)}"),
         Stage(name="label", work=works.label),
         Stage(
             name="select_model", work=works.select_model, when=lambda run: run.round("round") == 0,
@@ -56,7 +57,3 @@ def rounds(
         name="round", times=config.max_rounds, until=is_over, counter="round", body=tuple(body)
     )
     return Repeat(name="train", times=1, body=(loop,))
-
-
-def _kind(config: ActiveConfig) -> str:
-    return str(getattr(config.strategy, "kind"))  # noqa: B009

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from ludus.active.selection.scores import Selection
 from ludus.config.registry import find, kinds
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.nn.model import Model
@@ -13,7 +14,7 @@ from ludus.show.terminal import warn
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.short_config import expand
 
-SELECTIONS = ("leep", "logme", "nce", "h_score")
+SELECTIONS: tuple[str, ...] = get_args(Selection)
 ESTIMATION = ("state_estimation_method", "state_estimation_host")
 CHECKPOINT = ("chkpt_dir", "starting_chkpt")
 KNOWN = ("n_query", "n_iter", "strategy", "model_selection_method", *ESTIMATION, *CHECKPOINT)

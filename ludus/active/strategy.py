@@ -18,7 +18,7 @@ from ludus.active.scoring import Need, Scorer, Seen
 from ludus.active.spread import k_center
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import find
-from ludus.config.sections import registered
+from ludus.config.sections import kind_of, registered
 from ludus.core.errors import LudusError
 
 Several = Annotated[int, Field(ge=2, le=1000)]
@@ -165,7 +165,7 @@ def strategy_problems(
     section: StrictConfig, class_weights: Sequence[float] | None, other_loss: str | None
 ) -> Iterator[str]:
     """Yield what a strategy cannot do; `other_loss` is a loss without classes, if that is the run's."""
-    kind = str(getattr(section, "kind"))  # noqa: B009
+    kind = kind_of(section)
     strategy = find("strategy", kind)
     if other_loss is not None and strategy.needs & OF_CLASSES:
         yield (

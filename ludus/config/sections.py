@@ -53,6 +53,11 @@ SubParameters = StrictConfig
 """The name under which a trainer's own section of parameters is known in older scripts."""
 
 
+def kind_of(section: StrictConfig) -> str:
+    """Return the `kind` of a section that was read by it."""
+    return str(section.model_dump(include={"kind"})["kind"])
+
+
 def registered(category: str) -> BeforeValidator:
     """Return the validator of a section whose `kind` names a registered class with a Config."""
     return BeforeValidator(_ByKind(category))

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from ludus.config.base import StrictConfig, validate
 from ludus.config.registry import find, kinds
+from ludus.config.sections import kind_of
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.held import extra_modules, extra_to_tensor, tensor_to_extra
@@ -23,6 +24,8 @@ from ludus.store.places import open_storage, parted
 Inputs = Tensor | Mapping[str, Tensor]
 """What a network is given: a tensor, or several by name."""
 Loss = Literal["cross_entropy", "mse", "l1", "smooth_l1", "binary_cross_entropy"]
+CLASS_LOSSES: tuple[Loss, ...] = ("cross_entropy", "binary_cross_entropy")
+"""Those of models that tell classes apart, and so have an accuracy."""
 
 
 class Model:
@@ -43,7 +46,7 @@ class Model:
             self.architecture = type(config).__name__.lower()
         else:
             self.config = _section(config)
-            self.architecture = str(getattr(self.config, "kind"))  # noqa: B009
+            self.architecture = kind_of(self.config)
             self.module = find("model", self.architecture)(self.config)
         self.loss: Loss | None = loss
         """The loss it is trained with; None takes the one in the trainer's config."""
@@ -64,7 +67,7 @@ class Model:
         inputs, targets = batch
         outputs = self.module(inputs)
         result = {"loss": compute_loss(self.loss, outputs, targets)}
-        if self.loss in ("cross_entropy", "binary_cross_entropy"):
+        if self.loss in CLASS_LOSSES:
             result["correct"] = count_correct(self.loss, outputs.detach(), targets)
         return result
 

@@ -21,11 +21,9 @@ from ludus.core.errors import ConfigError
 from ludus.judge.directions import Direction, direction_of
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.groups import is_inside
-from ludus.nn.model import Loss
+from ludus.nn.model import CLASS_LOSSES, Loss
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, too_long
-
-_WITH_ACCURACY = ("cross_entropy", "binary_cross_entropy")
 
 
 class EarlyStoppingConfig(StrictConfig):
@@ -158,7 +156,7 @@ class SupervisedConfig(TrainerConfig):
 
     def metrics_of(self, role: str) -> list[str]:
         """Return what is measured over an epoch of the data of this role."""
-        names = ["loss", "accuracy"] if self.loss in _WITH_ACCURACY else ["loss"]
+        names = ["loss", "accuracy"] if self.loss in CLASS_LOSSES else ["loss"]
         return [f"{role}/epoch_{name}" for name in names]
 
     def problems(self) -> Iterator[str]:

@@ -72,6 +72,13 @@ NUMBERS = ["loss=mse", "calibration=null", "strategy={kind: uniform}"]
             ],
             "'stopping.stable_share' is for classes",
         ),
+        (
+            [
+                "stopping={max_labels: 20, target_accuracy: null, stable_share: null, "
+                "stable_rounds: 2}",
+            ],
+            "'stopping.stable_rounds' is 2, and 'stopping.stable_share' is null",
+        ),
     ],
 )
 def test_a_wrong_key_is_told_with_what_would_be_right(

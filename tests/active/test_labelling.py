@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import ludus
+from ludus.active.oracles.human import Human
 from ludus.store.lock import RunLock
 from tests.active.conftest import HUMAN, file_of, small_active, targets_of
 from tests.command_line import Ludus, Outcome
@@ -245,6 +246,15 @@ def test_labelling_can_go_on_with_the_run_and_label_what_it_asks_next(call: Ludu
     told = call("label", RUN, "--resume", stdin="0\n1\n2\n" * 5)
     assert told.code == 0
     assert told.out.endswith("finished\n")
+    assert len(answered()) == 14
+
+
+def test_labelling_goes_on_whatever_words_a_run_waits_with(
+    call: Ludus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Human, "waits_for", lambda self, run: "someone is to look")
+    begun(call)
+    assert call("label", RUN, "--resume", stdin="0\n1\n2\n" * 5).out.endswith("finished\n")
     assert len(answered()) == 14
 
 

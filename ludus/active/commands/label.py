@@ -63,7 +63,7 @@ def _waits_again(run: str) -> bool:
     trainer.set_storage(storage)
     result = trainer.fit(resume="exact")
     _say(f"{result.status}: {result.reason}" if result.reason else result.status)
-    return result.status == "interrupted" and "ludus label" in (result.reason or "")
+    return result.status == "interrupted" and bool(trainer.run.waiting_for)
 
 
 def _say(text: str) -> None:

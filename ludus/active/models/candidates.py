@@ -18,12 +18,10 @@ from ludus.active.selection.scores import Selection, score_of
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.data.batches.memory import Batches
-from ludus.nn.model import Inputs, Model
+from ludus.nn.model import CLASS_LOSSES, Inputs, Model
 from ludus.seeds import derive, forked
 from ludus.show.terminal import warn
 from ludus.supervised.preflight import make_model
-
-_CLASSES = ("cross_entropy", "binary_cross_entropy")
 
 
 class Candidates:
@@ -157,7 +155,7 @@ class Candidates:
             raise ConfigError("'selection' is null, so nothing says which model is best; set it")
         if not len(rows):
             raise LudusError("there are no labels yet to rank the candidates on; label some first")
-        is_regression, scores = loss not in _CLASSES, []
+        is_regression, scores = loss not in CLASS_LOSSES, []
         with self._as_begun():
             for place, model in enumerate(self._sources):
                 head = self._heads.get(place)

@@ -24,16 +24,16 @@ from ludus.active.preflight import refuse_unread_layer
 from ludus.active.rounds import Progress
 from ludus.active.strategy import Strategy
 from ludus.config.registry import find, register_trainer
+from ludus.config.sections import kind_of
 from ludus.core import Every, Repeat, Run, Stateful
 from ludus.core.errors import ConfigError
 from ludus.judge.judge import leave_loop
+from ludus.nn.model import CLASS_LOSSES
 from ludus.session.logger import WriteLog
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
 from ludus.supervised.fit import EPOCH
 from ludus.supervised.names import named_in_full
 from ludus.supervised.watchers import make_judge
-
-_CLASSES = ("cross_entropy", "binary_cross_entropy")
 
 
 @register_trainer("active")
@@ -85,7 +85,7 @@ class ActiveTrainer(Modelled):
                 "an active run is as long as max_rounds; fit(max_steps=...) is for other trainers"
             )
         config = self.config
-        self.strategy: Strategy = find("strategy", _kind(config.strategy))(config.strategy)
+        self.strategy: Strategy = find("strategy", kind_of(config.strategy))(config.strategy)
         has_function = self._features_of is not None
         refuse_unread_layer(config, self.strategy, has_function=has_function)
         self.features = Features(config.features_layer, self._features_of)
@@ -115,7 +115,7 @@ class ActiveTrainer(Modelled):
                 f"'{key}' is {max(first, config.queries)}, and the pool has {self.examples.size} examples;"
                 f" use at most {self.examples.size}"
             )
-        dtype = torch.int64 if config.loss in _CLASSES else torch.float32
+        dtype = torch.int64 if config.loss in CLASS_LOSSES else torch.float32
         self.pool = Pool(self.examples.size, dtype=dtype)
         train = LearnSet(
             self.examples, self.pool, batch_size=config.batch_size, drop_last=config.drop_last,
@@ -135,7 +135,7 @@ class ActiveTrainer(Modelled):
         return Datasets(name, train, make_evaluators(config, sources, self.device))
 
     def _make_oracle(self) -> Oracle:
-        section, kind = self.config.oracle, _kind(self.config.oracle)
+        section, kind = self.config.oracle, kind_of(self.config.oracle)
         if self._function is not None and kind != "function":
             raise ConfigError(
                 f"set_oracle gave a function, but 'oracle.kind' is {kind}; set it to function"
@@ -214,7 +214,3 @@ class ActiveTrainer(Modelled):
         if (share := self.progress.hear(accuracy, said_N)) is not None:
             metrics = {**metrics, "pool/stable_share": share}
         return metrics
-
-
-def _kind(section: object) -> str:
-    return str(getattr(section, "kind"))  # noqa: B009
