@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 
 @contextlib.contextmanager
@@ -14,7 +15,10 @@ def unchanged_buffers(module: nn.Module) -> Iterator[None]:
     """Put the buffers of a network back afterwards, should it change them in eval mode too."""
     places = [(part._buffers, name) for part in module.modules() for name in part._buffers]
     before = [(held, name, held[name]) for held, name in places]
-    copies = [None if tensor is None else tensor.clone() for *_, tensor in before]
+    # One without a shape yet, of a lazy layer, gets its shape here, and holds nothing to put back.
+    copies = [
+        None if tensor is None or is_lazy(tensor) else tensor.clone() for *_, tensor in before
+    ]
     try:
         yield
     finally:

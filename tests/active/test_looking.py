@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import ludus
+from ludus.core.surroundings import Bare
 from tests.active.conftest import small_active
 from tests.supervised.conftest import lines
 
@@ -102,3 +103,11 @@ def test_a_run_is_interrupted_in_the_middle_of_its_pool_and_ends_as_if_it_had_no
     whole = trainer.fit(root=str(tmp_path), name="whole")
     assert (result.status, whole.status) == ("finished", "finished")
     assert lines(result.run_dir) == lines(whole.run_dir)
+
+
+def test_layers_that_have_no_shape_yet_get_it_where_they_are_first_looked_at() -> None:
+    layers = nn.Sequential(nn.LazyLinear(6), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(3))
+    trainer: Any = ludus.build_trainer(small_active(model=None, max_rounds=1, best_model=None))
+    trainer.set_model(layers)
+    assert trainer.fit(around=Bare).status == "finished"
+    assert layers[1].num_batches_tracked == trainer.run.counters["opt_steps"]

@@ -9,6 +9,7 @@ from typing import Any
 from ludus.active.drift.estimator import StateEstimator, StateSection, Window
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import find
+from ludus.config.sections import kind_of
 from ludus.core import states
 from ludus.seeds import generator
 
@@ -52,8 +53,7 @@ class Trigger:
     def __init__(self, config: TriggerConfig, *, seed: int) -> None:
         self._config, self._seed = config, seed
         self.estimators: list[StateEstimator] = [
-            find("state_estimation", str(getattr(one, "kind")))(one)  # noqa: B009
-            for one in config.estimators
+            find("state_estimation", kind_of(one))(one) for one in config.estimators
         ]
         self.num_windows = 0
         self.num_high = 0

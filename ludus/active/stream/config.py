@@ -27,8 +27,8 @@ from ludus.config.base import (
 )
 from ludus.config.registry import kinds
 from ludus.core.errors import ConfigError, nearest
+from ludus.nn.model import CLASS_LOSSES
 
-CLASS_LOSSES = ("cross_entropy", "binary_cross_entropy")
 _SHORTEST_SECRET = 16
 _MAX_SECRET = 4096
 

@@ -14,11 +14,10 @@ from torch import Tensor
 from ludus.active.drift.estimator import Window
 from ludus.active.models.features import Features
 from ludus.active.scoring import log_probabilities
-from ludus.active.stream.config import CLASS_LOSSES
 from ludus.active.stream.wire import Message, WireError
 from ludus.config.base import ModelSection, StrictConfig
 from ludus.config.sections import validate
-from ludus.nn.model import Model
+from ludus.nn.model import CLASS_LOSSES, Model
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
 
