@@ -192,12 +192,15 @@ def test_kept_weights_are_evaluated_told_and_exported_and_the_trainer_keeps_its_
     trainer, other = prepared(), prepared()
     for learner in other.learners.values():
         learner.learn()
+        learner.learner.flat.vectors[0].neg_()
     trainer.set_training(True)
     before = state_of(trainer)
     weights = trainer.weights_of({role: one.state_dict() for role, one in other.learners.items()})
     assert pack(dict(weights)) == pack(other.weights())
     assert trainer.evaluate_weights(weights) == other.evaluate_weights(weights)
-    assert list(trainer.narrate(weights, 0)) == list(other.narrate(weights, 0))
+    told = list(trainer.narrate(weights, 0))
+    assert told == list(other.narrate(weights, 0))
+    assert told != list(trainer.narrate(trainer.weights(), 0))
     for one, name in ((trainer, "trainer"), (other, "other")):
         one.export(weights, tmp_path / name)
     for role in ("host", "agent"):
