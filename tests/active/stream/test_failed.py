@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from ludus.active.stream import retrainer
 from ludus.active.stream.datacenter import Datacenter
 from ludus.active.stream.link import DirectLink
 from ludus.active.stream.wire import Message
+from ludus.active.trainers.active import ActiveTrainer
+from ludus.config.base import from_data
 from ludus.core.errors import CheckpointError, LudusError
 from tests.active.stream.streams import (
     INTRODUCTION,
@@ -61,10 +64,13 @@ def test_other_samples_after_a_retraining_that_died_have_their_own_labels(tmp_pa
     os.kill(one._child.pid, signal.SIGKILL)
     until(lambda: not one.is_busy, one)
     assert say(one, "retraining", {"update": 1})["status"] == "failed"
-    # The same number of other samples; a datacenter that is restarted in between knows of the failure.
+    # The same number of other samples; a datacenter that is restarted at any point knows of the failure.
     other = {"inputs": SAMPLES["inputs"], "targets": (SAMPLES["targets"] + 3) % 10}
+    for _ in range(2):
+        one = center(tmp_path, training=QUICK)
+        say(one, "prep_retraining", {"update": 1}, other)
     one = center(tmp_path, training=QUICK)
-    asked(one, other)
+    assert say(one, "retraining", {"update": 1})["status"] == "running"
     until(lambda: not one.is_busy, one)
     assert say(one, "retraining", {"update": 1})["status"] == "done"
     journals = sorted(runs.glob("*/journals/labels.jsonl"), key=lambda path: path.stat().st_mtime)
@@ -193,3 +199,22 @@ def test_a_retraining_whose_end_was_not_noted_is_taken_up(tmp_path: Path) -> Non
     until(lambda: not again.is_busy, again)
     assert again._update == 1
     assert (tmp_path / "datacenter/models/update_1/weights.safetensors").read_bytes() == before
+
+
+def test_a_retraining_that_was_interrupted_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = center(tmp_path, training=QUICK)
+    say(one, "prep_retraining", {"update": 1}, SAMPLES)
+    task = one._task(1)
+    config = from_data(task.pop("config"), source="test")
+    task["samples"] = Path(task["samples"])
+    with monkeypatch.context() as patched:
+        interrupt = lambda self: os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
+        patched.setattr(ActiveTrainer, "after_label", interrupt, raising=False)
+        with pytest.raises(LudusError, match="the retraining was interrupted"):
+            retrainer.retrain(config, **task)
+    assert not Path(task["kept"]).exists()
+    # What it had begun goes on.
+    assert retrainer.retrain(config, **task) == "model"
+    assert Path(task["kept"]).exists()
