@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError
 
 from ludus.config import migrations, strict_yaml
 from ludus.config.overrides import apply_overrides, is_length, key_paths, override
-from ludus.config.registry import example_path, find, kinds
+from ludus.config.registry import example_path, find, is_program, kinds
 from ludus.config.sections import COMMAND_LINE, StrictConfig, listed, registered, validate
 from ludus.core.errors import ConfigError
 
@@ -160,7 +160,7 @@ def typed(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) 
 def _check_trainer(data: Mapping[str, Any], source: str) -> None:
     """Raise ConfigError, with the command that runs it, for a file of a program."""
     kind = data.get("kind")
-    if isinstance(kind, str) and kind in kinds("program"):
+    if isinstance(kind, str) and is_program(kind):
         command = find("program", kind).command
         raise ConfigError(
             f"{source}: a file of kind {kind} is no trainer's; `ludus {command} {source}` runs it"
@@ -176,9 +176,8 @@ def typed_file(data: Mapping[str, Any], *, source: str, changed: Sequence[str] =
         raise ConfigError(
             f"{named_in}: 'kind' {found}; it names the trainer: {', '.join(kinds('trainer'))}"
         )
-    category = "program" if kind in kinds("program") else "trainer"
     try:
-        owner = find(category, kind)
+        owner = find("program" if is_program(kind) else "trainer", kind)
     except ConfigError as error:
         raise ConfigError(f"{named_in}: {error}") from None
     config: FileConfig = validate(owner.Config, data, source=source, changed=changed)

@@ -121,6 +121,14 @@ def _import_kind(category: str, kind: str) -> None:
         )
 
 
+def is_program(kind: str) -> bool:
+    """Return whether a config file of this kind is a program's; installed plugins are asked last."""
+    for category in ("trainer", "program"):
+        if kind in _REGISTERED[category] or kind in rooms.listed(category):
+            return category == "program"
+    return kind in kinds("program")
+
+
 def classes_of(kind: str) -> list[type[Any]]:
     """Return the class registered under this kind in each category where one is."""
     return [known[kind] for known in _REGISTERED.values() if kind in known]

@@ -114,7 +114,12 @@ def write_plugin(folder: Path, module: str = "adding_plugin") -> dict[str, Any]:
 
 def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folder = Path(ludus.__file__).parent
-    folders = {"trainer": "*/trainers", "model": "nn/models", "dataset": "data/sources"}
+    folders = {
+        "trainer": "*/trainers",
+        "program": "*/programs",
+        "model": "nn/models",
+        "dataset": "data/sources",
+    }
     folders |= {"logger": "session/loggers", "env": "envs/kinds", "wrapper": "envs/wrappers"}
     folders |= {"network": "rl/networks", "game": "games/rules", "player": "games/players"}
     folders |= {"strategy": "active/strategies", "oracle": "active/oracles"}

@@ -16,6 +16,7 @@ from tests.active.stream.streams import (
     INTRODUCTION,
     SAMPLES,
     WHO,
+    Recorder,
     center,
     edge,
     estimation,
@@ -196,6 +197,33 @@ def test_an_edge_whose_datacenter_is_gone_says_so_once_and_goes_on(tmp_path: Pat
         "the datacenter is gone: the connection was closed by the other side; going on with the model"
         " there is"
     ]
+
+
+class Flaky(Recorder):
+    """A datacenter that is gone for some questions, and then back."""
+
+    num_asked = 0
+
+    def ask(self, kind: str, header: Any, tensors: Any) -> Message:
+        self.num_asked += 1
+        if 3 <= self.num_asked <= 5:
+            raise LinkLost("the connection was closed by the other side")
+        return super().ask(kind, header, tensors)
+
+
+def test_an_edge_that_waits_for_updates_waits_for_a_datacenter_that_is_gone(tmp_path: Path) -> None:
+    told: list[str] = []
+    watched = {"state_estimation": estimation(0.000001)}
+    edge(tmp_path / "whole", Recorder(tmp_path / "whole"), **watched).run()
+    edge(tmp_path / "cut", Flaky(tmp_path / "cut"), told, **watched).run()
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+    gone = [line for line in told if "waiting for it" in line or "is back" in line]
+    assert [line.split(":")[0] for line in gone] == [
+        "the datacenter is gone", "the datacenter is back"
+    ]  # fmt: skip
+    # One that does not wait goes on without, and its lines are others.
+    edge(tmp_path / "on", Flaky(tmp_path / "on"), wait_for_update=False, **watched).run()
+    assert lines(tmp_path / "on") != lines(tmp_path / "whole")
 
 
 @pytest.mark.covers("003-D13")
