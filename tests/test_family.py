@@ -61,6 +61,18 @@ def test_a_report_draws_its_metrics_along_its_counter_and_not_the_counter(
     assert len(re.findall(r'class="mid name"', page)) == 4
 
 
+def test_its_section_stands_in_a_report_that_is_made_with_the_plugin(
+    place: Path, call: Ludus
+) -> None:
+    assert call("report", "runs/duel", "--out", "with.html", *PLUGIN).code == 0
+    shown = (place / "with.html").read_text().split("<h2>Prizes</h2>")[1].split("<h2>")[0]
+    lines = (place / "runs/duel/journals/prizes.jsonl").read_text().splitlines()
+    last = json.loads(lines[-1])["record"]["likes"]
+    assert f'duel <b title="the last value">{last}</b>' in shown
+    assert call("report", "runs/duel", "--out", "without.html").code == 0
+    assert "Prizes" not in (place / "without.html").read_text()
+
+
 def test_its_example_is_complete_and_its_keys_are_explained(call: Ludus) -> None:
     assert call("new", "duel", *PLUGIN).out == (ARCADE / "duel.yaml").read_text()
     told = call("explain", "duel.yaml", "settings.arcade", "game", *PLUGIN).out
@@ -168,6 +180,7 @@ def test_the_page_shows_the_family_as_it_is() -> None:
         "trainers/duel.py",
         "trainers/duel.py",
         "commands/scoreboard.py",
+        "report/prizes.py",
     ]
     for name, code in shown:
         assert code.strip() in (ARCADE / name).read_text(), f"{name} is not what the page shows"

@@ -10,6 +10,7 @@ from ludus.active.config import ActiveConfig
 from ludus.active.examples import PoolExamples
 from ludus.active.oracle import Answers, Oracle
 from ludus.active.pool import Pool
+from ludus.active.recording import record_asked
 from ludus.active.rounds import Progress
 from ludus.active.scoring import Scorer
 from ludus.active.strategy import Strategy, View
@@ -47,7 +48,7 @@ class Asking:
         draws = generator(config.seed, "query", number)
         free = self._pool.unasked
         free = free[torch.randperm(len(free), generator=draws)]
-        is_first = number == 0 and config.initial_labels > 0
+        is_first = self._is_drawn(number)
         count = min(config.initial_labels if is_first else config.queries, len(free))
         if config.stopping is not None and config.stopping.max_labels is not None:
             count = min(count, config.stopping.max_labels - self._pool.num_labelled)
@@ -77,6 +78,10 @@ class Asking:
                 " the view"
             )
         return found
+
+    def _is_drawn(self, number: int) -> bool:
+        """Return whether the round of this number asks for examples drawn uniformly."""
+        return number == 0 and self._config.initial_labels > 0
 
     def _view(self, free: torch.Tensor, count: int, draws: torch.Generator) -> View:
         weights, limit = self._config.class_weights, self._config.candidate_pool
@@ -111,6 +116,7 @@ class Asking:
         labels = self._answers.tensor(rows, known)
         self._pool.answer(labels)
         run.counters["labels"] = self._pool.num_labelled
+        self._keep(run, rows, labels)
         num_classes = self._answers.labels.num_classes
         if num_classes is None or not len(labels):
             return {}
@@ -119,6 +125,18 @@ class Asking:
             num_asked, most = float((shares_C > 0).sum()), float(shares_C.max())
             return {"pool/classes_asked": num_asked, "pool/class_share/largest": most}
         return {f"pool/class_share/{at}": float(share) for at, share in enumerate(shares_C)}
+
+    def _keep(self, run: Run, rows_A: torch.Tensor, labels_A: torch.Tensor) -> None:
+        """Leave what the report shows of this round in the run's directory, where it has one."""
+        config, number = self._config, run.round("round")
+        if run.files is None:
+            return
+        how = "uniform" if self._is_drawn(number) else str(getattr(config.strategy, "kind"))  # noqa: B009
+        record_asked(
+            run.files, rows_A, labels_A, number=number, how=how, examples=self._examples, pool=self._pool,
+            num_classes=self._answers.labels.num_classes, model=config.model,
+            class_names=getattr(config.oracle, "class_names", None),
+        )  # fmt: skip
 
     def is_over(self, run: Run) -> bool:
         """Return whether there is a reason to ask no more, and tell it where rounds are left."""

@@ -91,9 +91,11 @@ def report(
         list[str], typer.Argument(metavar="RUN...", help="One run, or several to compare.")
     ],
     out: Annotated[str | None, typer.Option("--out", help="Where to write the page.")] = None,
+    plugin: Plugin = None,
 ) -> None:
     """Write one self-contained HTML page: curves, best model, config, environment, exactness."""
     from ludus.show.report.page import write_report
 
+    load(plugin)
     path = write_report(run, Path(out) if out else None)
     say(path)

@@ -161,7 +161,7 @@ def test_every_command_knows_an_active_run(call: Ludus) -> None:
     assert "labels 14" in call("runs").out
     assert call("report", "runs/wines", "--out", "page.html").code == 0
     page = Path("page.html").read_text()
-    assert "class_share" in page
+    assert page.count("<figcaption>class_share</figcaption>") == 1
 
 
 def test_the_class_balance_of_each_round_is_logged(call: Ludus) -> None:

@@ -1,6 +1,7 @@
 """One model or a list of them: which is taken, from what weights, and that a resume takes the same."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -418,9 +419,13 @@ def test_the_report_ranks_the_candidates(tmp_path: Path, learnt: nn.Sequential) 
     trainer.root = str(tmp_path)
     trainer.fit()
     page = write_report([next(tmp_path.iterdir())]).read_text()
-    lines = page[page.index("ranking of the candidates") :].split("<pre>")[1].splitlines()
-    assert lines[1].split()[:2] == ["1", "1-sequential"]
-    assert float(lines[1].split()[2]) > float(lines[2].split()[2])
+    table = page.split("<h2>Ranking of the candidates</h2>")[1].split("</table>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr>")[2:]]
+    taken = ' <span class="pill finished">taken</span>'
+    assert [row[:2] for row in rows] == [["1", f"1-sequential{taken}"], ["2", "0-sequential"]]
+    assert float(rows[0][2]) > float(rows[1][2])
+    assert [row[3] for row in rows] == 2 * [f"{sum(p.numel() for p in learnt.parameters()):,}"]
+    assert "<th>logme</th>" in table
 
 
 class BodyListedLast(nn.Module):

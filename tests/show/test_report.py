@@ -178,6 +178,14 @@ def test_train_and_validation_share_a_chart_on_which_the_best_point_is_marked(
     assert "best 0.125" in page.text
 
 
+def test_metrics_that_end_in_numbers_share_a_chart(tmp_path: Path) -> None:
+    rows = [{"opt_steps": 1, "pool/share/0": 0.25, "pool/share/1": 0.75, "2": 1.0}]
+    page = Page(write_report([make_run(tmp_path / "run", metrics=rows)]))
+    assert page.source.count("<figcaption>share</figcaption>") == 1
+    assert '0 <b title="the last value">0.25</b>' in page.source
+    assert page.source.count("<figcaption>2</figcaption>") == 1
+
+
 def test_hostile_words_are_shown_and_are_never_markup(tmp_path: Path) -> None:
     one, two = hostile_run(tmp_path / "one"), make_run(tmp_path / "two")
     for page in (Page(write_report([one])), Page(write_report([one, two]))):
@@ -405,7 +413,20 @@ def test_a_report_tells_how_to_resume_a_run_whose_name_has_a_space(tmp_path: Pat
 
 def several_wide_runs(root: Path) -> list[Path]:
     """Runs whose names, metrics and events are too wide for a narrow page in one line."""
-    runs = [make_run(root / f"run-{n}", name=f"a-rather-long-name-of-a-run-{n}") for n in (1, 2)]
+    counters = {
+        "env_steps": 1_234_567_890_123,
+        "opt_steps": 104_857_600,
+        "epoch": 4_096,
+        "examples": 7,
+    }
+    runs = [
+        make_run(
+            root / f"run-{n}",
+            name=f"a-rather-long-name-of-a-run-{n}",
+            ending={"counters": counters},
+        )
+        for n in (1, 2)
+    ]
     path = "/usr/lib/python3/dist-packages/a/very/long/path/without/any/space/in/it/file.py"
     for run in runs:
         told = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
@@ -432,7 +453,9 @@ onload = () => {{
     .filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.className || one.tagName);
   const slim = [...page.querySelectorAll("td.time, td.time ~ td")]
     .filter(one => one.textContent && one.getBoundingClientRect().width < 200).length;
-  document.body.textContent = "measured:" + JSON.stringify([wide, slim]) + ";";
+  const broken = [...page.querySelectorAll(".card b")]
+    .filter(one => one.getBoundingClientRect().height > 31 || one.scrollWidth > one.clientWidth).length;
+  document.body.textContent = "measured:" + JSON.stringify([wide, slim, broken]) + ";";
 }};</script></body>"""
 
 
@@ -448,4 +471,4 @@ def test_on_a_phone_nothing_is_wider_than_the_page(tmp_path: Path, num_runs: int
          (tmp_path / "frame.html").as_uri()],
         capture_output=True, text=True, timeout=60, check=True,
     ).stdout  # fmt: skip
-    assert "measured:[[],0];" in found
+    assert "measured:[[],0,0];" in found

@@ -95,9 +95,12 @@ class ByBaseline:
         """Return the number, and whether it is high beside those before it."""
         value, before = self.value(window), self.baseline.values
         is_judged, is_high = self.baseline.is_full, self.baseline.hear(value)
-        usual = sum(before) / len(before) if before else 0.0
-        why = f"{self.kind} is {value:.4g}, and was {usual:.4g} on average" if is_high else ""
-        return Measured({f"state/{self.kind}": value}, is_high, is_judged, why)
+        metrics, why = {f"state/{self.kind}": value}, ""
+        if before:
+            usual = metrics[f"state/{self.kind}_baseline"] = sum(before) / len(before)
+            if is_high:
+                why = f"{self.kind} is {value:.4g}, and was {usual:.4g} on average"
+        return Measured(metrics, is_high, is_judged, why)
 
     def reset(self) -> None:
         """Forget the earlier values."""

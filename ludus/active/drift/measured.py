@@ -9,15 +9,13 @@ from torch import Tensor
 
 from ludus.active.drift.calibration import mean_entropy, reliability
 from ludus.active.drift.temperature import fit_temperature
+from ludus.active.records import CURVE
 from ludus.active.scoring import log_probabilities
 from ludus.config.base import Positive, StrictConfig
 from ludus.core import Run
 from ludus.nn.model import Model
 from ludus.store.strict_json import dump_json
 from ludus.supervised.evaluator import SupervisedEvaluator
-
-CURVE = "calibration_{number}.json"
-"""The file of a run that holds the reliability curve of a round."""
 
 
 class CalibrationConfig(StrictConfig):
@@ -52,7 +50,7 @@ def measured(
         }
         curve |= {"temperature": temperature, "scaled_bins": scaled.rows()}
     if run.files is not None:
-        run.files.write(CURVE.format(number=run.round("round")), dump_json(curve))
+        run.files.write(CURVE.format(run.round("round")), dump_json(curve))
     return metrics
 
 

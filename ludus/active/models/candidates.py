@@ -13,10 +13,12 @@ from ludus.active.config import ActiveConfig, CandidateConfig
 from ludus.active.models.beginnings import Beginnings
 from ludus.active.models.committee import make_committee
 from ludus.active.models.heads import Head
+from ludus.active.recording import record_ranking
 from ludus.active.scoring import Scorer
 from ludus.active.selection.scores import Selection, score_of
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError, nearest
+from ludus.core.services import Files
 from ludus.data.batches.memory import Batches
 from ludus.nn.model import CLASS_LOSSES, Inputs, Model
 from ludus.seeds import derive, forked
@@ -187,13 +189,21 @@ class Candidates:
         named = zip(self.names, self.scores, strict=False)
         return {f"selection/{selection}/{name}": score for name, score in named}
 
+    def record(self, files: Files, selection: Selection) -> None:
+        """Leave the ranking in the run's directory, for the report."""
+        sizes = [self._parameters_of(place) for place in range(len(self.models))]
+        record_ranking(files, self.names, self.scores, sizes, by=selection, taken=self.chosen)
+
+    def _parameters_of(self, place: int) -> int:
+        return sum(one.numel() for one in self.models[place].module.parameters())
+
     def table(self, selection: Selection | None) -> str:
         """Return the candidates by rank, a line each, with the score and how many parameters each has."""
         ranked = sorted(range(len(self.scores)), key=lambda place: (-self.scores[place], place))
         rows = [("rank", "candidate", str(selection), "parameters")]
         for rank, place in enumerate(ranked, start=1):
-            count = sum(one.numel() for one in self.models[place].module.parameters())
-            rows.append((f"{rank}", self.names[place], f"{self.scores[place]:.6f}", f"{count:,}"))
+            size, score = f"{self._parameters_of(place):,}", f"{self.scores[place]:.6f}"
+            rows.append((f"{rank}", self.names[place], score, size))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         lines = [
             f"{a:>{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}"

@@ -179,7 +179,8 @@ class Modelled(BaseTrainer):
             return metrics
         name = self.select_active_model()
         table = self.candidates.table(self.config.selection)
-        run.log.text("ranking of the candidates", table)
+        if run.files is not None:
+            self.candidates.record(run.files, self.config.selection)
         run.tell(
             f"the model is {name}, by {self.config.selection}\n{table}", event="model_selected"
         )

@@ -37,7 +37,10 @@ _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code n
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: xs sorted, ys as long (non-finite is a gap), and the best point if it has one."""
+    """One curve: xs sorted, ys as long (non-finite is a gap), and the best point if it has one.
+
+    Where it is the mean of several, lows and highs, as long, bound the range of these.
+    """
 
     label: str
     xs: Sequence[float]
@@ -45,6 +48,10 @@ class Line:
     colour: int = 0
     dash: int = 0
     best: tuple[float, float] | None = None
+    lows: Sequence[float] = ()
+    highs: Sequence[float] = ()
+    told: str | None = None
+    """What the legend says beside the label; None: the last value."""
 
 
 @dataclass(frozen=True)
@@ -84,24 +91,30 @@ def line_chart(
     lines: Sequence[Line],
     *,
     x_label: str,
-    size: tuple[float, float],
-    num_buckets: int,
-    num_bands: int,
+    size: tuple[float, float] = WIDE,
+    num_buckets: int = 500,
+    num_bands: int = 80,
+    scales: tuple[Scale, Scale] | None = None,
+    moments: Sequence[tuple[float, str]] = (),
 ) -> str:
     """Return a figure with its curves, axes, legend and, for a mouse, the values at each place.
 
-    Each curve keeps at most three points in each of num_buckets; num_bands places answer a mouse.
+    Each curve keeps at most three points in each of num_buckets; num_bands places answer a mouse. `scales`
+    are those of x and y; without them x counts something, and both are as long as the curves need.
+    `moments` are places along x at which something happened, each with what it was.
     """
-    drawn = [value for line in lines for value in line.ys if is_drawn(value)]
+    drawn = [v for line in lines for v in (*line.ys, *line.lows, *line.highs) if is_drawn(v)]
     drawn += [line.best[1] for line in lines if line.best]
     legend = _legend(lines)
     if not drawn:
         return _figure(title, '<p class="none">No value of this metric is finite.</p>', legend)
     xs = [x for line in lines for x in (line.xs[0], line.xs[-1], *(line.best or ())[:1])]
-    y = value_scale(drawn)
-    frame = _Frame(counter_scale(min(xs), max(xs)), y, size)
+    x_scale, y = scales or (counter_scale(min(xs), max(xs)), value_scale(drawn))
+    frame = _Frame(x_scale, y, size)
     body = [
         *_axes(frame, x_label + (" (vertical axis logarithmic)" if y.is_log else "")),
+        *(_moment(frame, x, told) for x, told in moments if x_scale.low <= x <= x_scale.high),
+        *(_range(frame, line) for line in lines if line.lows),
         *(_curve(frame, line, num_buckets) for line in lines),
         *_bands(frame, lines, x_label, num_bands),
         *_best_marks(frame, lines),
@@ -157,6 +170,27 @@ def _axes(frame: _Frame, x_label: str) -> Iterator[str]:
     yield f'<text class="mid name" x="{middle:.1f}" y="{floor + 37:.1f}">{text(x_label)}</text>'
 
 
+def _moment(frame: _Frame, x: float, told: str) -> str:
+    at = f"M{frame.across(x):.1f} {_TOP:.0f}V{frame.floor:.0f}"
+    return f'<path class="moment" d="{at}"><title>{text(told)}</title></path>'
+
+
+def _range(frame: _Frame, line: Line) -> str:
+    """Return the area between the lows and the highs of a curve; one place is a bar."""
+    sides = (-3, 3) if len(line.xs) == 1 else (0,)
+    along, back = (
+        [
+            f"{frame.across(x) + side:.1f} {frame.down(y):.1f}"
+            for x, y in zip(line.xs, ys, strict=True)
+            if is_drawn(y)
+            for side in sides
+        ]
+        for ys in (line.highs, line.lows)
+    )
+    path = "L".join([*along, *reversed(back)])
+    return f'<path class="range c{line.colour}" d="M{path}Z"/>' if path else ""
+
+
 def _curve(frame: _Frame, line: Line, num_buckets: int) -> str:
     """Return the path of one curve, faint under its means if noisy; a lone point is a dot."""
     pieces: list[list[str]] = [[]]
@@ -196,7 +230,7 @@ def _bands(frame: _Frame, lines: Sequence[Line], x_label: str, num_bands: int) -
             index = bisect_right(line.xs, x) - 1
             if index < 0 or len(told) > _MOST_TOLD:
                 continue
-            told.append(f"{line.label}: {short_number(line.ys[index])}")
+            told.append(f"{line.label}: {short_number(line.ys[index])}{_between(line, index)}")
             if is_drawn(line.ys[index]) and line.xs[index] == x:
                 y = frame.down(line.ys[index])
                 dots += f'<circle class="c{line.colour}" cx="{place:.1f}" cy="{y:.1f}" r="3"/>'
@@ -205,6 +239,12 @@ def _bands(frame: _Frame, lines: Sequence[Line], x_label: str, num_bands: int) -
             f' height="{frame.floor - _TOP:.0f}"/><path d="{hairline}"/>{dots}'
             f"<title>{text(chr(10).join(told))}</title></g>"
         )
+
+
+def _between(line: Line, index: int) -> str:
+    if not line.lows:
+        return ""
+    return f" ({short_number(line.lows[index])} to {short_number(line.highs[index])})"
 
 
 def _best_marks(frame: _Frame, lines: Sequence[Line]) -> Iterator[str]:
@@ -229,13 +269,14 @@ def _best_marks(frame: _Frame, lines: Sequence[Line]) -> Iterator[str]:
 def _legend(lines: Sequence[Line]) -> str:
     items = []
     for line in lines:
-        last = short_number(line.ys[-1]) if line.ys else "none"
+        last = f'<b title="the last value">{short_number(line.ys[-1]) if line.ys else "none"}</b>'
+        told = last if line.told is None else f"<b>{text(line.told)}</b>"
         num_gaps = sum(not math.isfinite(y) for y in line.ys)
         gaps = f' <span class="warn">{num_gaps:,} not finite</span>' if num_gaps else ""
         swatch = f'<path class="line c{line.colour} d{line.dash}" d="M1 5H21"/>'
         items.append(
             f'<li><svg class="swatch" viewBox="0 0 22 10" aria-hidden="true">{swatch}</svg>'
-            f'{text(line.label)} <b title="the last value">{last}</b>{gaps}</li>'
+            f"{text(line.label)} {told}{gaps}</li>"
         )
     if any(is_noisy(line.ys) for line in lines):
         items.append("<li>faint: every value; strong: their mean</li>")

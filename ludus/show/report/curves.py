@@ -39,7 +39,7 @@ def metric_charts(runs: Sequence[ReportedRun]) -> str:
     groups: dict[str, _Named] = {}
     for index, run in enumerate(runs):
         for name, series in run.metrics.items():
-            groups.setdefault(name.rpartition("/")[2] or name, []).append((index, name, series))
+            groups.setdefault(_kind(name), []).append((index, name, series))
     best_names = {str(best.get("metric")) for run in runs for best in run.all_bests}
 
     def importance(group: _Named) -> tuple[bool, int]:
@@ -87,6 +87,12 @@ def _charts(
     return "\n".join(charts)
 
 
+def _kind(name: str) -> str:
+    """Return what a chart is called: the last word of a name, or the one before where that is a number."""
+    before, _, last = name.rpartition("/")
+    return before.rpartition("/")[2] if last.isdigit() and before else last or name
+
+
 def _axis(runs: Sequence[ReportedRun], group: _Named) -> str:
     """Return the counter to draw against: the first that every series of the chart moves."""
     for counter in dict.fromkeys(name for run in runs for name in run.counter_names):
@@ -107,7 +113,8 @@ def _lines(runs: Sequence[ReportedRun], group: _Named, axis: str) -> list[Line]:
             zip((at.get(axis, 0) for at in series.counters), series.values, strict=True),
             key=lambda point: point[0],
         )
-        label = name.rpartition("/")[0] or name
+        before, _, last = name.rpartition("/")
+        label = last if last.isdigit() and before else before or name
         if len(runs) > 1:
             label = f"{labels[index]} · {label}" if len(names) > 1 else labels[index]
         colour, dash = (index, place) if len(runs) > 1 else (place, place // NUM_COLOURS)

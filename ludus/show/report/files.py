@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ludus.core.counters import SHARED
+from ludus.core.errors import RunError
 from ludus.store.directory import ENDINGS, found_run, read_note
-from ludus.store.places import parted
+from ludus.store.places import open_storage, parted
 from ludus.store.storage import Storage
+from ludus.store.strict_json import parse_json
 
 _LARGEST_FILE = 1 << 33
 _NOT_SCALARS = {"text", "histogram", "image"}
@@ -52,8 +54,28 @@ class ReportedRun:
     """What could not be read, a sentence each."""
 
     @property
+    def is_run(self) -> bool:
+        """Whether it has what every run has; else all that can be told of it families know."""
+        return bool(self.about)
+
+    @property
     def name(self) -> str:
         return str(self.about.get("name") or parted(self.place)[1])
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names in a folder of the run ('' is the run's own); none if it is not there."""
+        return open_storage(self.place).names(folder)
+
+    def read_lines(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the objects of a .jsonl file; of damaged lines there is a note."""
+        return _read_lines(open_storage(self.place), name, self.notes)
+
+    def read_json(self, name: str, *, limit: int = 1 << 24) -> object:
+        """Return what a file of the run holds; raise LudusError where it is not there or not whole."""
+        storage = open_storage(self.place)
+        if not storage.exists(name):
+            raise RunError(f"{name} is missing")
+        return parse_json(storage.read(name, limit=limit), source=name)
 
     @property
     def ending(self) -> Mapping[str, Any] | None:

@@ -9,11 +9,12 @@ from ludus.core.errors import RunError
 from ludus.show.report import sections as sections
 from ludus.show.report.charts import text
 from ludus.show.report.curves import histogram_charts, metric_charts, rate_charts, run_labels
+from ludus.show.report.families import family_sections, is_marked
 from ludus.show.report.files import ReportedRun, read_run
 from ludus.show.report.style import STYLE
 from ludus.store.directory import found_run
 from ludus.store.outputs import head_of, tail_of, write_file
-from ludus.store.places import is_url
+from ludus.store.places import is_url, open_storage
 
 _FOOTER = "Written by ludus. This page is whole in itself and runs no script."
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -29,10 +30,11 @@ def write_report(run_dirs: Sequence[str | Path], out: Path | None = None) -> Pat
     if not run_dirs:
         raise RunError("a report needs at least one run; `ludus runs` lists the runs there are")
     for path in run_dirs:
-        found_run(path)
+        if not _is_bare(path):
+            found_run(path)
     places = [str(path if is_url(path) else Path(path).resolve()) for path in run_dirs]
     places = list(dict.fromkeys(places))
-    runs = [read_run(place) for place in places]
+    runs = [ReportedRun(place, {}) if _is_bare(place) else read_run(place) for place in places]
     if out is None and is_url(places[0]):
         raise RunError(f"{places[0]} is not a directory of this machine; give --out FILE.html")
     if out is None:
@@ -46,6 +48,12 @@ def write_report(run_dirs: Sequence[str | Path], out: Path | None = None) -> Pat
     return out
 
 
+def _is_bare(path: str | Path) -> bool:
+    """Return whether a place is no run, and yet a family can tell something of it."""
+    storage = open_storage(path)
+    return not storage.exists("run.json") and is_marked(storage)
+
+
 def _is_report(path: Path) -> bool:
     return head_of(path, 15) == b"<!DOCTYPE html>" and _FOOTER.encode() in tail_of(path, 200)
 
@@ -55,7 +63,8 @@ def _page(runs: Sequence[ReportedRun]) -> str:
     title = ", ".join([*labels[:-2], " and ".join(labels[-2:])])
     if len(labels) > 5:
         title = f"{', '.join(labels[:4])} and {len(labels) - 4} more"
-    body = _one(runs[0]) if len(runs) == 1 else _several(runs, title)
+    is_one_run = len(runs) == 1 and runs[0].is_run
+    body = _one(runs[0]) if is_one_run else _several(runs, title)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -78,6 +87,7 @@ def _page(runs: Sequence[ReportedRun]) -> str:
 
 
 def _one(run: ReportedRun) -> str:
+    told = _of_families([run])
     kind, seed = run.about.get("kind", "unknown kind"), run.about.get("seed", "unknown")
     parts = [
         f'<p class="kicker">ludus report · {text(kind)} · seed {text(seed)}</p>',
@@ -86,6 +96,7 @@ def _one(run: ReportedRun) -> str:
         sections.summary_cards(run),
         f'<div class="panel">{sections.exactness(run)}</div>',
         sections.notes([run]),
+        *told,
         _curves([run]),
         "<h2>Best model</h2>",
         sections.best_model(run),
@@ -100,13 +111,18 @@ def _one(run: ReportedRun) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _several(runs: Sequence[ReportedRun], title: str) -> str:
+def _several(places: Sequence[ReportedRun], title: str) -> str:
+    """Return a page of several runs, or of places that are none, of which only families know."""
+    told = _of_families(places)
+    runs = [place for place in places if place.is_run]
+    compared = f" · {len(places)} runs compared" if len(places) > 1 else ""
     parts = [
-        f'<p class="kicker">ludus report · {len(runs)} runs compared</p>',
+        f'<p class="kicker">ludus report{compared}</p>',
         f"<h1>{text(title)}</h1>",
-        sections.comparison(runs),
-        sections.notes(runs),
-        _curves(runs),
+        sections.comparison(runs) if runs else "",
+        sections.notes(places),
+        *told,
+        _curves(runs) if runs else "",
     ]
     for run, label in zip(runs, run_labels(runs), strict=True):
         parts += [
@@ -120,6 +136,10 @@ def _several(runs: Sequence[ReportedRun], title: str) -> str:
             _folded("Config", sections.config(run)),
         ]
     return "\n".join(part for part in parts if part)
+
+
+def _of_families(runs: Sequence[ReportedRun]) -> list[str]:
+    return [f"<h2>{text(one.title)}</h2>{one.body}" for one in family_sections(runs)]
 
 
 def _curves(runs: Sequence[ReportedRun]) -> str:

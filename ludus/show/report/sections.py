@@ -16,6 +16,7 @@ from ludus.store.directory import way_to_resume
 from ludus.store.places import below
 
 _MOST_EVENTS = 200
+_SHORT_FIGURE, _LONG_FIGURE, _LONGEST_FIGURE = 6, 11, 18
 _MOST_TEXTS, _LONGEST_TEXT = 60, 4_000
 _SAID_ELSEWHERE = {"time", "event", "pid", "counters", "best", "more_bests"}
 _EXACT_WORDS = ("yes", '<span class="warn">no</span>', "unknown")
@@ -74,12 +75,21 @@ def summary_cards(run: ReportedRun) -> str:
         cards.append(("card wide", "none", "best score: no best model was recorded"))
     for name, value in run.counters.items():
         if value:
-            cards.append(("card", _figure(value), text(AXIS_NAMES.get(name, name))))
+            figure = _figure(value)
+            kind = "card wide" if len(figure) > _LONG_FIGURE else "card"
+            cards.append((kind, figure, text(AXIS_NAMES.get(name, name))))
     cards.append(("card", _duration(run.wall_seconds), "wall time"))
     shown = (
-        f'<div class="{kind}"><b>{big}</b><span>{low}</span></div>' for kind, big, low in cards
+        f'<div class="{kind}"><b{_length(big)}>{big}</b><span>{low}</span></div>'
+        for kind, big, low in cards
     )
     return f'<div class="cards">{"".join(shown)}</div>'
+
+
+def _length(figure: str) -> str:
+    """Return what keeps a figure on one line, the smaller the longer it is; very long ones are broken."""
+    is_fitted = _SHORT_FIGURE < len(figure) <= _LONGEST_FIGURE
+    return f' style="--length:{len(figure)}"' if is_fitted else ""
 
 
 def comparison(runs: Sequence[ReportedRun]) -> str:

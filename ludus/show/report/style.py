@@ -39,9 +39,10 @@ p{margin:6px 0}.panel>:first-child{margin-top:0}.panel>:last-child{margin-bottom
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;
  margin:20px 0 12px}
 .card,figure,.panel{background:var(--card);border:1px solid var(--rule);border-radius:10px}
-.card{padding:12px 16px;min-width:0}
-.card b{display:block;font-size:23px;line-height:1.3;font-weight:650;letter-spacing:-.01em;
+.card{padding:12px 16px;min-width:0;container-type:inline-size}
+.card b{display:block;font-size:23px;line-height:30px;font-weight:650;letter-spacing:-.01em;
  font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+.card b[style]{font-size:min(23px,calc(152cqi/var(--length)));white-space:nowrap}
 .card span{display:block;color:var(--soft);font-size:13px;overflow-wrap:anywhere}
 .wide{grid-column:span 2}
 .panel{padding:12px 16px;margin:12px 0;overflow-x:auto}
@@ -57,6 +58,8 @@ svg .told{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--card);
 .line{fill:none;stroke:currentColor;stroke-width:1.7;stroke-linejoin:round;stroke-linecap:round}
 .faint{stroke-width:1;stroke-opacity:.32}.dot{stroke-width:7}
 .d1{stroke-dasharray:6 4}.d2{stroke-dasharray:1.5 4}.d3{stroke-dasharray:9 3 2 3}
+.moment{stroke:var(--warn);stroke-width:1.4;stroke-dasharray:4 3;fill:none}
+.range{fill:currentColor;fill-opacity:.16}
 .best{fill:var(--card);stroke:currentColor;stroke-width:2.4}
 .bar{fill:var(--c0);fill-opacity:.85}.bar:hover{fill-opacity:1}
 .band rect{fill:transparent}.band path,.band circle{opacity:0;pointer-events:none}
@@ -76,6 +79,18 @@ tr:last-child>*{border-bottom:0}
 tbody th{width:1%;font-weight:400}
 .runs tbody th{width:auto;font-weight:600;color:var(--ink);white-space:normal}
 .runs td{overflow-wrap:break-word}.runs thead th{white-space:normal}
+.one>figure{max-width:720px}
+.charts>.panel{margin:0}
+.thumbs{display:flex;flex-wrap:wrap;gap:8px;list-style:none;margin:8px 0 0;padding:0}
+.thumbs li{display:flex;flex-direction:column;align-items:center;min-width:46px;font-size:13px}
+.thumbs img{width:46px;height:46px;object-fit:contain;image-rendering:pixelated;
+ border:1px solid var(--rule);border-radius:4px;background:var(--page)}
+.thumbs b{max-width:120px;text-align:center;overflow-wrap:anywhere}
+.numbers td,.shares td,.ranks td{white-space:nowrap}.ranks td.wide{white-space:normal;width:99%}
+.numbers :is(td,th),.shares :is(td,th){text-align:right;padding:4px 10px}
+.numbers th{white-space:normal;vertical-align:bottom}
+.shares tr>:first-child{text-align:left;position:sticky;left:0;background:var(--card)}
+.shares td[style]{background:color-mix(in srgb,var(--c0) calc(var(--share)*42%),transparent)}
 .time{white-space:nowrap;color:var(--soft);width:1%}
 pre{margin:0;font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
  white-space:pre-wrap;overflow-wrap:anywhere;tab-size:2}
@@ -84,7 +99,7 @@ details{margin:10px 0}summary{cursor:pointer;font-weight:600;font-size:14px;colo
 footer{margin-top:48px;color:var(--soft);font-size:13px}
 @media (max-width:640px){main{padding:20px 14px}h1{font-size:23px}.wide{grid-column:auto}
  .cards{grid-template-columns:repeat(auto-fit,minmax(130px,1fr))}
- .charts:not(.small) svg text{font-size:17px}
+ .charts:not(.small) svg text,.one svg text{font-size:17px}
  .runs,.runs tbody,.runs tr,.runs tbody th,.runs td{display:block}.runs thead{display:none}
  .events,.events tbody,.events tr,.events td{display:block;width:auto}
  .runs th,.runs td,.events td{border:0;padding:2px 0}

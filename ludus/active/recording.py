@@ -1,0 +1,136 @@
+"""Keep of each round what the report shows: some of what was asked for, and the balance of classes.
+
+Shapes: A rows asked for; C channels, H height, W width of a picture.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ludus.active.examples import PoolExamples
+from ludus.active.labelling.queries import picture_of
+from ludus.active.pool import Pool
+from ludus.active.records import ASKED, RANKING, Asked, Candidate, Example, Ranking, Record
+from ludus.core.services import Files
+from ludus.show.png import png
+from ludus.store.strict_json import dump_json
+
+_MOST_EXAMPLES = 12
+_MOST_NUMBERS = 8
+_MOST_CLASSES = 1000
+_WIDEST = 32
+"""The side of a thumbnail, in pixels."""
+
+
+def record_asked(
+    files: Files,
+    rows_A: Tensor,
+    labels_A: Tensor,
+    *,
+    number: int,
+    how: str,
+    examples: PoolExamples,
+    pool: Pool,
+    num_classes: int | None,
+    class_names: Sequence[str] | None,
+    model: object,
+) -> None:
+    """Write what round `number` asked for; `model` is the config of the network, which may know pictures."""
+    has_classes = num_classes is not None and num_classes <= _MOST_CLASSES
+    record = Asked(
+        format=1,
+        round=number,
+        how=how,
+        num_asked=len(rows_A),
+        class_names=None if class_names is None else list(class_names),
+        labelled_by_class=_counts(pool.labels, num_classes) if has_classes else None,
+        pool_by_class=_counts(examples.targets_in_memory, num_classes) if has_classes else None,
+        examples=_shown(rows_A[:_MOST_EXAMPLES], labels_A, examples, model),
+    )
+    _write(files, ASKED.format(number), record)
+
+
+def record_ranking(
+    files: Files,
+    names: Sequence[str],
+    scores: Sequence[float],
+    parameters: Sequence[int],
+    *,
+    by: str,
+    taken: int,
+) -> None:
+    """Write the candidates by score, the first of equal ones first."""
+    order = sorted(range(len(names)), key=lambda place: (-scores[place], place))
+    candidates = [
+        Candidate(
+            name=names[place],
+            score=scores[place] if math.isfinite(scores[place]) else None,
+            parameters=parameters[place],
+            is_taken=place == taken,
+        )
+        for place in order
+    ]
+    _write(files, RANKING, Ranking(format=1, by=by, candidates=candidates))
+
+
+def _write(files: Files, name: str, record: Record) -> None:
+    files.write(name, dump_json(record.model_dump(mode="json")))
+
+
+def _counts(classes: Tensor | None, num_classes: int | None) -> list[int] | None:
+    if classes is None or num_classes is None:
+        return None
+    classes = classes.reshape(-1).long()
+    # A pool that people answer for may have numbers in the place of targets.
+    if not bool(((classes >= 0) & (classes < num_classes)).all()):
+        return None
+    return [int(count) for count in classes.bincount(minlength=num_classes)]
+
+
+def _shown(
+    rows_A: Tensor, labels_A: Tensor, examples: PoolExamples, model: object
+) -> list[Example]:
+    inputs = examples.inputs(rows_A) if len(rows_A) else None
+    columns = getattr(examples.dataset, "columns", None)
+    names = [] if columns is None else [str(name) for name in columns]
+    found = []
+    for place, row in enumerate(rows_A.tolist()):
+        one = inputs[place].detach().cpu() if isinstance(inputs, Tensor) else None
+        sides = None if one is None else picture_of(one, model)
+        numbers = [] if one is None or sides else one.flatten()[:_MOST_NUMBERS].tolist()
+        is_named = one is not None and len(names) == one.numel()
+        found.append(
+            Example(
+                row=row,
+                label=labels_A[place].item(),
+                picture=_thumbnail(one.reshape(sides)) if one is not None and sides else None,
+                columns=names[: len(numbers)] if is_named and numbers else None,
+                numbers=[float(one) if math.isfinite(one) else None for one in numbers],
+                num_more=one.numel() - len(numbers) if numbers and one is not None else 0,
+            )
+        )
+    return found
+
+
+def _thumbnail(picture_CHW: Tensor) -> str:
+    """Return a picture, made small and drawn from its darkest to its lightest value, as PNG in base64."""
+    is_coloured = picture_CHW.shape[0] in (3, 4)
+    pixels_CHW = picture_CHW[:3].double().nan_to_num()
+    if not is_coloured:
+        pixels_CHW = pixels_CHW.mean(0, keepdim=True)
+    height, width = pixels_CHW.shape[1:]
+    scale = max(height, width) / _WIDEST
+    if scale > 1:
+        size = max(round(height / scale), 1), max(round(width / scale), 1)
+        pixels_CHW = torch.nn.functional.adaptive_avg_pool2d(pixels_CHW, size)
+    low, high = pixels_CHW.min(), pixels_CHW.max()
+    share_CHW = (pixels_CHW - low) / (high - low if high > low else 1.0)
+    bytes_HWC = (share_CHW * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous()
+    height, width, channels = bytes_HWC.shape
+    data = bytes(bytes_HWC.flatten().tolist())
+    return base64.b64encode(png(data, width=width, height=height, channels=channels)).decode()

@@ -1,0 +1,81 @@
+"""Drift of a stream: its accuracy, what was measured of its windows, and when the model was retrained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ludus.active.report._kept import by_run, panel
+from ludus.show.report.charts import Line, line_chart, text
+from ludus.show.report.families import Section
+from ludus.show.report.files import ReportedRun, number
+
+MARK = "stream.jsonl"
+"""What an edge leaves: a line for each window, with its step."""
+
+_BASELINE = "_baseline"
+_MOST_TOLD = 20
+
+_Rows = Sequence[Mapping[str, Any]]
+
+
+def drift(runs: Sequence[ReportedRun]) -> Section | None:
+    """Return the charts of each stream; None where there is none."""
+    bodies = [_of_stream(run) if MARK in run.names("") else "" for run in runs]
+    return Section("Drift of the stream", by_run(runs, bodies)) if any(bodies) else None
+
+
+def _of_stream(run: ReportedRun) -> str:
+    found = [row for row in run.read_lines(MARK) if _step(row) is not None]
+    rows = sorted(found, key=lambda row: _step(row) or 0)
+    if not rows:
+        return panel("<p>No window was looked at yet.</p>")
+    moments = _moments(rows)
+    names = dict.fromkeys(
+        name
+        for row in rows
+        for name in row
+        if (name == "accuracy" or name.startswith("state/")) and not name.endswith(_BASELINE)
+    )
+    charts = [_chart(rows, name, moments) for name in names]
+    return f'<div class="charts">{"".join(charts)}</div>' + panel(_told(moments))
+
+
+def _step(row: Mapping[str, Any]) -> int | None:
+    step = row.get("step")
+    return step if type(step) is int and 0 <= step < 1 << 53 else None
+
+
+def _chart(rows: _Rows, name: str, moments: Sequence[tuple[float, str]]) -> str:
+    lines = [*_line(rows, name, "measured", 0), *_line(rows, name + _BASELINE, "baseline", 1)]
+    return line_chart(name.removeprefix("state/"), lines, x_label="step", moments=moments)
+
+
+def _line(rows: _Rows, name: str, label: str, colour: int) -> list[Line]:
+    points = [(float(_step(row) or 0), number(row.get(name))) for row in rows]
+    told = [(x, y) for x, y in points if y is not None]
+    if not told:
+        return []
+    xs, ys = zip(*told, strict=True)
+    return [Line(label, xs, ys, colour, dash=colour)]
+
+
+def _moments(rows: _Rows) -> list[tuple[float, str]]:
+    """Return when retraining was asked for, and when a model that was retrained came."""
+    found, update = [], rows[0].get("update")
+    for row in rows:
+        step = _step(row) or 0
+        if row.get("update") != update:
+            update = row.get("update")
+            found.append((float(step), f"step {step}: the model is update {update}"))
+        if row.get("retrain") is True:
+            found.append((float(step), f"step {step}: retraining was asked for"))
+    return found
+
+
+def _told(moments: Sequence[tuple[float, str]]) -> str:
+    if not moments:
+        return "<p>No retraining was asked for.</p>"
+    shown = "".join(f"<p>{text(told)}</p>" for _, told in moments[:_MOST_TOLD])
+    left = len(moments) - _MOST_TOLD
+    return shown + (f"<p>and {left:,} more such moments.</p>" if left > 0 else "")

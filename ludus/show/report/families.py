@@ -1,0 +1,70 @@
+"""Sections that families add to a report: a file in a family's folder `report` is a section.
+
+The file `duel.py` has a function `duel`, which is given all runs of the page and returns a Section, or None
+where it has nothing to say. It is asked about runs of every kind, so it looks for its own files first. With
+`MARK = "duels.jsonl"` it says that a directory with that file can be reported though it is no run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ludus.config import rooms
+from ludus.core.errors import LudusError
+from ludus.show.report.charts import text
+from ludus.show.report.files import ReportedRun
+from ludus.store.storage import Storage
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page under a title of its own."""
+
+    title: str
+    body: str
+    """HTML; whatever a run recorded stands in it only through `ludus.show.report.charts.text`."""
+
+
+def family_sections(runs: Sequence[ReportedRun]) -> Iterator[Section]:
+    """Yield what families say of these runs; one that fails says so, and the page goes on."""
+    for room in rooms.rooms():
+        for name, module in room.modules("report").items():
+            try:
+                made = _made(name, module, runs)
+            # A page is not lost because of one section, whatever a plugin or an edited file did to it.
+            except Exception as error:
+                told = str(error) if isinstance(error, LudusError) else _of_type(error)
+                said = text(f"The section '{name}' of {room.name} could not be made: {told}.")
+                made = Section(name, f'<div class="panel"><p class="warn">{said}</p></div>')
+            if made is not None:
+                yield made
+
+
+def is_marked(storage: Storage) -> bool:
+    """Return whether a family can tell something of a place that is no run."""
+    for room in rooms.rooms():
+        for module in room.modules("report").values():
+            try:
+                mark = getattr(importlib.import_module(module), "MARK", None)
+            # Its section says what is wrong with it.
+            except Exception:
+                continue
+            if isinstance(mark, str) and storage.exists(mark):
+                return True
+    return False
+
+
+def _made(name: str, module: str, runs: Sequence[ReportedRun]) -> Section | None:
+    function = getattr(importlib.import_module(module), name, None)
+    if not callable(function):
+        raise LudusError(f"{module} has no function '{name}'")
+    made = function(runs)
+    if made is not None and not isinstance(made, Section):
+        raise LudusError(f"'{name}' returned a {type(made).__name__}; return a Section or None")
+    return made
+
+
+def _of_type(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
