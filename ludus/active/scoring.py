@@ -113,12 +113,15 @@ class Scorer:
         self, rows_B: Tensor, inputs: Inputs, needs: frozenset[Need] | set[Need], draws: int
     ) -> Seen:
         log_probs_BC = features_BD = draws_TBC = None
-        if "features" in needs:
+        if needs >= {"probabilities", "features"}:
             outputs, found = self._features(self._model, inputs)
-            features_BD = found.flatten(1).float()
-            _refuse_nan(features_BD, rows_B, what="features")
+        elif "features" in needs:
+            found = self._features.alone(self._model, inputs, count=len(rows_B))
         elif "probabilities" in needs:
             outputs = self._model(inputs)
+        if "features" in needs:
+            features_BD = found.flatten(1).float()
+            _refuse_nan(features_BD, rows_B, what="features")
         if "probabilities" in needs:
             log_probs_BC = self._log_probs(outputs, rows_B)
         if "members" in needs:

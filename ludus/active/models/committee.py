@@ -50,15 +50,20 @@ class Committee(Model):
         return self.module.each(inputs)
 
     def training_step(self, batch: tuple[Inputs, Tensor], batch_idx: int) -> dict[str, Tensor]:
-        """Return the sum of the members' losses, each with its own gradient, and what is right together."""
+        """Return the mean loss of the members, each with its own gradient, and what is right together.
+
+        `max_grad_norm` is then that of all members: where one has a long gradient, all take a shorter step.
+        """
         assert self.loss is not None
         inputs, targets = batch
         outputs = self.module.each(inputs)
         losses = [compute_loss(self.loss, one, targets) for one in outputs]
         joined = self.module.joined([one.detach() for one in outputs])
+        total = torch.stack(losses).sum()
         return {
-            # Summed, for a mean would make each member's gradient smaller the more of them there are.
-            "loss": torch.stack(losses).sum(),
+            # The number is a mean, to be compared with validation; the gradient that of the sum, for a mean
+            # would make each member's smaller the more of them there are.
+            "loss": total.detach() / len(losses) + (total - total.detach()),
             "correct": count_correct(self.loss, joined, targets),
         }
 

@@ -37,15 +37,8 @@ class Features:
     def __call__(self, model: Model, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the outputs, and (B, ...) features."""
         if self._function is not None:
-            outputs, found = model(inputs), self._given(model, inputs)
-            is_table = isinstance(found, Tensor) and found.ndim > 1
-            if not is_table or len(found) != len(outputs):
-                given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-                raise LudusError(
-                    f"the function of features gave {given} for {len(outputs)} examples; return a tensor"
-                    " with a row for each"
-                )
-            return outputs, found
+            outputs = model(inputs)
+            return outputs, self._given(model, inputs, count=len(outputs))
         if self._layer is None:
             return self._before_the_last(model, inputs)
         kept: list[object] = []
@@ -68,17 +61,30 @@ class Features:
             )
         return outputs, kept[-1]
 
-    def _given(self, model: Model, inputs: Inputs) -> Tensor:
-        """Return what the function gives; it may be anyone's code."""
+    def alone(self, model: Model, inputs: Inputs, *, count: int) -> Tensor:
+        """Return the features of `count` examples; a function calls the network as it needs it."""
+        if self._function is not None:
+            return self._given(model, inputs, count=count)
+        return self(model, inputs)[1]
+
+    def _given(self, model: Model, inputs: Inputs, *, count: int) -> Tensor:
+        """Return what the function gives for `count` examples; it may be anyone's code."""
         assert self._function is not None
         try:
-            return self._function(model, inputs)
+            found = self._function(model, inputs)
         except (LudusError, torch.OutOfMemoryError):
             raise
         except Exception as error:
             raise LudusError(
                 f"the function of features failed: {type(error).__name__}: {error}; mend it and resume"
             ) from error
+        if not isinstance(found, Tensor) or found.ndim < 2 or len(found) != count:
+            given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise LudusError(
+                f"the function of features gave {given} for {count} examples; return a tensor with a row"
+                " for each"
+            )
+        return found
 
     def _before_the_last(self, model: Model, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the outputs, and the inputs of the linear layer that gave them, else was called last.

@@ -61,6 +61,19 @@ def test_the_loss_that_is_evaluated_is_that_of_the_whole() -> None:
     assert int(step["correct"]) == int((said.argmax(1) == targets).sum())
 
 
+def test_the_loss_that_is_learnt_from_is_told_as_a_mean_and_moves_each_member_by_its_own() -> None:
+    model = make_committee(Model(torch.nn.Linear(13, 3), loss="cross_entropy"), 3, None)
+    targets = torch.tensor([0, 1, 2, 0, 1, 2])
+    losses = [
+        torch.nn.functional.cross_entropy(said, targets) for said in model.module.each(INPUTS)
+    ]
+    loss = model.training_step((INPUTS, targets), 0)["loss"]
+    torch.testing.assert_close(loss, torch.stack(losses).mean())
+    weights = [one.weight for one in model.module.members]
+    expected = torch.autograd.grad(torch.stack(losses).sum(), weights)
+    torch.testing.assert_close(torch.autograd.grad(loss, weights), expected)
+
+
 def test_a_committee_learns_and_its_best_weights_can_be_evaluated_again(tmp_path: Path) -> None:
     best = {"metric": "validation/epoch_loss", "mode": None}
     config = small(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from ludus.active.models.features import Features
 from ludus.active.scoring import Need, Scorer
 from ludus.active.spread import mean_distance
 from ludus.core.errors import LudusError
@@ -204,6 +205,21 @@ def test_a_network_is_called_once_for_each_batch() -> None:
         module.num_calls = 0
         list(scorer_of(pool(), module, batch_size=3).stream(torch.arange(9), needs))
         assert module.num_calls == 3
+
+
+def test_a_network_is_not_called_beside_a_function_of_features_without_need() -> None:
+    module, inputs = Counts(), pool()
+    whole = scorer_of(inputs, module)
+    scorer = Scorer(
+        whole._examples, Model(module, loss="cross_entropy"),
+        features=Features(None, lambda model, inputs: inputs * 2), batch_size=3,
+        precision="float32", seed=1,
+    )  # fmt: skip
+    for needs, calls in (({"features"}, 0), ({"probabilities", "features"}, 3)):
+        module.num_calls = 0
+        seen = list(scorer.stream(torch.arange(9), needs))
+        assert module.num_calls == calls
+        torch.testing.assert_close(torch.cat([one.features for one in seen]), inputs * 2)
 
 
 def test_a_committee_is_called_once_for_each_batch() -> None:
