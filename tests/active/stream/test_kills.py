@@ -134,6 +134,8 @@ def killed_everywhere(root: Path, instants: Instants, host: str, *, every: int) 
     whole, num_instants = outcome(root / "whole"), instants.count
     assert [line["update"] for line in lines(root / "whole")] == [0, 1, 1, 1, 2]
     assert num_instants > 60
+    # The models before the last are gone.
+    assert [path.name for path in (root / "whole/edge/models").iterdir()] == ["update_2"]
     for due in range(1, num_instants + 1, every):
         place = root / f"killed_{due}"
         instants.count, instants.due = 0, due
