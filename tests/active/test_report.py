@@ -77,7 +77,9 @@ def edited(path: Path, **changes: Any) -> None:
 def test_runs_that_differ_only_in_the_seed_are_one_line_with_the_range_of_them(root: Path) -> None:
     runs = [root / name for name in ("margin-0", "uniform-0", "margin-1", "uniform-1")]
     shown = section(page_of(*runs), "Accuracy against labels")
-    assert shown.count('<path class="range') == 2
+    areas = re.findall('<path class="range c[01]" d="M(.*?)Z"/>', shown)
+    # There along the highest of three places, and back along the lowest.
+    assert [area.count("L") + 1 for area in areas] == [6, 6]
     for kind in ("margin", "uniform"):
         last = [accuracies(root / f"{kind}-{seed}")[14] for seed in (0, 1)]
         mean = re.search(rf"{kind} \(2 seeds\) <b[^>]*>([\d.]+)</b>", shown)
