@@ -100,6 +100,8 @@ class Scorer:
                     seen = self._seen(rows_B, inputs_B, needs, draws)
                 # Outside: whoever is given it computes in a mode and precision of their own.
                 yield seen
+                # The memory of one batch serves the next.
+                del seen, rows_B, inputs_B
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[None]:

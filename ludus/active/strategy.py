@@ -136,9 +136,14 @@ class ScoreStrategy(Strategy):
     def scores(self, view: View, rows: Tensor) -> Tensor:
         """Return the (N,) scores of rows, weighted by class where that is asked for."""
         found = Table(len(rows))
-        for seen in view.seen(rows, self.needs, draws=self.draws):
+        # Read in the order in which they lie, whatever order they are asked about in.
+        order = rows.argsort()
+        for seen in view.seen(rows[order], self.needs, draws=self.draws):
             found.append(self.weighted(seen, view))
-        return found.filled()
+            # The memory of one batch serves the next.
+            del seen
+        scores_N = found.filled()
+        return torch.empty_like(scores_N).index_copy_(0, order.to(scores_N.device), scores_N)
 
     def weighted(self, seen: Seen, view: View) -> Tensor:
         """Return the (B,) scores of a batch, times the weights that the model expects."""

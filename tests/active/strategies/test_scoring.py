@@ -292,6 +292,24 @@ def test_features_of_a_layer_are_not_those_of_the_in_place_layer_after_it() -> N
     assert bool((seen.features < 0).any())
 
 
+def test_features_that_the_network_writes_over_afterwards_are_those_the_layer_was_given() -> None:
+    class Reuses(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.last = nn.Linear(13, 4), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = self.body(x)
+            outputs: Tensor = self.last(hidden)
+            hidden.zero_()
+            return outputs
+
+    module, inputs = Reuses(), pool()
+    for seen in scorer_of(inputs, module).stream(torch.arange(9), {"features"}):
+        assert seen.features is not None
+        torch.testing.assert_close(seen.features, module.body(inputs[seen.rows]).detach())
+
+
 def test_a_transformer_drops_units_in_every_draw() -> None:
     class Attends(nn.Module):
         def __init__(self) -> None:
