@@ -14,6 +14,7 @@ from ludus.active.recording import record_asked
 from ludus.active.rounds import Progress
 from ludus.active.scoring import Scorer
 from ludus.active.strategy import Strategy, View
+from ludus.config.sections import kind_of
 from ludus.core import Run
 from ludus.core.errors import Interrupted, LudusError
 from ludus.seeds import generator
@@ -131,11 +132,13 @@ class Asking:
         config, number = self._config, run.round("round")
         if run.files is None:
             return
-        how = "uniform" if self._is_drawn(number) else str(getattr(config.strategy, "kind"))  # noqa: B009
+        how = "uniform" if self._is_drawn(number) else kind_of(config.strategy)
         record_asked(
             run.files, rows_A, labels_A, number=number, how=how, examples=self._examples, pool=self._pool,
             num_classes=self._answers.labels.num_classes, model=config.model,
             class_names=getattr(config.oracle, "class_names", None),
+            # Of any other oracle the targets of the data may be placeholders.
+            has_true_targets=kind_of(config.oracle) == "known",
         )  # fmt: skip
 
     def is_over(self, run: Run) -> bool:

@@ -140,7 +140,9 @@ def _dataset_of(source: object) -> tuple[Dataset[Any], Collate]:
     if callable(source) and not isinstance(source, Dataset | DataLoader):
         source = source()
     if isinstance(source, DataLoader):
-        collate = source.collate_fn if source.batch_size is not None else default_collate
+        # Without either it collates nothing, and its function converts single examples.
+        is_batched = source.batch_size is not None or source.batch_sampler is not None
+        collate = source.collate_fn if is_batched else default_collate
         source = source.dataset
     if isinstance(source, Dataset) and not isinstance(source, IterableDataset):
         if not hasattr(source, "__len__"):

@@ -18,6 +18,9 @@ from ludus.nn.looking import unchanged_buffers
 from ludus.nn.model import Inputs, Model
 from ludus.seeds import forked
 
+_NUM_DRAWN = 64
+"""How many examples are looked at where draws must differ."""
+
 
 def needs_of(strategy: Strategy) -> frozenset[Need]:
     """Return what a strategy looks at, the features of its shortlist included."""
@@ -80,8 +83,9 @@ def check_scoring(
     try:
         if "features" in needs:
             features.check(model)
-        # Two draws show as much as many.
-        for seen in scorer.stream(torch.tensor([0]), needs, draws=min(strategy.draws, 2)):
+        # Two draws show as much as many; of one example they may be equal by chance.
+        rows = torch.arange(min(scorer.pool_size, _NUM_DRAWN) if "draws" in needs else 1)
+        for seen in scorer.stream(rows, needs, draws=min(strategy.draws, 2)):
             if class_weights is not None:
                 expected_weight(seen, torch.tensor(class_weights))
             if "draws" in needs:

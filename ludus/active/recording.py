@@ -38,6 +38,7 @@ def record_asked(
     pool: Pool,
     num_classes: int | None,
     class_names: Sequence[str] | None,
+    has_true_targets: bool,
     model: object,
 ) -> None:
     """Write what round `number` asked for; `model` is the config of the network, which may know pictures."""
@@ -49,7 +50,11 @@ def record_asked(
         num_asked=len(rows_A),
         class_names=None if class_names is None else list(class_names),
         labelled_by_class=_counts(pool.labels, num_classes) if has_classes else None,
-        pool_by_class=_counts(examples.targets_in_memory, num_classes) if has_classes else None,
+        pool_by_class=(
+            _counts(examples.targets_in_memory, num_classes)
+            if has_classes and has_true_targets
+            else None
+        ),
         examples=_shown(rows_A[:_MOST_EXAMPLES], labels_A, examples, model),
     )
     _write(files, ASKED.format(number), record)

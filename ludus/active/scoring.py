@@ -64,6 +64,11 @@ class Scorer:
         self._swapped = swapped
         self._is_open = False
 
+    @property
+    def pool_size(self) -> int:
+        """How many examples there are."""
+        return self._examples.size
+
     def predicted(self, rows: Tensor) -> Tensor:
         """Return the class that the model says of each row, on the CPU."""
         seen = self.stream(rows, {"probabilities"})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler, TensorDataset
 
 import ludus
 from ludus.active.examples import PoolExamples
@@ -90,6 +90,9 @@ def test_the_collate_function_of_a_loader_makes_the_batches_of_the_pool() -> Non
         collate_fn=lambda items: torch.stack([2 * x for x, _ in items]),
     )
     assert torch.equal(streamed(doubled), 2 * INPUTS)
+    sampler = BatchSampler(SequentialSampler(range(len(INPUTS))), batch_size=8, drop_last=False)
+    sampled = DataLoader(doubled.dataset, batch_sampler=sampler, collate_fn=doubled.collate_fn)
+    assert torch.equal(streamed(sampled), 2 * INPUTS)
 
 
 def test_what_was_labelled_before_an_example_failed_is_kept(tmp_path: Path) -> None:

@@ -285,6 +285,23 @@ def test_a_model_that_the_script_sets_is_not_exchanged_by_a_score(
     assert trainer.select_active_model() == "1-sequential"
 
 
+def test_a_model_that_the_script_set_stays_set_when_the_run_is_resumed_without_it() -> None:
+    def prepared(name: str | None) -> ActiveTrainer:
+        trainer = trainer_of(model=None, candidates=ACTIVATIONS, selection="logme", max_rounds=1)
+        if name is not None:
+            trainer.set_model(name)
+        trainer.prepare(max_steps=None)
+        return trainer
+
+    by_hand, by_score = prepared("tanh"), prepared(None)
+    by_score.load_state_dict(by_hand.state_dict())
+    assert by_score.candidates.wanted == by_score.candidates.chosen == 1
+    by_score._select(by_score.run)
+    assert by_score.candidates.scores == []
+    by_hand.load_state_dict(prepared(None).state_dict())
+    assert by_hand.candidates.wanted is None
+
+
 @pytest.mark.parametrize("start", ["cold", "warm"])
 def test_candidates_are_ranked_as_they_began_whatever_one_has_learnt(start: str) -> None:
     trainer = trainer_of(
@@ -460,3 +477,13 @@ def test_labels_of_one_class_are_told_when_candidates_are_ranked(
     assert "more examples than there are features" in capsys.readouterr().err
     found.rank("leep", lambda _: scorer, rows, rows % 3, "cross_entropy")
     assert capsys.readouterr().err == ""
+
+
+def test_a_new_head_may_be_followed_by_what_is_not_linear() -> None:
+    def tempered() -> nn.Sequential:
+        return nn.Sequential(nn.Linear(13, 4), nn.ReLU(), nn.Linear(4, 5), nn.LogSoftmax(1))
+
+    trainer = trainer_of(model=None, new_head=3, selection="logme", max_rounds=1)
+    trainer.set_model([tempered(), tempered()])
+    trainer.fit(around=Bare)
+    assert trainer.model.module[2].out_features == 3

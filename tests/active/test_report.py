@@ -408,3 +408,12 @@ def test_the_baseline_of_a_window_is_logged_beside_its_value() -> None:
         {"state/given": 3.0, "state/given_baseline": 1.0},
         {"state/given": 9.0, "state/given_baseline": 2.0},
     ]
+
+
+def test_placeholders_are_not_shown_as_the_classes_of_the_pool(tmp_path: Path) -> None:
+    trainer = ludus.build_trainer(small_active(oracle={"kind": "function", "at_once": 50}))
+    trainer.set_oracle(lambda inputs, rows: [row % 3 for row in rows])
+    trainer.fit(root=tmp_path, name="asked")
+    record = json.loads((tmp_path / "asked" / "asked" / "round-0000.json").read_text())
+    assert record["pool_by_class"] is None
+    assert sum(record["labelled_by_class"]) == record["num_asked"]

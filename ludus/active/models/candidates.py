@@ -222,13 +222,20 @@ class Candidates:
 
     def state_dict(self) -> dict[str, Any]:
         scores = list(self.scores)
-        return {"chosen": self.chosen, "scores": scores, "begun": self._begun.state()}
+        return {
+            "chosen": self.chosen,
+            "is_set": self.wanted is not None,
+            "scores": scores,
+            "begun": self._begun.state(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        states.check_keys(state, "chosen", "scores", "begun")
+        states.check_keys(state, "chosen", "is_set", "scores", "begun")
         scores = states.rows(state, "scores")
         self.scores = [states.real(scores, index) for index in range(len(scores))]
         self.chosen = states.whole(state, "chosen", at_most=len(self.models) - 1)
+        # Whoever resumes need not say again which model the script had set.
+        self.wanted = self.chosen if states.flag(state, "is_set") else None
 
 
 def _size(shape: tuple[int, ...]) -> str:

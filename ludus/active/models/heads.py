@@ -30,17 +30,22 @@ class Head:
         self._new = self._old
 
     def check(self, inputs: Inputs) -> None:
-        """Raise ConfigError unless what the new layer gives is what the network gives."""
-        given: list[object] = []
-        handle = self._new.register_forward_hook(lambda _, inputs, found: given.append(found))
+        """Raise ConfigError unless the new layer is the linear layer that the network calls last."""
+        called: list[nn.Module] = []
+        layers = [one for one in self._model.module.modules() if isinstance(one, nn.Linear)]
+        handles = [
+            one.register_forward_hook(lambda layer, given, found: called.append(layer))
+            for one in layers
+        ]
         try:
-            outputs = self._model(inputs)
+            self._model(inputs)
         finally:
-            handle.remove()
-        if not given or given[-1] is not outputs:
+            for handle in handles:
+                handle.remove()
+        if not called or called[-1] is not self._new:
             raise ConfigError(
                 f"'new_head' replaces the linear layer that the network lists last, {self._name}, and"
-                " the network's outputs come from another; let its __init__ make the head last"
+                " the network calls another one last; let its __init__ make the head last"
             )
 
     def renew(self, outputs: int, *, seed: int, name: str) -> None:
