@@ -18,7 +18,6 @@ from ludus.active.examples import PoolExamples
 from ludus.active.models.features import Features
 from ludus.core.errors import Interrupted, LudusError
 from ludus.nn.learner import Precision
-from ludus.nn.looking import unchanged_buffers
 from ludus.nn.model import Inputs, Model
 from ludus.seeds import derive, forked
 
@@ -92,12 +91,10 @@ class Scorer:
             enabled=self._precision != "float32",
         )
         inputs = self._uninterrupted(self._examples.stream(rows, batch_size=self._batch_size))
-        module = self._model.module
         with (
             self._opened(),
             forked(derive(self._seed, "scoring")),
             self._swapped(),
-            unchanged_buffers(module),
             self._model.evaluating(),
         ):
             for rows_B, inputs_B in inputs:

@@ -342,7 +342,6 @@ _ACTIVE = [
     (f"{_LABELLING}/showing.py",
      'return f"{column}_" if column.strip().casefold() in ("row", "label") else column',
      "return column"),
-    (f"{_ACTIVE_ROOM}/scoring.py", "            unchanged_buffers(module),\n", ""),
     (f"{_ACTIVE_ROOM}/scoring.py", '            forked(derive(self._seed, "scoring")),\n', ""),
     (f"{_ACTIVE_ROOM}/scoring.py", "            self._swapped(),\n", ""),
     (f"{_ACTIVE_ROOM}/scoring.py", "            layer.training = mode", "            pass"),
