@@ -54,7 +54,7 @@ class Datacenter:
         self._asked_by, self._num_failed = "", 0
         self._edges: dict[str, Watch] = {}
         self._child: Child | None = None
-        self._held = Held(storage)
+        self._held = Held(storage, "datacenter")
         if (state := self._held.read()) is not None:
             self._load(state)
             tell(f"going on from {storage.place}: update {self._update}, {self._status}")

@@ -72,7 +72,7 @@ class Edge:
         self.is_over = threading.Event()
         """Set to end at the next step; the same edge goes on from its last check."""
         storage.make_root()
-        self._held = Held(storage)
+        self._held = Held(storage, "edge")
         self._load()
         self._asking = Asking(
             link,

@@ -1,7 +1,9 @@
 """The state of an edge or a datacenter on the disk: replaced whole, and believed only if it is unchanged.
 
-state.json                   the state, and the hash of the tensors it names
+state.json                   whose folder it is, the state, and the hash of the tensors it names
 state_<number>.safetensors   written before it; a kill leaves the old pair or the new one
+
+The folder is claimed before anything else is written there, so what lies in it unclaimed is somebody else's.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ludus.core import states
-from ludus.core.errors import CheckpointError
+from ludus.core.errors import CheckpointError, RunError
 from ludus.store.codec import decode, encode
 from ludus.store.local import LocalStorage
 from ludus.store.strict_json import dump_json, parse_json
@@ -25,13 +27,16 @@ FORMAT = 1
 _STATE = "state.json"
 _MAX_STATE = 1 << 24
 _TENSORS = re.compile(r"state_[0-9]+\.safetensors")
+# What there is before a folder is claimed: its lock, and a claim that was killed half way.
+_BEFORE_CLAIM = re.compile(r"LOCK|state\.json\.tmp-[0-9]+")
+_MOST_NAMED = 3
 
 
 class Held:
     """What a folder remembers of whoever was at work in it."""
 
-    def __init__(self, storage: LocalStorage) -> None:
-        self._storage, self._number = storage, 0
+    def __init__(self, storage: LocalStorage, owner: str) -> None:
+        self._storage, self._owner, self._number = storage, owner, 0
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Put a state in the place of the last one; after this it survives a kill."""
@@ -39,26 +44,56 @@ class Held:
         self._number += 1
         name, data = f"state_{self._number}.safetensors", save(tensors)
         self._storage.write(name, data)
-        note = {"format": FORMAT, "number": self._number, "state": tree}
-        note["sha256"] = hashlib.sha256(data).hexdigest()
-        self._storage.write(_STATE, dump_json({**note, "seal": _seal(note)}))
+        self._put(tree, hashlib.sha256(data).hexdigest())
         # All others, for a kill may have left one behind.
         for other in self._storage.names(""):
             if _TENSORS.fullmatch(other) and other != name:
                 self._storage.remove(other)
 
+    def _put(self, tree: object, sha256: str | None) -> None:
+        note = {"format": FORMAT, "owner": self._owner, "number": self._number, "state": tree}
+        note["sha256"] = sha256
+        self._storage.write(_STATE, dump_json({**note, "seal": _seal(note)}))
+
+    def _claim(self) -> None:
+        """Make a folder in which nobody has begun anything this owner's; refuse one that holds files."""
+        place, names = self._storage.place, self._storage.names("")
+        if "run.json" in names:
+            raise RunError(
+                f"{place} is the folder of a run, and would be written over; give the {self._owner}"
+                " another name"
+            )
+        if others := [name for name in names if not _BEFORE_CLAIM.fullmatch(name)]:
+            more = ", ..." if len(others) > _MOST_NAMED else ""
+            raise RunError(
+                f"{place} holds files that are no {self._owner}'s ({', '.join(others[:_MOST_NAMED])}"
+                f"{more}); give the {self._owner} another name, or move them away"
+            )
+        self._put(None, None)
+
     def read(self) -> dict[str, Any] | None:
-        """Return the last state, None where there is none; raise CheckpointError if it has changed."""
+        """Return the last state; None where there is none, and the folder is this owner's from now on.
+
+        Raise CheckpointError if the state has changed, RunError if the folder is somebody else's.
+        """
         if not self._storage.exists(_STATE):
+            self._claim()
             return None
         place = f"{self._storage.place}/{_STATE}"
         note = parse_json(self._storage.read(_STATE, limit=_MAX_STATE), source=place)
         if not isinstance(note, dict) or note.get("format") != FORMAT:
             raise CheckpointError(f"{place} is of another version of ludus; give it another name")
+        if note.get("owner", self._owner) != self._owner:
+            raise RunError(
+                f"{self._storage.place} was begun by the {note['owner']}; give the {self._owner} another"
+                " name"
+            )
         seal = note.pop("seal", None)
-        number = note.get("number")
-        name = f"state_{number}.safetensors"
-        if seal != _seal(note) or self._storage.sha256(name) != note["sha256"]:
+        name = f"state_{note.get('number')}.safetensors"
+        is_whole, is_claim = seal == _seal(note), note.get("state", 0) is None
+        if is_whole and is_claim:
+            return None
+        if not is_whole or self._storage.sha256(name) != note["sha256"]:
             raise CheckpointError(
                 f"{place} or {name} has changed since it was written; restore the folder, or give it"
                 " another name"

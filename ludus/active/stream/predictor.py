@@ -5,6 +5,7 @@ Shapes: B examples, C classes, D features.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,9 @@ from ludus.config.sections import validate
 from ludus.nn.model import CLASS_LOSSES, Model
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
+
+# A model that was kept here, or what a kill has left of one; files of other names are the user's own.
+_OWN = re.compile(r"update_[0-9]+(\.(tmp|trash|aside)-[0-9]+)?")
 
 
 class Predictor:
@@ -50,7 +54,7 @@ class Predictor:
     def forget_others(self) -> None:
         """Delete the models before this one, once nothing on the disk names them."""
         for name in self._storage.names("models"):
-            if name != f"update_{self.update}":
+            if _OWN.fullmatch(name) and name != f"update_{self.update}":
                 self._storage.remove(f"models/{name}")
 
     def look(self, inputs: Any, targets_B: Tensor) -> Window:
