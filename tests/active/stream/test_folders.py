@@ -1,4 +1,4 @@
-"""The folder of an edge or a datacenter: claimed before it is written, and nobody else's files are touched."""
+"""The folder of an edge or a datacenter: claimed before it is written; other people's files stay."""
 
 from __future__ import annotations
 
