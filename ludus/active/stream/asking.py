@@ -68,7 +68,3 @@ class Asking:
                 return None
             if self._is_over.wait(_AGAIN_SECONDS):
                 raise Stopped("told to end")
-
-    def close(self) -> None:
-        """Hang up."""
-        self._link.close()

@@ -7,7 +7,6 @@ Shapes: N samples.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ludus.active.stream.config import RetrainingConfig
+from ludus.active.stream.edges import Edges, word
 from ludus.active.stream.held import Held
 from ludus.active.stream.watch import Watch
 from ludus.active.stream.wire import Message, WireError
@@ -26,8 +26,6 @@ from ludus.seeds import derive, forked
 from ludus.store.local import LocalStorage
 
 Reply = tuple[dict[str, Any], Mapping[str, Tensor]]
-_MOST_EDGES = 64
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 
 class Datacenter:
@@ -52,7 +50,7 @@ class Datacenter:
         self._name, self._update = next(iter(self._models)), 0
         self._status, self._problem = "idle", ""
         self._asked_by, self._num_failed = "", 0
-        self._edges: dict[str, Watch] = {}
+        self._edges = Edges(self._watch)
         self._child: Child | None = None
         self._held = Held(storage, "datacenter")
         if (state := self._held.read()) is not None:
@@ -87,6 +85,7 @@ class Datacenter:
             raise WireError(
                 f"a message of kind {message.kind!r} is unknown; known: {', '.join(answers)}"
             )
+        self._edges.hear(message)
         return answers[message.kind](message)
 
     def _handshake(self, message: Message) -> Reply:
@@ -106,27 +105,12 @@ class Datacenter:
                 " the same, so what the edge sends could be what the datacenter tests on; make the two"
                 " files agree"
             )
-        name, life = _word(message, "edge"), _word(message, "life")
-        if name not in self._edges or self._edges[name].life != life:
-            self._edges.pop(name, None)
-            self._edges[name] = self._watch(life)
-            while len(self._edges) > _MOST_EDGES:
-                self._edges.pop(next(iter(self._edges)))
+        if self._edges.meet(message):
             self._save()
         return self._updated()
 
     def _watch(self, life: str) -> Watch:
         return Watch(life, self.config.state_estimation, seed=self.config.training.seed)
-
-    def _edge(self, message: Message) -> Watch:
-        """Return what is known of the edge that has sent a message."""
-        name, life = _word(message, "edge"), _word(message, "life")
-        found = self._edges.get(name)
-        if found is None or found.life != life:
-            raise LudusError(
-                f"another edge has come that is named {name!r} too; give each a name of its own"
-            )
-        return found
 
     def _updated(self) -> Reply:
         model = self.model()
@@ -135,7 +119,7 @@ class Datacenter:
         return {**about, "model": self._models[self._name].model_dump(mode="json")}, weights
 
     def _check_state(self, message: Message) -> Reply:
-        verdict = self._edge(message).look(_whole(message, "window"), message.tensors)
+        verdict = self._edges.of(message).look(_whole(message, "window"), message.tensors)
         self._save()
         return verdict, {}
 
@@ -143,12 +127,12 @@ class Datacenter:
         number, is_retrained = _whole(message, "reset"), message.header.get("is_retrained")
         if not isinstance(is_retrained, bool):
             raise WireError("a message reset_state has no is_retrained; it was dropped")
-        self._edge(message).reset(number, is_retrained=is_retrained)
+        self._edges.of(message).reset(number, is_retrained=is_retrained)
         self._save()
         return {}, {}
 
     def _prep_retraining(self, message: Message) -> Reply:
-        number, name = self._next(message), _word(message, "edge")
+        number, name = self._next(message), word(message, "edge")
         # Who comes first is trained for; another edge that asks meanwhile gets the same model.
         is_taken = self._status == "prepared" and self._asked_by != name
         if number <= self._update or self._status == "running" or is_taken:
@@ -252,7 +236,7 @@ class Datacenter:
                 "num_failed": self._num_failed,
                 "models": self._sections(),
                 "retrained": dict(self._retrained),
-                "edges": {name: one.state_dict() for name, one in self._edges.items()},
+                "edges": self._edges.state_dict(),
             }
         )
 
@@ -266,10 +250,8 @@ class Datacenter:
             )
         with states.fitting("datacenter"):
             edges = states.mapping(state, "edges")
-            for name in edges:
-                saved = states.mapping(edges, name)
-                self._edges[name] = self._watch(states.text(saved, "life"))
-                self._edges[name].load_state_dict(saved)
+            with states.within("edges"):
+                self._edges.load_state_dict(edges)
             self._update = states.whole(state, "update")
             self._num_failed = states.whole(state, "num_failed")
             for key in ("name", "status", "problem", "asked_by"):
@@ -282,10 +264,3 @@ def _whole(message: Message, key: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
         raise WireError(f"a message {message.kind} has no {key}; it was dropped")
     return number
-
-
-def _word(message: Message, key: str) -> str:
-    word = message.header.get(key)
-    if not isinstance(word, str) or not _WORD.fullmatch(word):
-        raise WireError(f"a message {message.kind} has no {key}; it was dropped")
-    return word

@@ -16,13 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ludus.active.drift.estimator import Window
 from ludus.active.drift.simulator import Simulator, StreamEnded
-from ludus.active.drift.trigger import Trigger
 from ludus.active.examples import PoolExamples
 from ludus.active.stream.asking import Asking, Stopped
 from ludus.active.stream.config import StreamConfig
 from ludus.active.stream.held import Held
+from ludus.active.stream.judge import Judge
 from ludus.active.stream.link import Link
 from ludus.active.stream.predictor import Predictor
 from ludus.active.stream.wire import LinkLost, Message
@@ -62,13 +61,12 @@ class Edge:
         self.simulator = Simulator(
             self._targets_N, shift, num_classes=num_classes, seed=config.seed
         )
-        estimation = config.state_estimation
-        self._trigger = None if estimation is None else Trigger(estimation, seed=config.seed)
+        self._judge = Judge(config.state_estimation, self._ask, seed=config.seed)
         self._predictor = Predictor(config.features_layer, storage)
         self.rows_N = torch.empty(0, dtype=torch.int64)
         """The latest examples, the oldest first."""
         self._life = secrets.token_hex(8)
-        self._is_asking, self._num_sent, self._num_windows, self._num_resets = False, 0, 0, 0
+        self._is_asking, self._num_sent = False, 0
         self.is_over = threading.Event()
         """Set to end at the next step; the same edge goes on from its last check."""
         storage.make_root()
@@ -150,17 +148,17 @@ class Edge:
         window = self._predictor.look(self._examples.inputs(rows_B), self._targets_N[rows_B])
         assert window.targets is not None
         is_right = window.log_probs.argmax(1) == window.targets
-        found = self._verdict(window)
-        self._num_windows += 1
+        found = self._judge.look(window)
         line = {"step": step, "update": self.update, "accuracy": float(is_right.double().mean())}
-        self._write({**line, **found.get("metrics", {}), "retrain": found.get("retrain", False)})
         if found.get("is_spent"):
             self._tell(
                 f"step {step}: max_consecutive retrainings have not helped; going on as it is"
             )
+        is_asked = False
         if found.get("retrain") and not self._is_asking:
             self._tell(f"step {step}: {'; '.join(found.get('reasons', []))}; asking for retraining")
-            self._is_asking = self._send_samples()
+            is_asked = self._is_asking = self._send_samples()
+        self._write({**line, **found.get("metrics", {}), "retrain": is_asked})
         if not self._is_asking and not found.get("retrain"):
             self._ask("normal", {"step": step}, waits=False)
         while self._is_asking:
@@ -169,19 +167,6 @@ class Edge:
                 break
             if self._is_asking and self.is_over.wait(_POLL_SECONDS):
                 raise Stopped("told to end")
-
-    def _verdict(self, window: Window) -> Mapping[str, Any]:
-        if self._trigger is None:
-            tensors = {"log_probs": window.log_probs}
-            tensors |= {} if window.targets is None else {"targets": window.targets}
-            tensors |= {} if window.features is None else {"features": window.features}
-            answer = self._ask("check_state", {"window": self._num_windows}, tensors)
-            return {} if answer is None else answer.header
-        found = self._trigger.look(window)
-        return {
-            "retrain": found.retrain, "reasons": list(found.reasons), "is_spent": found.is_spent,
-            "metrics": dict(found.metrics),
-        }  # fmt: skip
 
     def samples(self, number: int) -> Tensor:
         """Return the rows that message `number` sends: some of the latest, drawn anew for each."""
@@ -206,24 +191,15 @@ class Edge:
             return
         if status == "done":
             self._take(answer)
-            self._reset(is_retrained=True)
+            self._judge.reset(is_retrained=True)
         elif status == "failed":
             self._tell(f"the retraining failed: {answer.header.get('problem')}; going on as it is")
-            self._reset(is_retrained=False)
+            self._judge.reset(is_retrained=False)
         else:
             self._tell(
                 f"the datacenter has forgotten the retraining, it is {status!r}; asking again at the"
                 " next check that asks for one"
             )
-
-    def _reset(self, *, is_retrained: bool) -> None:
-        if self._trigger is None:
-            self._ask("reset_state", {"reset": self._num_resets, "is_retrained": is_retrained})
-        elif is_retrained:
-            self._trigger.retrained()
-        else:
-            self._trigger.not_retrained()
-        self._num_resets += 1
 
     def _take(self, answer: Message) -> None:
         name = self._predictor.take(answer)
@@ -247,7 +223,6 @@ class Edge:
     def _save(self) -> None:
         log = self._storage.append(_LOG)
         self._storage.sync_appends()
-        trigger = None if self._trigger is None else self._trigger.state_dict()
         self._held.write(
             {
                 "config": self._fixed(),
@@ -256,11 +231,9 @@ class Edge:
                 "update": self.update,
                 "is_asking": self._is_asking,
                 "num_sent": self._num_sent,
-                "num_windows": self._num_windows,
-                "num_resets": self._num_resets,
                 "rows": self.rows_N,
                 "simulator": self.simulator.state_dict(),
-                "trigger": trigger,
+                "judge": self._judge.state_dict(),
             }
         )
         self._predictor.forget_others()
@@ -285,12 +258,11 @@ class Edge:
             self._is_asking = states.flag(state, "is_asking")
             update = states.whole(state, "update")
             self._num_sent = states.whole(state, "num_sent")
-            self._num_windows = states.whole(state, "num_windows")
-            self._num_resets = states.whole(state, "num_resets")
             self.rows_N = states.shaped(state, "rows", self.rows_N, (None,))
             self.simulator.load_state_dict(states.mapping(state, "simulator"))
-            if self._trigger is not None:
-                self._trigger.load_state_dict(states.mapping(state, "trigger"))
+            judge = states.mapping(state, "judge")
+            with states.within("judge"):
+                self._judge.load_state_dict(judge)
         self._predictor.load(update)
         self._storage.cut_back({_LOG: states.whole(state, "log")}, keep=())
         self._tell(f"going on from {self._storage.place}: step {self.simulator.step}")

@@ -23,7 +23,7 @@ from ludus.store.local import LocalStorage
 from ludus.store.strict_json import dump_json, parse_json
 from ludus.store.tensors import read_stored
 
-FORMAT = 1
+FORMAT = 2
 _STATE = "state.json"
 _MAX_STATE = 1 << 24
 _TENSORS = re.compile(r"state_[0-9]+\.safetensors")

@@ -31,11 +31,6 @@ class LoopbackLink:
         self._config, self._secret = config, config.secret()
         self._connection: Connection | None = None
 
-    @property
-    def is_up(self) -> bool:
-        """Whether there is a connection, as far as is known."""
-        return self._connection is not None
-
     def ask(self, kind: str, header: Mapping[str, Any], tensors: Tensors) -> Message:
         """Return the answer to a message."""
         try:

@@ -153,7 +153,7 @@ def test_an_edge_does_not_wait_for_a_retraining_that_nobody_knows_of(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "text", ["{}", "[]", "null", "{", '{"format": 1}', '{"format":1,"seal":""}']
+    "text", ["{}", "[]", "null", "{", '{"format": 2}', '{"format":2,"seal":""}']
 )
 def test_the_state_of_a_datacenter_that_was_edited_is_one_sentence(
     text: str, tmp_path: Path

@@ -153,6 +153,39 @@ def test_what_is_known_of_edges_is_bounded(tmp_path: Path) -> None:
     assert len(one._edges) == 64
 
 
+@pytest.mark.parametrize("kind", ["handshake", "normal", "retraining", "check_state"])
+def test_an_edge_that_still_talks_is_not_forgotten_for_those_that_come(
+    kind: str, tmp_path: Path
+) -> None:
+    one = center(tmp_path, state_estimation=estimation(0.1))
+    seen = {"log_probs": torch.zeros(4, 10).log_softmax(1)}
+    hello(one, "first", host="datacenter")
+    hello(one, "quiet", host="datacenter")
+    say(one, "check_state", {"window": 0}, seen, edge="first")
+    for number in range(100):
+        hello(one, f"edge-{number}", host="datacenter")
+        who = {**INTRODUCTION, "edge": "first", "state_estimation_host": "datacenter"}
+        say(one, kind, {**who, "window": 0, "update": 1}, seen)
+    assert list(one._edges)[-1] == "first"
+    trigger = one._edges["first"].trigger
+    assert trigger is not None
+    assert trigger.num_windows == 1
+    with pytest.raises(LudusError, match="so many others have spoken since 'quiet' did; start it"):
+        say(one, "check_state", {"window": 0}, seen, edge="quiet")
+    # Who has spoken last is known to a datacenter that is started again.
+    say(one, "check_state", {"window": 1}, seen, edge="edge-60")
+    again = center(tmp_path, state_estimation=estimation(0.1))
+    assert list(again._edges)[-1] == "edge-60"
+
+
+def test_another_of_the_same_name_does_not_keep_an_edge_known(tmp_path: Path) -> None:
+    one = center(tmp_path)
+    for number in range(2):
+        hello(one, f"edge-{number}")
+    say(one, "normal", {}, edge="edge-0", life="another")
+    assert list(one._edges) == ["edge-0", "edge-1"]
+
+
 def test_an_edge_that_vanishes_in_the_middle_of_a_message_is_one_line(tmp_path: Path) -> None:
     told: list[str] = []
     with serving(tmp_path, told) as (server, reach):
