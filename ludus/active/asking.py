@@ -117,7 +117,13 @@ class Asking:
         labels = self._answers.tensor(rows, known)
         self._pool.answer(labels)
         run.counters["labels"] = self._pool.num_labelled
-        self._keep(run, rows, labels)
+        try:
+            self._keep(run, rows, labels)
+        except (OSError, RuntimeError, ValueError) as error:
+            # Only the report reads it: the run goes on.
+            run.tell(
+                f"what round {run.round('round')} asked for is not kept: {error}", event="not_kept"
+            )
         num_classes = self._answers.labels.num_classes
         if num_classes is None or not len(labels):
             return {}

@@ -6,6 +6,7 @@ Shapes: N examples, B rows of a batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -47,6 +48,8 @@ class PoolExamples:
         is_plain = type(self.dataset) in (Examples, torch.utils.data.TensorDataset)
         if is_plain and collate is default_collate:
             self._tensors = [tensor.to(device) for tensor in tensors or ()]
+        # What is opened when it is first read here must not be shared with the processes that read.
+        self._here = apart(self.dataset) if workers else self.dataset
         # Looked at here, so that a mistake in the data is told before anything is asked for.
         self.has_targets = _has_target(self._item(0))
 
@@ -54,7 +57,7 @@ class PoolExamples:
         if self._tensors is not None:
             return tuple(tensor[row] for tensor in self._tensors)
         with forked():
-            return read_or_raise(SeededRows(self.dataset, self._seed, None)[row])
+            return read_or_raise(SeededRows(self._here, self._seed, None)[row])
 
     def inputs(self, rows_B: Tensor) -> Any:
         """Return the inputs of these rows, on the device, as they are outside the epochs of a fit."""
@@ -63,7 +66,7 @@ class PoolExamples:
     def _read(self, rows_B: Tensor, epoch: int | None) -> Any:
         if self._tensors is not None:
             return self._tensors[0].index_select(0, rows_B.to(self.device))
-        seeded = SeededRows(self.dataset, self._seed, epoch)
+        seeded = SeededRows(self._here, self._seed, epoch)
         with forked():
             found = self._collate([seeded[row] for row in rows_B.tolist()])
         return to_device(read_or_raise(found), self.device)
@@ -154,6 +157,17 @@ def _dataset_of(source: object) -> tuple[Dataset[Any], Collate]:
         f"a {type(source).__name__} cannot be a pool: its examples are asked for by row; give a Dataset"
         " with __getitem__ and __len__, or a DataLoader over one"
     )
+
+
+def apart(dataset: Dataset[Any]) -> Dataset[Any]:
+    """Return a copy of a data set, and of those it is made of: the same data, a state of its own."""
+    found = copy(dataset)
+    for name, value in list(vars(found).items()):
+        if isinstance(value, Dataset):
+            setattr(found, name, apart(value))
+        elif isinstance(value, list) and any(isinstance(one, Dataset) for one in value):
+            setattr(found, name, [apart(one) if isinstance(one, Dataset) else one for one in value])
+    return found
 
 
 def _has_target(item: object) -> bool:

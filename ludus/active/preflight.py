@@ -85,22 +85,24 @@ def check_scoring(
             features.check(model)
         # Two draws show as much as many; of one example they may be equal by chance.
         rows = torch.arange(min(scorer.pool_size, _NUM_DRAWN) if "draws" in needs else 1)
+        has_dropped = False
         for seen in scorer.stream(rows, needs, draws=min(strategy.draws, 2)):
             if class_weights is not None:
                 expected_weight(seen, torch.tensor(class_weights))
             if "draws" in needs:
-                _refuse_equal_draws(seen)
+                has_dropped = has_dropped or _is_dropped(seen)
+        if "draws" in needs and not has_dropped:
+            raise LudusError(
+                "the network says the same whichever units its dropout layers drop, so no example would look"
+                " uncertain; let what they drop reach its outputs, or use another strategy"
+            )
     except torch.OutOfMemoryError:
         raise
     except LudusError as error:
         raise ConfigError(f"strategy {getattr(strategy, 'kind', '')}: {error}") from None
 
 
-def _refuse_equal_draws(seen: Seen) -> None:
-    """Raise LudusError if two passes with other units dropped gave the same numbers."""
+def _is_dropped(seen: Seen) -> bool:
+    """Return whether two passes with other units dropped gave other numbers."""
     assert seen.draws is not None
-    if bool((seen.draws[0] == seen.draws[-1]).all()):
-        raise LudusError(
-            "the network says the same whichever units its dropout layers drop, so no example would look"
-            " uncertain; let what they drop reach its outputs, or use another strategy"
-        )
+    return bool((seen.draws[0] != seen.draws[-1]).any())

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+)
 
 import ludus
 from ludus.active.examples import PoolExamples
@@ -280,3 +288,22 @@ def test_an_answer_to_a_row_that_only_an_edited_file_asks_for_changes_nothing(ca
     trainer: Any = ludus.build_trainer(small_active(oracle=HUMAN))
     assert trainer.fit(root="runs", resume=True).status == "interrupted"
     assert other not in trainer.pool.asked.tolist()
+
+
+def test_what_a_data_set_opens_when_it_is_read_here_is_not_shared_with_its_processes() -> None:
+    class Opens(Dataset[Any]):
+        def __init__(self) -> None:
+            self.opened: list[int] | None = None
+
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, row: int) -> tuple[Tensor, int]:
+            self.opened = self.opened or [row]
+            return INPUTS[row], 0
+
+    inner = Opens()
+    for source in (inner, Subset(inner, range(6)), ConcatDataset([inner])):
+        pool = PoolExamples(source, device=torch.device("cpu"), workers=2, seed=0)
+        pool.inputs(torch.arange(3))
+        assert inner.opened is None

@@ -487,3 +487,11 @@ def test_a_new_head_may_be_followed_by_what_is_not_linear() -> None:
     trainer.set_model([tempered(), tempered()])
     trainer.fit(around=Bare)
     assert trainer.model.module[2].out_features == 3
+
+
+def test_validation_beside_training_of_a_committee_is_refused() -> None:
+    committee = {"kind": "committee_kl", "members": 2, "shortlist": None}
+    trainer = trainer_of(with_validation=True, strategy=committee)
+    trainer.set_evaluator(ludus.AsyncEvaluator(trainer.config))
+    with pytest.raises(ConfigError, match=r"rebuilds one network .* and a committee is several"):
+        trainer.fit(around=Bare)

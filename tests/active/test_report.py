@@ -417,3 +417,15 @@ def test_placeholders_are_not_shown_as_the_classes_of_the_pool(tmp_path: Path) -
     record = json.loads((tmp_path / "asked" / "asked" / "round-0000.json").read_text())
     assert record["pool_by_class"] is None
     assert sum(record["labelled_by_class"]) == record["num_asked"]
+
+
+def test_a_run_goes_on_where_what_the_report_shows_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: Any, **more: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("ludus.active.asking.record_asked", fail)
+    trained(tmp_path, "full")
+    events = (tmp_path / "full" / "events.jsonl").read_text()
+    assert "what round 0 asked for is not kept: no space left on device" in events

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ludus.active.config import ActiveConfig, CandidateConfig
 from ludus.active.models.beginnings import Beginnings
-from ludus.active.models.committee import make_committee
+from ludus.active.models.committee import Committee, check_members, make_committee
 from ludus.active.models.heads import Head
 from ludus.active.recording import record_ranking
 from ludus.active.scoring import Scorer
@@ -46,6 +46,7 @@ class Candidates:
         # What is scored: the network of the first member, where a model is a committee.
         self._sources: list[Model] = []
         self._heads: dict[int, Head] = {}
+        self._are_trained: list[bool] = []
         self._begun = Beginnings()
 
     def give(self, models: Sequence[object]) -> None:
@@ -82,8 +83,9 @@ class Candidates:
         if config.new_head is not None:
             self._renew_heads(config.new_head, config.seed)
         self.models = list(self._sources)
+        self._are_trained = [_is_trained(one, config) for one in self._sources]
         if members > 1:
-            self.models = [_as_committee(one, members, config) for one in self.models]
+            self.models = [_as_committee(one, members, config) for one in self._sources]
             for model in self.models:
                 model.module.to(device)
         if config.starting_checkpoint is not None:
@@ -115,6 +117,10 @@ class Candidates:
         for model in self.models:
             with torch.no_grad(), model.evaluating(), forked(0):
                 shapes.append(tuple(model(inputs).shape[1:]))
+        for model, is_trained in zip(self.models, self._are_trained, strict=True):
+            if isinstance(model, Committee):
+                with torch.no_grad(), model.evaluating(), forked(0):
+                    check_members(model, inputs, is_trained=is_trained)
         for place, head in self._heads.items():
             with torch.no_grad(), self._sources[place].evaluating(), forked(0):
                 head.check(inputs)
@@ -257,7 +263,11 @@ def _load(model: Model, place: str, what: str) -> None:
         raise ConfigError(f"{what}: {error}") from None
 
 
+def _is_trained(model: Model, config: ActiveConfig) -> bool:
+    return model.is_loaded or config.new_head is not None
+
+
 def _as_committee(model: Model, members: int, config: ActiveConfig) -> Model:
-    is_trained = model.is_loaded or config.new_head is not None
+    is_trained = _is_trained(model, config)
     with forked(derive(config.seed, "committee")):
         return make_committee(model, members, None, is_trained=is_trained)

@@ -104,6 +104,35 @@ def make_committee(
     return committee
 
 
+def check_members(committee: Committee, inputs: Inputs, *, is_trained: bool) -> None:
+    """Raise ConfigError where all members are the same, or lack what their network was trained for."""
+    first, second = committee.module.members[0], committee.module.members[1]
+    called: list[nn.Module] = []
+    handles = [
+        one.register_forward_hook(lambda layer, given, found: called.append(layer))
+        for one in second.modules()
+        if isinstance(one, nn.Linear)
+    ]
+    try:
+        committee(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    pairs = zip(first.named_parameters(), second.parameters(), strict=True)
+    other = [name for (name, one), two in pairs if not torch.equal(one, two)]
+    if not other:
+        raise ConfigError(
+            "no layer that can begin anew draws its weights, so all members of the committee are the same;"
+            " give the network a linear layer, or use a strategy without a committee"
+        )
+    last = [name for name, one in second.named_modules() if called and one is called[-1]]
+    if is_trained and last and not all(name.startswith(f"{last[0]}.") for name in other):
+        raise ConfigError(
+            f"of a trained network the linear layer that is listed last begins anew in each member, and this"
+            f" one calls {last[0]} last; let its __init__ make the head last"
+        )
+
+
 def _begun_anew(module: nn.Module, *, is_trained: bool) -> nn.Module:
     copy = deepcopy(module)
     layers = [

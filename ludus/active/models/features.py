@@ -5,8 +5,8 @@ Shapes: B examples, D features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from weakref import WeakKeyDictionary, WeakSet
+from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,6 @@ class Features:
         """`layer` names a module of the network; None is the input of its last linear layer."""
         self._layer, self._function = layer, function
         self._last: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()
-        self._overwriting: WeakSet[nn.Module] = WeakSet()
 
     def check(self, model: Model) -> None:
         """Raise ConfigError, before any work is done, if this network has no such layer."""
@@ -96,15 +95,15 @@ class Features:
         network = model.module
         layers = [one for one in network.modules() if isinstance(one, nn.Linear)]
         known = [one for one in layers if one is self._last.get(network)] or layers
-        is_copied = network in self._overwriting
-        called: list[tuple[nn.Module, Tensor, int, object]] = []
+        called: list[tuple[nn.Module, Tensor, object]] = []
 
-        def keep(layer: nn.Module, given: tuple[Tensor, ...], found: object) -> None:
-            given_BD = given[0].clone() if is_copied or given[0].is_inference() else given[0]
-            version = 0 if given_BD.is_inference() else given_BD._version
-            called.append((layer, given_BD, version, found))
+        def keep(
+            layer: nn.Module, given: Sequence[Tensor], named: Mapping[str, Tensor], found: object
+        ) -> None:
+            # A copy: the network may write into it afterwards, or give the same memory for the next batch.
+            called.append((layer, (given[0] if given else named["input"]).clone(), found))
 
-        handles = [one.register_forward_hook(keep) for one in known]
+        handles = [one.register_forward_hook(keep, with_kwargs=True) for one in known]
         try:
             outputs = model(inputs)
         finally:
@@ -115,12 +114,8 @@ class Features:
                 "no linear layer of the network was called, so there are no features; name a layer with"
                 " features_layer, or give the trainer a function of features"
             )
-        last, features_BD, version, _ = ([c for c in called if c[3] is outputs] or called)[-1]
+        last, features_BD, _ = ([c for c in called if c[2] is outputs] or called)[-1]
         self._last[network] = last
-        if not features_BD.is_inference() and features_BD._version != version:
-            # Something wrote into it afterwards; a copy costs time, so only such a network has one.
-            self._overwriting.add(network)
-            return self._before_the_last(model, inputs)
         return outputs, features_BD
 
     def _module(self, network: nn.Module) -> nn.Module:

@@ -92,6 +92,11 @@ class Modelled(BaseTrainer):
                 class_weights=self.config.class_weights, more=more,
             )  # fmt: skip
         self.candidates.check_alike(one)
+        if self.beside is not None and self.strategy.members > 1:
+            raise ConfigError(
+                "an AsyncEvaluator rebuilds one network in another process, and a committee is several; set a"
+                " ludus.Evaluator, or use a strategy without a committee"
+            )
 
     def _make_update(self) -> None:
         """Make what moves the weights of the model at hand, or fits it where it has none."""

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import ludus
 from ludus.active.models.committee import Members, make_committee
+from ludus.config.registry import find
 from ludus.core.errors import ConfigError
 from ludus.core.surroundings import Bare
 from ludus.nn.model import Model
@@ -163,3 +164,31 @@ def test_a_network_that_is_frozen_whole_makes_no_committee() -> None:
         ConfigError, match="every layer of Sequential that could begin anew is frozen"
     ):
         make_committee(Model(net, loss="cross_entropy"), 2, None)
+
+
+def test_a_committee_of_a_trained_network_whose_head_is_listed_first_is_refused() -> None:
+    class HeadFirst(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.body = nn.Linear(4, 3), nn.Linear(13, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.head(self.body(x).relu())
+            return out
+
+    model = Model(HeadFirst(), loss="cross_entropy")
+    model.is_loaded = True
+    trainer = find("trainer", "active")(small("committee_kl", model=None), model=model)
+    with pytest.raises(ConfigError, match="calls head last; let its __init__ make the head last"):
+        trainer.fit(around=Bare)
+
+
+def test_a_committee_whose_members_would_be_equal_is_refused() -> None:
+    class Still(nn.Linear):
+        def reset_parameters(self) -> None:
+            nn.init.constant_(self.weight, 0.1)
+            nn.init.zeros_(self.bias)
+
+    trainer = find("trainer", "active")(small("committee_kl", model=None), model=Still(13, 3))
+    with pytest.raises(ConfigError, match="all members of the committee are the same"):
+        trainer.fit(around=Bare)

@@ -188,5 +188,7 @@ def test_dropout_that_does_not_reach_the_outputs_is_refused_by_what_draws() -> N
 @pytest.mark.parametrize("seed", range(12))
 def test_dropout_that_seldom_drops_is_not_taken_for_none(seed: int) -> None:
     network = nn.Sequential(nn.Linear(13, 4), nn.Dropout(0.05), nn.Linear(4, 3))
-    config = small("bald", model=None, max_rounds=1, max_epochs=1, seed=seed)
+    config = small(
+        "bald", model=None, max_rounds=1, max_epochs=1, seed=seed, scoring_batch_size=1 + seed % 3
+    )
     assert ran(config, model=network).pool.num_labelled > 0

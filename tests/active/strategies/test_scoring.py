@@ -310,6 +310,23 @@ def test_features_that_the_network_writes_over_afterwards_are_those_the_layer_wa
         torch.testing.assert_close(seen.features, module.body(inputs[seen.rows]).detach())
 
 
+def test_features_of_a_network_that_uses_its_memory_again_are_those_of_each_batch() -> None:
+    class Room(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.last, self.room = nn.Linear(13, 4), nn.Linear(4, 3), torch.zeros(9, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.room[: len(x)].copy_(self.body(x).detach())
+            out: Tensor = self.last(input=self.room[: len(x)])
+            return out
+
+    module, inputs = Room(), pool()
+    seen = list(scorer_of(inputs, module).stream(torch.arange(9), {"features"}))
+    found = torch.cat([one.features for one in seen if one.features is not None])
+    torch.testing.assert_close(found, module.body(inputs).detach())
+
+
 def test_a_transformer_drops_units_in_every_draw() -> None:
     class Attends(nn.Module):
         def __init__(self) -> None:
