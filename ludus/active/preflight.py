@@ -25,7 +25,7 @@ _NUM_DRAWN = 64
 def needs_of(strategy: Strategy) -> frozenset[Need]:
     """Return what a strategy looks at, the features of its shortlist included."""
     has_shortlist = getattr(getattr(strategy, "config", None), "shortlist", None) is not None
-    return strategy.needs | ({"features"} if has_shortlist else frozenset())
+    return frozenset(strategy.needs) | ({"features"} if has_shortlist else frozenset())
 
 
 def refuse_unread_layer(config: ActiveConfig, strategy: Strategy, *, has_function: bool) -> None:

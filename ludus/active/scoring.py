@@ -84,6 +84,7 @@ class Scorer:
                 "the pool is read a second time while it is still being read, and the network can be in one"
                 " mode only; read the first stream to its end, or close() it"
             )
+        needs = frozenset(needs)
         device = self._examples.device
         autocast = torch.autocast(
             device.type,

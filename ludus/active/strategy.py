@@ -90,6 +90,9 @@ class Strategy(Protocol):
     draws: int = 0
     """How often each example is passed through the network with units dropped."""
 
+    def __init__(self, config: StrictConfig) -> None:
+        """`config` is its section; one that has keys keeps what it needs of it."""
+
     @abstractmethod
     def choose(self, view: View, count: int) -> Tensor:
         """Return `count` rows of the view, each once, the most wanted first."""
@@ -172,7 +175,7 @@ def strategy_problems(
     """Yield what a strategy cannot do; `other_loss` is a loss without classes, if that is the run's."""
     kind = kind_of(section)
     strategy = find("strategy", kind)
-    if other_loss is not None and strategy.needs & OF_CLASSES:
+    if other_loss is not None and OF_CLASSES.intersection(strategy.needs):
         yield (
             f"'strategy.kind' {kind} looks at the probabilities of classes, and with the loss {other_loss}"
             " there are none; use uniform, core_set or typiclust"

@@ -24,9 +24,11 @@ from ludus.core.errors import ConfigError
 from ludus.core.services import Weights
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.model import Model
+from ludus.seeds import forked
 from ludus.supervised.base import BaseTrainer
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.fit import EPOCH
+from ludus.supervised.preflight import check_model
 
 
 class Modelled(BaseTrainer):
@@ -91,6 +93,10 @@ class Modelled(BaseTrainer):
                 self.strategy, model, self._scorer(model), features=self.features,
                 class_weights=self.config.class_weights, more=more,
             )  # fmt: skip
+            if not isinstance(model, Classifier):
+                for name, evaluator in self.evaluators.items():
+                    with forked(0):
+                        check_model(model, evaluator.data, what=f"be measured on the {name} data")
         self.candidates.check_alike(one)
         if self.beside is not None and self.strategy.members > 1:
             raise ConfigError(
