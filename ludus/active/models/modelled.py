@@ -93,16 +93,20 @@ class Modelled(BaseTrainer):
                 self.strategy, model, self._scorer(model), features=self.features,
                 class_weights=self.config.class_weights, more=more,
             )  # fmt: skip
-            if not isinstance(model, Classifier):
-                for name, evaluator in self.evaluators.items():
-                    with forked(0):
-                        check_model(model, evaluator.data, what=f"be measured on the {name} data")
         self.candidates.check_alike(one)
         if self.beside is not None and self.strategy.members > 1:
             raise ConfigError(
                 "an AsyncEvaluator rebuilds one network in another process, and a committee is several; set a"
                 " ludus.Evaluator, or use a strategy without a committee"
             )
+
+    def _check_measured(self) -> None:
+        """Raise ConfigError if a candidate cannot be measured on the data that judge it."""
+        for model in self.candidates.models:
+            if not isinstance(model, Classifier):
+                for name, evaluator in self.evaluators.items():
+                    with forked(0):
+                        check_model(model, evaluator.data, what=f"be measured on the {name} data")
 
     def _make_update(self) -> None:
         """Make what moves the weights of the model at hand, or fits it where it has none."""

@@ -95,6 +95,7 @@ class ActiveTrainer(Modelled):
         self.answers = Answers(lambda: run.journal(JOURNAL), labels)
         oracle = self._make_oracle()
         oracle.check(self.examples, labels, model=config.model)
+        self._check_measured()
         self.progress = Progress(config.stopping, self.pool.size)
         self.asking = Asking(
             config, self.examples, self.pool, strategy=self.strategy, oracle=oracle,
