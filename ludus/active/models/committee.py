@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ludus.active.models.last_layer import last_called
 from ludus.core.errors import ConfigError
 from ludus.nn.model import Inputs, Model, compute_loss, count_correct
 
@@ -107,17 +108,6 @@ def make_committee(
 def check_members(committee: Committee, inputs: Inputs, *, is_trained: bool) -> None:
     """Raise ConfigError where all members are the same, or lack what their network was trained for."""
     first, second = committee.module.members[0], committee.module.members[1]
-    called: list[nn.Module] = []
-    handles = [
-        one.register_forward_hook(lambda layer, given, found: called.append(layer))
-        for one in second.modules()
-        if isinstance(one, nn.Linear)
-    ]
-    try:
-        committee(inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
     pairs = zip(first.named_parameters(), second.parameters(), strict=True)
     other = [name for (name, one), two in pairs if not torch.equal(one, two)]
     if not other:
@@ -125,7 +115,8 @@ def check_members(committee: Committee, inputs: Inputs, *, is_trained: bool) -> 
             "no layer that can begin anew draws its weights, so all members of the committee are the same;"
             " give the network a linear layer, or use a strategy without a committee"
         )
-    last = [name for name, one in second.named_modules() if called and one is called[-1]]
+    called = last_called(second, lambda: committee(inputs))
+    last = [name for name, one in second.named_modules() if one is called]
     if is_trained and last and not all(name.startswith(f"{last[0]}.") for name in other):
         raise ConfigError(
             f"of a trained network the linear layer that is listed last begins anew in each member, and this"

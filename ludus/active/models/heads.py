@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
+from ludus.active.models.last_layer import last_called
 from ludus.core.errors import ConfigError
 from ludus.nn.model import Inputs, Model
 from ludus.seeds import derive, forked
@@ -31,18 +32,7 @@ class Head:
 
     def check(self, inputs: Inputs) -> None:
         """Raise ConfigError unless the new layer is the linear layer that the network calls last."""
-        called: list[nn.Module] = []
-        layers = [one for one in self._model.module.modules() if isinstance(one, nn.Linear)]
-        handles = [
-            one.register_forward_hook(lambda layer, given, found: called.append(layer))
-            for one in layers
-        ]
-        try:
-            self._model(inputs)
-        finally:
-            for handle in handles:
-                handle.remove()
-        if not called or called[-1] is not self._new:
+        if last_called(self._model.module, lambda: self._model(inputs)) is not self._new:
             raise ConfigError(
                 f"'new_head' replaces the linear layer that the network lists last, {self._name}, and"
                 " the network calls another one last; let its __init__ make the head last"
