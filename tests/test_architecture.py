@@ -34,9 +34,10 @@ ALLOWED = {
     "active": {*SHARED, "supervised"},
     "rl": SHARED,
     "games": SHARED,
+    "arena": SHARED,
     "testing": SHARED,
     "cli": {*SHARED, "testing"},
-    "ludus": {*SHARED, "supervised", "active", "rl", "games", "cli"},
+    "ludus": {*SHARED, "supervised", "active", "rl", "games", "arena", "cli"},
 }
 MODULE = re.compile(r"ludus(\.[a-z_]+)+")
 BANNED = re.compile(

@@ -63,12 +63,14 @@ class Room:
     """Yields what `ludus doctor` says of this machine for the room."""
 
     def modules(self, folder: str) -> dict[str, str]:
-        """Return the module of each file in a folder of this room, by the file's name."""
-        files = sorted((self.folder / folder).glob("*.py")) if self.folder else []
+        """Return the module of each file, or package, in a folder of this room, by its name."""
+        if self.folder is None:
+            return {}
+        here = self.folder / folder
+        names = [file.stem for file in here.glob("*.py")]
+        names += [file.parent.name for file in here.glob("*/__init__.py")]
         parts = ".".join([self.name, *Path(folder).parts])
-        return {
-            file.stem: f"{parts}.{file.stem}" for file in files if not file.stem.startswith("_")
-        }
+        return {name: f"{parts}.{name}" for name in sorted(names) if not name.startswith("_")}
 
 
 _ROOMS: dict[str, Room] = {}

@@ -1,0 +1,85 @@
+"""The body `gnn`: a graph isomorphism network on pairs of small graphs, as dense batches.
+
+A node begins with the messages that named it: a bit for each round and channel. Each layer adds up
+neighbours and the node itself. The nodes of a graph are added up to the graph, and the two graphs of a pair
+are compared by their difference and their sum, so that the order of the pair does not matter to the whole.
+
+Shapes: N rows, G the two graphs, M nodes of a graph, R rounds, C channels, D features, V = G x M symbols.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ludus.arena.agents.body import Body, Found, Rows
+from ludus.arena.scenario import Seen
+from ludus.config.base import Count, Positive, StrictConfig
+from ludus.config.registry import register
+
+
+class GnnParameters(StrictConfig):
+    """How far and how finely it looks."""
+
+    num_layers: Count
+    """How many times nodes look at their neighbours; two graphs that need more rounds of colour refinement
+    to be told apart look alike to it. 0 sees the messages and the number of nodes alone."""
+    width: Positive
+    """How many features a node has."""
+
+
+class _Layer(nn.Module):
+    """h' = MLP((1 + eps) h + the sum over neighbours)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.eps = nn.Parameter(torch.zeros(()))
+        self.inner = nn.Linear(width, width)
+        self.outer = nn.Linear(width, width)
+
+    def forward(self, h: Tensor, adjacency: Tensor) -> Tensor:
+        gathered = (1.0 + self.eps) * h + adjacency @ h
+        return torch.relu(self.outer(torch.relu(self.inner(gathered))))
+
+
+@register("body", "gnn")
+class Gnn(Body):
+    """Looks at `adjacency` (N, G, M, M) and `node_mask` (N, G, M)."""
+
+    Config = GnnParameters
+    needs = ("adjacency", "node_mask")
+
+    def __init__(self, params: GnnParameters, seen: Seen) -> None:
+        super().__init__()
+        width = params.width
+        self.width = 3 * width
+        self.entry = nn.Linear(1 + seen.max_message_rounds * seen.num_channels, width)
+        self.layers = nn.ModuleList(_Layer(width) for _ in range(params.num_layers))
+        self.num_symbols = seen.num_symbols
+        self.places = seen.max_message_rounds + 1
+        self.clock = nn.Embedding(self.places, width)
+
+    def forward(self, rows: Rows) -> Found:
+        """Return features of pairs and of their nodes."""
+        adjacency, mask = rows["adjacency"], rows["node_mask"]
+        N, G, M, _ = adjacency.shape
+        marks = self._marks(rows["message_history"]).reshape(N, G, M, -1)
+        there = mask.unsqueeze(-1).to(adjacency.dtype)
+        h = torch.relu(self.entry(torch.cat([there, marks], -1))) * there
+        # Every layer is heard, as in jumping knowledge: a sum of nodes alone forgets the early ones.
+        for layer in self.layers:
+            h = h + layer(h, adjacency) * there
+        graphs = h.sum(-2)
+        one, other = graphs[:, 0], graphs[:, 1]
+        clock = self.clock(rows["round"])
+        whole = torch.cat([(one - other).abs(), torch.log1p(one + other), clock], -1)
+        nodes = h.reshape(N, G * M, -1)
+        about = whole[:, : 2 * nodes.shape[-1]].unsqueeze(1).expand(-1, G * M, -1)
+        return Found(whole, torch.cat([nodes, about], -1), mask.reshape(N, G * M))
+
+    def _marks(self, history: Tensor) -> Tensor:
+        """Return (N, V, R x C) which message named each symbol."""
+        N = len(history)
+        flat = history.reshape(N, -1)
+        symbols = torch.arange(self.num_symbols, device=history.device)
+        return (flat.unsqueeze(1) == symbols[None, :, None]).to(torch.float32)

@@ -1,0 +1,59 @@
+"""A body looks at a datum and at the messages so far; heads speak, value and classify by what it found.
+
+Shapes: N rows, R rounds, C channels, V symbols, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, NamedTuple
+
+from pydantic import SerializeAsAny
+from torch import Tensor, nn
+
+from ludus.arena.scenario import Seen
+from ludus.config.base import StrictConfig
+from ludus.config.registry import find
+from ludus.config.sections import registered
+from ludus.core.errors import ConfigError
+
+BodySection = Annotated[SerializeAsAny[StrictConfig], registered("body")]
+Rows = Mapping[str, Tensor]
+"""The data by name, `message_history` (N, R, C) of symbols or -1, `round` (N,)."""
+
+
+class Found(NamedTuple):
+    """What a body makes of its rows."""
+
+    whole: Tensor
+    """(N, D) features of the datum as a whole."""
+    symbols: Tensor
+    """(N, V, D) features of each symbol."""
+    present: Tensor | None
+    """(N, V) which symbols there are to be chosen; None: all."""
+
+
+class Body(nn.Module):
+    """Derive it, set `width` to the number of its features, and return a Found from `forward`."""
+
+    Config: ClassVar[type[StrictConfig]]
+    needs: ClassVar[tuple[str, ...]] = ()
+    """The names of the data without which it cannot be."""
+    width: int
+
+    def forward(self, rows: Rows) -> Found:
+        """Return the features of these rows."""
+        raise NotImplementedError
+
+
+def make_body(section: StrictConfig, seen: Seen, *, agent: str) -> Body:
+    """Return the body of this section, once the scenario is seen to have what it needs."""
+    kind: str = section.kind  # type: ignore[attr-defined]
+    cls = find("body", kind)
+    if missing := [name for name in cls.needs if name not in seen.shapes]:
+        raise ConfigError(
+            f"'agents.{agent}.body.kind' is {kind}, which needs '{missing[0]}', but the data of this"
+            f" scenario are {', '.join(seen.shapes)}; choose another body, or another scenario"
+        )
+    body: Body = cls(section, seen)
+    return body

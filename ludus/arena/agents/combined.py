@@ -1,0 +1,171 @@
+"""All agents as one actor with an agent dimension, each seeing only what it may.
+
+Shapes: A agents, C channels, R rounds, V symbols; `...` is any batch, flattened to N rows for the agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import (
+    ProbabilisticTensorDictModule,
+    ProbabilisticTensorDictSequential,
+    TensorDictModuleBase,
+)
+from torch import Tensor, nn
+
+from ludus.arena.agents.agent import Agent
+from ludus.arena.agents.body import Rows
+from ludus.arena.distribution import TurnDistribution
+from ludus.arena.protocol import NOTHING, ProtocolHandler
+
+AGENTS = "agents"
+ACTION = (AGENTS, "action")
+LOG_PROB = (AGENTS, "action_log_prob")
+VALUE = (AGENTS, "value")
+REWARD = (AGENTS, "reward")
+DONE = (AGENTS, "done")
+TERMINATED = (AGENTS, "terminated")
+ADVANTAGE = (AGENTS, "advantage")
+VALUE_TARGET = (AGENTS, "value_target")
+LOGITS = {name: (AGENTS, name) for name in ("decision_logits", "message_logits")}
+MASKS = {name: (AGENTS, name) for name in ("decision_mask", "message_mask")}
+
+
+class CombinedAgents(nn.Module):
+    """Holds the agents by name, in the order of the protocol, and calls them on rows of a batch."""
+
+    def __init__(
+        self, agents: Mapping[str, Agent], handler: ProtocolHandler, data_names: Sequence[str]
+    ) -> None:
+        """`data_names` are what agents see of a datum: the labels are not among them."""
+        super().__init__()
+        self.members = nn.ModuleDict(agents)
+        self.names = tuple(agents)
+        self.data_names = tuple(data_names)
+        self.num_channels = len(handler.message_channel_names)
+        visible_AC = handler.visibility(torch.device("cpu"))
+        # Beside the weights, not among them: it follows from the config.
+        self.register_buffer("visible_AC", visible_AC, persistent=False)
+        self.sees_all = [bool(row.all()) for row in visible_AC]
+
+    def member(self, name: str) -> Agent:
+        """Return the agent of this name."""
+        found = self.members[name]
+        assert isinstance(found, Agent)
+        return found
+
+    def rows_of(self, index: int, batch: TensorDictBase | Mapping[str, Tensor]) -> Rows:
+        """Return what this agent sees of a batch of rows (N, ...): the data, and channels it may read."""
+        rows = {name: batch[name] for name in self.data_names}
+        history_NRC = batch["message_history"]
+        if not self.sees_all[index]:
+            history_NRC = torch.where(self.visible_AC[index], history_NRC, NOTHING)  # type: ignore[index]
+        return {**rows, "message_history": history_NRC, "round": batch["round"]}
+
+    def policy(
+        self, batch: TensorDictBase | Mapping[str, Tensor], *, only: Sequence[int] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return (N, A, 3) and (N, A, C, V) logits; of agents that are not in `only`, zeros."""
+        said = {
+            index: self.member(name).policy(self.rows_of(index, batch))
+            for index, name in enumerate(self.names)
+            if only is None or index in only
+        }
+        return self._stacked([said[i].decision if i in said else None for i in self._all]), (
+            self._stacked([said[i].message if i in said else None for i in self._all])
+        )
+
+    def value(self, batch: TensorDictBase | Mapping[str, Tensor]) -> Tensor:
+        """Return (N, A, 1) what each agent expects to gain."""
+        each = [
+            self.member(name).value(self.rows_of(i, batch)) for i, name in enumerate(self.names)
+        ]
+        return torch.stack(each, 1).unsqueeze(-1)
+
+    def policy_and_value(
+        self, batch: TensorDictBase | Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the logits and the values, each body asked once where policy and value share it."""
+        both = [
+            self.member(name).policy_and_value(self.rows_of(index, batch))
+            for index, name in enumerate(self.names)
+        ]
+        decisions = torch.stack([said.decision for said, _ in both], 1)
+        messages = torch.stack([said.message for said, _ in both], 1)
+        return decisions, messages, torch.stack([value for _, value in both], 1).unsqueeze(-1)
+
+    @property
+    def _all(self) -> range:
+        return range(len(self.names))
+
+    @staticmethod
+    def _stacked(each: list[Tensor | None]) -> Tensor:
+        like = next(one for one in each if one is not None)
+        return torch.stack([torch.zeros_like(like) if one is None else one for one in each], 1)
+
+    def rates(self) -> dict[str, dict[str, float]]:
+        """Return the factor of the learning rate of each part of each agent."""
+        return {name: self.member(name).rates() for name in self.names}
+
+
+class _OnRows(TensorDictModuleBase):
+    """Calls a function on a TensorDict of any batch, as rows, and writes what it returns."""
+
+    def __init__(self, agents: CombinedAgents, out_keys: list[tuple[str, str]]) -> None:
+        super().__init__()
+        self.agents = agents
+        self.in_keys = [*agents.data_names, "message_history", "round"]
+        self.out_keys = list(out_keys)
+
+    def _written(
+        self, td: TensorDictBase, ask: Callable[[TensorDictBase], Sequence[Tensor]]
+    ) -> TensorDictBase:
+        shape = td.batch_size
+        rows = td.select(*self.in_keys).reshape(-1) if len(shape) != 1 else td
+        for key, value in zip(self.out_keys, ask(rows), strict=True):
+            td.set(key, value.reshape(*shape, *value.shape[1:]))
+        return td
+
+
+class Speaking(_OnRows):
+    """Writes the logits of all agents; the values too where they are wanted and not there."""
+
+    def __init__(self, agents: CombinedAgents) -> None:
+        super().__init__(agents, [*LOGITS.values()])
+
+    def forward(self, td: TensorDictBase) -> TensorDictBase:
+        """Write the logits into the TensorDict."""
+        return self._written(td, self.agents.policy)
+
+
+class Valuing(_OnRows):
+    """Writes what all agents expect to gain."""
+
+    def __init__(self, agents: CombinedAgents) -> None:
+        super().__init__(agents, [VALUE])
+
+    def forward(self, td: TensorDictBase) -> TensorDictBase:
+        """Write the values into the TensorDict."""
+        return self._written(td, lambda rows: [self.agents.value(rows)])
+
+
+def make_actor(agents: CombinedAgents) -> ProbabilisticTensorDictSequential:
+    """Return the agents as an actor that TorchRL's losses and collectors can use."""
+    return ProbabilisticTensorDictSequential(
+        Speaking(agents),
+        ProbabilisticTensorDictModule(
+            in_keys={**LOGITS, **MASKS},
+            out_keys=[ACTION],
+            distribution_class=TurnDistribution,
+            return_log_prob=True,
+            log_prob_key=LOG_PROB,
+        ),
+    )
+
+
+def make_critic(agents: CombinedAgents) -> Valuing:
+    """Return the agents as a value operator."""
+    return Valuing(agents)

@@ -1,0 +1,79 @@
+"""Heads: what an agent says, values and answers, by what its body found.
+
+Shapes: N rows, C channels, V symbols, D features.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+
+from ludus.arena.agents.agent import Said
+from ludus.arena.agents.body import Found
+from ludus.config.base import Positive, StrictConfig
+
+ABSENT = -1e9
+"""The logit of a symbol that is not there."""
+
+
+class HeadParameters(StrictConfig):
+    """A small network on top of the body."""
+
+    widths: list[Positive]
+    """The width of each hidden layer; ReLU follows each."""
+
+
+def layers(widths: list[int]) -> nn.Sequential:
+    """Return linear layers of these widths with ReLU between them."""
+    made: list[nn.Module] = []
+    for index, (wide, narrow) in enumerate(itertools.pairwise(widths)):
+        made += [nn.ReLU()] if index else []
+        made += [nn.Linear(wide, narrow)]
+    return nn.Sequential(*made)
+
+
+class PolicyHead(nn.Module):
+    """Decides by the whole, and chooses a symbol for each channel by the features of each."""
+
+    def __init__(self, params: HeadParameters, width: int, num_channels: int) -> None:
+        super().__init__()
+        self.decide = layers([width, *params.widths, 3])
+        self.choose = layers([width, *params.widths, num_channels])
+        for last in (self.decide[-1], self.choose[-1]):
+            assert isinstance(last, nn.Linear)
+            # A policy that begins near the uniform one tries everything.
+            nn.init.orthogonal_(last.weight, 0.01)
+            nn.init.zeros_(last.bias)
+
+    def forward(self, found: Found) -> Said:
+        """Return the logits of decision and messages."""
+        message_NCV = self.choose(found.symbols).transpose(-1, -2)
+        if found.present is not None:
+            message_NCV = message_NCV.masked_fill(~found.present.unsqueeze(1), ABSENT)
+        return Said(self.decide(found.whole), message_NCV)
+
+
+class ValueHead(nn.Module):
+    """Says what the agent expects to gain."""
+
+    def __init__(self, params: HeadParameters, width: int) -> None:
+        super().__init__()
+        self.layers = layers([width, *params.widths, 1])
+
+    def forward(self, found: Found) -> Tensor:
+        """Return (N,) values."""
+        return torch.squeeze(self.layers(found.whole), -1)
+
+
+class SoloHead(nn.Module):
+    """Classifies the datum."""
+
+    def __init__(self, params: HeadParameters, width: int) -> None:
+        super().__init__()
+        self.layers = layers([width, *params.widths, 2])
+
+    def forward(self, found: Found) -> Tensor:
+        """Return (N, 2) logits of the label."""
+        return torch.as_tensor(self.layers(found.whole))

@@ -1,0 +1,103 @@
+"""The agent kind `parts`: a body, and the heads that the trainer needs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from ludus.arena.agents.agent import Agent, AgentParameters, Factors, Said
+from ludus.arena.agents.body import Body, BodySection, Rows, make_body
+from ludus.arena.agents.heads import HeadParameters, PolicyHead, SoloHead, ValueHead
+from ludus.arena.scenario import Seen
+from ludus.config.registry import register
+
+TrainerKind = Literal["rl", "solo_agent"]
+
+
+class PartsParameters(AgentParameters):
+    """A body, and heads on it."""
+
+    body: BodySection
+    """What it looks with."""
+    shares_body_of: str | None
+    """Use the body of this other agent, which must be described alike; null: one of its own."""
+    policy_head: HeadParameters
+    """What it speaks and decides with."""
+    value_head: HeadParameters
+    """What it values its prospects with."""
+    solo_head: HeadParameters
+    """What it answers alone with."""
+    learning_rate_factors: Factors
+    """How much faster or slower than the rest each part learns."""
+
+
+@register("arena_agent", "parts")
+class PartsAgent(Agent):
+    """Which heads it has is the trainer's choice: policy and value for `rl`, solo for `solo_agent`."""
+
+    Config = PartsParameters
+
+    def __init__(
+        self,
+        params: PartsParameters,
+        seen: Seen,
+        *,
+        name: str,
+        trainer_type: str,
+        use_shared_body: bool,
+        body: Body | None = None,
+    ) -> None:
+        super().__init__()
+        self.params = params
+        self.body = make_body(params.body, seen, agent=name) if body is None else body
+        self.has_own_body = body is None
+        width = self.body.width
+        self.value_body: Body | None = None
+        self.policy_head = self.value_head = self.solo_head = None
+        if trainer_type == "solo_agent":
+            self.solo_head = SoloHead(params.solo_head, width)
+            return
+        self.policy_head = PolicyHead(params.policy_head, width, seen.num_channels)
+        self.value_head = ValueHead(params.value_head, width)
+        if not use_shared_body:
+            self.value_body = make_body(params.body, seen, agent=name)
+
+    def policy(self, rows: Rows) -> Said:
+        """Return the logits of decision and messages."""
+        assert self.policy_head is not None
+        said: Said = self.policy_head(self.body(rows))
+        return said
+
+    def value(self, rows: Rows) -> Tensor:
+        """Return (N,) what it expects to gain."""
+        assert self.value_head is not None
+        body = self.body if self.value_body is None else self.value_body
+        value_N: Tensor = self.value_head(body(rows))
+        return value_N
+
+    def policy_and_value(self, rows: Rows) -> tuple[Said, Tensor]:
+        """Return both, by one look where the body is shared."""
+        if self.value_body is not None:
+            return self.policy(rows), self.value(rows)
+        assert self.policy_head is not None
+        assert self.value_head is not None
+        found = self.body(rows)
+        return self.policy_head(found), self.value_head(found)
+
+    def solo(self, rows: Rows) -> Tensor:
+        """Return (N, 2) logits of the label."""
+        assert self.solo_head is not None
+        logits_N2: Tensor = self.solo_head(self.body(rows))
+        return logits_N2
+
+    def rates(self) -> dict[str, float]:
+        """Return the factor of each part that it has and owns."""
+        factors = self.params.learning_rate_factors
+        parts = {"body": factors.body, "value_body": factors.body}
+        parts |= {
+            head: getattr(factors, head) for head in ("policy_head", "value_head", "solo_head")
+        }
+        if not self.has_own_body:
+            del parts["body"]
+        return {part: rate for part, rate in parts.items() if getattr(self, part) is not None}

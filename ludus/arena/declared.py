@@ -1,0 +1,22 @@
+"""What the arena adds to the words of the library."""
+
+from ludus.config.rooms import declare
+
+declare(
+    "ludus.arena",
+    categories={
+        "protocol": "protocols",
+        "scenario": "scenarios",
+        "arena_agent": "agents/kinds",
+        "body": "agents/bodies",
+    },
+    counters=("iteration",),
+    lengths={"max_iterations": "iteration"},
+    directions={"accuracy": "max"},
+    needs={"torchrl": "ludus[arena]", "tensordict": "ludus[arena]", "pettingzoo": "ludus[arena]"},
+    other_names={
+        "num_iterations": ("max_iterations",),
+        "lr": ("optimizer.learning_rate",),
+        "lmbda": ("rl.gae_lambda",),
+    },
+)

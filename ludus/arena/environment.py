@@ -1,0 +1,194 @@
+"""Episodes of a protocol about data of a scenario, a batch of them at once, on tensors alone.
+
+An iteration plays one episode in each env, all in the same round; an episode that has ended waits,
+masked, for the others. Which data, and the seed of each episode, follow from the seed of the run and the
+number of the iteration, so nothing of an environment has to be saved.
+
+Shapes: B envs, A agents, C channels, R rounds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from ludus.arena.dataset import ArenaDataset
+from ludus.arena.protocol import NOTHING, ProtocolHandler
+from ludus.seeds import derive, generator
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where the episodes stand before a step."""
+
+    step: int
+    seen: dict[str, Tensor]
+    """What agents may see of it, (B, ...): the data, `message_history`, `round`."""
+    kept: dict[str, Tensor]
+    """What of it is stored for each step, (B, ...); the data themselves are found again by their index."""
+    decision_mask: Tensor
+    """(B, A) whose decision counts and is its own."""
+    message_mask: Tensor
+    """(B, A, C) who speaks in which channel."""
+    acting: tuple[int, ...] | None
+    """The agents that may be active in this step; None: any."""
+    over: Tensor
+    """(B,) which episodes have ended before."""
+    hidden: dict[str, Tensor]
+    """What no agent may see: the labels, say."""
+
+
+class Stepped(NamedTuple):
+    """What a step leads to."""
+
+    moment: Moment
+    rewards: Tensor
+    """(B, A)."""
+    done: Tensor
+    """(B,) whether the episode ends here."""
+    terminated: Tensor
+    """(B,) whether it ends by itself; one that is cut off has a value beyond its end."""
+    successor: dict[str, Tensor]
+    """What agents see after the step, stored as `next`; where an env begins anew, not the next moment."""
+
+
+class Environment(ABC):
+    """What a rollout is played in."""
+
+    agent_names: tuple[str, ...]
+    num_envs: int
+    num_steps: int
+    """How many steps a rollout has."""
+
+    @abstractmethod
+    def begin(self, iteration: int) -> Moment:
+        """Return the first moment of an iteration's episodes."""
+
+    @abstractmethod
+    def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
+        """Return what the actions of all agents lead to."""
+
+    def filled(self, rollouts: TensorDictBase) -> TensorDictBase:
+        """Return rollouts, or rows of them, with all that agents see: what is not stored is looked up."""
+        return rollouts
+
+
+class MessageEnvironment(Environment):
+    """Episodes of a protocol about the data of a dataset."""
+
+    def __init__(
+        self,
+        dataset: ArenaDataset,
+        handler: ProtocolHandler,
+        *,
+        num_envs: int,
+        seed: int,
+        name: str,
+        device: torch.device,
+    ) -> None:
+        self.dataset = dataset.to(device)
+        self.handler = handler
+        self.agent_names = handler.agent_names
+        self.num_envs = num_envs
+        self.num_steps = handler.max_message_rounds
+        self._seed, self._name, self._device = seed, name, device
+        self._acting = [handler.acting(index) for index in range(self.num_steps)]
+
+    def data_index(self, iteration: int) -> Tensor:
+        """Return (B,) which data an iteration's episodes are about: a shuffled pass after another."""
+        size, first = len(self.dataset), iteration * self.num_envs
+        places = torch.arange(first, first + self.num_envs)
+        passes = range(first // size, (first + self.num_envs - 1) // size + 1)
+        orders = [self._order(number) for number in passes]
+        return torch.cat(orders)[places - passes[0] * size]
+
+    def _order(self, number: int) -> Tensor:
+        source = generator(self._seed, f"arena/{self._name}/order", number)
+        return torch.randperm(len(self.dataset), generator=source)
+
+    def begin(self, iteration: int) -> Moment:
+        """Return the first moment of an iteration's episodes."""
+        return self.begin_with(self.data_index(iteration), iteration)
+
+    def begin_with(self, index_B: Tensor, iteration: int) -> Moment:
+        """Return the first moment of episodes about these data."""
+        source = torch.Generator().manual_seed(
+            derive(self._seed, f"arena/{self._name}/episode", iteration)
+        )
+        seed_B = torch.randint(2**31, (len(index_B),), generator=source).to(self._device)
+        index_B = index_B.to(self._device)
+        channels = len(self.handler.message_channel_names)
+        history_BRC = torch.full(
+            (len(index_B), self.num_steps, channels), NOTHING, device=self._device
+        )
+        hidden = {"y": self.dataset.y[index_B], "seed": seed_B}
+        over_B = torch.zeros(len(index_B), dtype=torch.bool, device=self._device)
+        return self._moment(0, self.dataset.rows(index_B), index_B, history_BRC, over_B, hidden)
+
+    def _moment(
+        self,
+        index: int,
+        data: dict[str, Tensor],
+        index_B: Tensor,
+        history_BRC: Tensor,
+        over_B: Tensor,
+        hidden: dict[str, Tensor],
+    ) -> Moment:
+        kept = {
+            "index": index_B,
+            "message_history": history_BRC,
+            "round": torch.full_like(index_B, index),
+        }
+        seed_B, is_last = hidden["seed"], index >= self.num_steps
+        at = min(index, self.num_steps - 1)
+        message_BAC = self.handler.speakers(at, seed_B) & ~over_B[:, None, None]
+        decision_BA = self.handler.deciders(at, seed_B) & ~over_B[:, None]
+        if self.handler.params.force_guess is not None:
+            # A decision that is forced is not the agent's: it neither earns nor learns by it.
+            decision_BA = torch.zeros_like(decision_BA)
+        seen = {**data, "message_history": history_BRC, "round": kept["round"]}
+        acting = () if is_last else self._acting[at]
+        return Moment(index, seen, kept, decision_BA, message_BAC, acting, over_B, hidden)
+
+    def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
+        """Return what the actions of all agents lead to."""
+        handler, hidden = self.handler, moment.hidden
+        outcome = handler.step(
+            moment.step, action_BAK[..., 0], hidden["y"], moment.over, hidden["seed"]
+        )
+        history_BRC = self._heard(moment, action_BAK[..., 1:])
+        over_B = moment.over | outcome.terminated
+        names = self.dataset.data
+        data = {name: moment.seen[name] for name in names}
+        following = self._moment(
+            moment.step + 1, data, moment.kept["index"], history_BRC, over_B, hidden
+        )
+        ends_B = outcome.terminated
+        return Stepped(following, outcome.rewards, ends_B, ends_B, following.kept)
+
+    def _heard(self, moment: Moment, said_BAC: Tensor) -> Tensor:
+        """Return the history with what was said in this round."""
+        mask_BAC = moment.message_mask
+        # One agent at most speaks in a channel, so the largest is what it said.
+        heard_BC = torch.where(mask_BAC, said_BAC, NOTHING).amax(1)
+        history_BRC = moment.seen["message_history"].clone()
+        history_BRC[:, moment.step] = heard_BC
+        return history_BRC
+
+    def filled(self, rollouts: TensorDictBase) -> TensorDictBase:
+        """Return the rollouts with the data they are about, by index."""
+        found = rollouts.copy()
+        for name, tensor in self.dataset.rows(rollouts["index"]).items():
+            found.set(name, tensor)
+        following = found.get("next", None)
+        if following is not None:
+            following = following.copy()
+            for name in self.dataset.data:
+                following.set(name, found[name])
+            found.set("next", following)
+        return found

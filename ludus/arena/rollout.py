@@ -1,0 +1,106 @@
+"""Play the episodes of an iteration: a batched forward pass of the agents that may be active, for each step.
+
+What comes of it is a TensorDict of B envs by T steps, laid out as TorchRL's losses and estimators expect it.
+
+Shapes: B envs, T steps, A agents, C channels, K = 1 + C numbers of an action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from ludus.arena.agents.combined import AGENTS, CombinedAgents
+from ludus.arena.distribution import TurnDistribution
+from ludus.arena.environment import Environment, Moment
+
+Choose = Callable[[TurnDistribution], Tensor]
+
+
+def roll_out(
+    agents: CombinedAgents,
+    environment: Environment,
+    moment: Moment,
+    choose: Choose,
+    *,
+    num_steps: int,
+    is_interrupted: Callable[[], bool] = lambda: False,
+) -> TensorDict:
+    """Return (B, T) what happened from this moment on; `choose` draws the actions, or takes the likeliest.
+
+    Nothing in it waits for the device.
+    """
+    steps: list[dict[str, Tensor]] = []
+    afters: list[dict[str, Tensor]] = []
+    with torch.no_grad():
+        for _ in range(num_steps):
+            if is_interrupted():
+                break
+            decisions, messages = agents.policy(moment.seen, only=moment.acting)
+            masks = moment.decision_mask, moment.message_mask
+            distribution = TurnDistribution(decisions, messages, *masks)
+            action_BAK = choose(distribution)
+            stepped = environment.step(moment, action_BAK)
+            steps.append(
+                {
+                    **moment.kept,
+                    **moment.hidden,
+                    "mask": ~moment.over,
+                    "decision_logits": decisions,
+                    "message_logits": messages,
+                    "decision_mask": masks[0],
+                    "message_mask": masks[1],
+                    "action": action_BAK,
+                    "action_log_prob": distribution.log_prob(action_BAK),
+                    "entropy": distribution.entropy(),
+                }
+            )
+            ended_BA1 = _expanded(stepped.done | moment.over, stepped.rewards)
+            terminated_BA1 = _expanded(stepped.terminated | moment.over, stepped.rewards)
+            afters.append(
+                {
+                    **stepped.successor,
+                    "reward": stepped.rewards.unsqueeze(-1),
+                    "done": ended_BA1,
+                    "terminated": terminated_BA1,
+                }
+            )
+            moment = stepped.moment
+    return _assembled(steps, afters)
+
+
+_OF_AGENTS = (
+    "decision_logits", "message_logits", "decision_mask", "message_mask", "action",
+    "action_log_prob", "entropy", "reward", "done", "terminated",
+)  # fmt: skip
+
+
+def _expanded(ended_B: Tensor, rewards_BA: Tensor) -> Tensor:
+    """Return (B, A, 1) an end that is the same for every agent."""
+    return ended_B[:, None, None].expand(*rewards_BA.shape, 1)
+
+
+def _assembled(
+    steps: Sequence[dict[str, Tensor]], afters: Sequence[dict[str, Tensor]]
+) -> TensorDict:
+    """Return the steps as one TensorDict (B, T), those after them as its `next`."""
+    td, following = _stacked(steps), _stacked(afters)
+    td.set("next", following)
+    return td
+
+
+def _stacked(steps: Sequence[dict[str, Tensor]]) -> TensorDict:
+    columns = {name: torch.stack([step[name] for step in steps], 1) for name in steps[0]}
+    batch = columns["action" if "action" in columns else "reward"].shape[:3]
+    own = {name: columns.pop(name) for name in _OF_AGENTS if name in columns}
+    td = TensorDict(columns, batch_size=batch[:2])
+    td.set(AGENTS, TensorDict(own, batch_size=batch))
+    return td
+
+
+def rows_of(rollouts: TensorDictBase) -> TensorDictBase:
+    """Return the steps of all envs as rows (B x T), without what follows them, which no loss reads."""
+    return rollouts.exclude("next").reshape(-1)

@@ -1,0 +1,1 @@
+"""Each folder, or file, is a scenario."""
