@@ -86,7 +86,7 @@ def _draw(logits: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 @register_kl(TurnDistribution, TurnDistribution)  # type: ignore[untyped-decorator]
-def _kl(one: TurnDistribution, other: TurnDistribution) -> Tensor:
+def turn_kl(one: TurnDistribution, other: TurnDistribution) -> Tensor:
     """Return (..., A) the KL divergence of what counts."""
     decided = (one.decisions.exp() * (one.decisions - other.decisions)).sum(-1)
     said = (one.messages.exp() * (one.messages - other.messages)).sum(-1)

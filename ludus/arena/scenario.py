@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from pydantic import SerializeAsAny
@@ -50,7 +50,7 @@ class Scenario(ABC):
 
     Config: ClassVar[type[StrictConfig]]
 
-    def __init__(self, params: Any) -> None:
+    def __init__(self, params: StrictConfig) -> None:
         self.params = params
 
     @abstractmethod
