@@ -10,7 +10,6 @@ declare(
         "arena_agent": "agents/kinds",
         "body": "agents/bodies",
     },
-    counters=("iteration",),
     lengths={"max_iterations": "iteration"},
     directions={"accuracy": "max"},
     needs={"torchrl": "ludus[arena]", "tensordict": "ludus[arena]", "pettingzoo": "ludus[arena]"},

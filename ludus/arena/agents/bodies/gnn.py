@@ -9,6 +9,8 @@ Shapes: N rows, G the two graphs, M nodes of a graph, R rounds, C channels, D fe
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +23,8 @@ from ludus.config.registry import register
 class GnnParameters(StrictConfig):
     """How far and how finely it looks."""
 
+    kind: Literal["gnn"]
+    """A graph isomorphism network on pairs of graphs."""
     num_layers: Count
     """How many times nodes look at their neighbours; two graphs that need more rounds of colour refinement
     to be told apart look alike to it. 0 sees the messages and the number of nodes alone."""

@@ -18,6 +18,8 @@ TrainerKind = Literal["rl", "solo_agent"]
 class PartsParameters(AgentParameters):
     """A body, and heads on it."""
 
+    kind: Literal["parts"]
+    """A body, and heads on it."""
     body: BodySection
     """What it looks with."""
     shares_body_of: str | None

@@ -1,0 +1,201 @@
+"""Draw pairs of Erdos-Renyi graphs whose Weisfeiler-Leman scores are as asked for.
+
+A pair of score 1 is two independent graphs. For the higher scores, which such pairs hardly ever have, the
+second graph is the first after many switches: two edges a-b and c-d become a-d and c-b. Any switch keeps
+the degrees, so the score is at least 2; one with equal degrees of a and c, and of b and d, keeps the colours
+of two rounds, so it is at least 3. Switches are proposed symmetrically, hence the second graph is an
+Erdos-Renyi graph as much as the first. What has another score than was asked for is drawn again.
+
+Shapes: N pairs, M nodes of a graph, E edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.arena.scenarios.graph_isomorphism.colours import (
+    Adjacency,
+    Mask,
+    are_different,
+    scores,
+)
+from ludus.core.errors import ConfigError
+
+_BATCH = 4096
+_PROPOSALS = 64
+_MAX_TRIES = 50_000
+MORE = 3
+"""Stands for every score above 2, and for pairs that colour refinement never tells apart."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What each of N pairs must be."""
+
+    size: NDArray[np.int64]
+    probability: NDArray[np.float64]
+    score: NDArray[np.int64]
+    """1, 2 or MORE: of an isomorphic pair, that of the pair its graph was taken from."""
+    is_isomorphic: NDArray[np.bool_]
+
+    def at(self, rows: NDArray[np.int64]) -> Wanted:
+        """Return what these pairs must be."""
+        return Wanted(
+            self.size[rows], self.probability[rows], self.score[rows], self.is_isomorphic[rows]
+        )
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+class Pairs(NamedTuple):
+    """Graphs with nodes in no particular order."""
+
+    one: Adjacency
+    other: Adjacency
+    mask: Mask
+
+    def names(self) -> list[bytes]:
+        """Return what each pair is known by, whichever graph comes first."""
+        halves = [np.packbits(side.reshape(len(side), -1), 1) for side in (self.one, self.other)]
+        sides = zip(*([row.tobytes() for row in half] for half in halves), strict=True)
+        sizes = self.mask.sum(1).tolist()
+        return [
+            bytes([size % 256]) + b"".join(sorted(pair))
+            for size, pair in zip(sizes, sides, strict=True)
+        ]
+
+
+def find_pairs(
+    wanted: Wanted, max_nodes: int, rng: np.random.Generator, taken: set[bytes]
+) -> Pairs:
+    """Return a pair for each that is wanted, none of them in `taken`; raise ConfigError if there is none."""
+    count = len(wanted)
+    square = (count, max_nodes, max_nodes)
+    found = Pairs(
+        np.zeros(square, np.bool_), np.zeros(square, np.bool_), _mask(wanted.size, max_nodes)
+    )
+    pending_P, tries = np.arange(count), 0
+    while len(pending_P):
+        repeats = max(1, _BATCH // len(pending_P))
+        rows_N = np.repeat(pending_P, repeats)
+        pairs, fits_N = _candidates(wanted.at(rows_N), max_nodes, rng)
+        if taken:
+            fits_N &= np.array([name not in taken for name in pairs.names()])
+        fits_PR = fits_N.reshape(-1, repeats)
+        has_P = fits_PR.any(1)
+        chosen = (np.arange(len(pending_P)) * repeats + fits_PR.argmax(1))[has_P]
+        done = pending_P[has_P]
+        found.one[done], found.other[done] = pairs.one[chosen], pairs.other[chosen]
+        pending_P, tries = pending_P[~has_P], tries + repeats
+        if tries > _MAX_TRIES and len(pending_P):
+            raise _not_found(wanted, int(pending_P[0]), tries)
+    return found
+
+
+def _not_found(wanted: Wanted, row: int, tries: int) -> ConfigError:
+    score = "more than 2" if wanted.score[row] == MORE else f"{wanted.score[row]}"
+    return ConfigError(
+        f"no new pair of graphs with {wanted.size[row]} nodes, edge probability"
+        f" {wanted.probability[row]:g} and a Weisfeiler-Leman score of {score} was found in {tries} tries;"
+        " raise 'sizes', bring 'edge_probabilities' nearer to 0.5, or ask for none of that score"
+    )
+
+
+def _mask(size_N: NDArray[np.int64], max_nodes: int) -> Mask:
+    found: Mask = np.arange(max_nodes) < size_N[:, None]
+    return found
+
+
+def _candidates(
+    wanted: Wanted, max_nodes: int, rng: np.random.Generator
+) -> tuple[Pairs, NDArray[np.bool_]]:
+    """Return a pair for each that is wanted, and (N,) which of them are as they should be."""
+    mask_NM = _mask(wanted.size, max_nodes)
+    one_NMM = _erdos_renyi(wanted.probability, mask_NM, rng)
+    other_NMM = one_NMM.copy()
+    is_first = wanted.score == 1
+    if is_first.any():
+        other_NMM[is_first] = _erdos_renyi(wanted.probability[is_first], mask_NM[is_first], rng)
+    for score, rows in ((2, wanted.score == 2), (MORE, wanted.score == MORE)):
+        if rows.any():
+            other_NMM[rows] = _switched(
+                other_NMM[rows], mask_NM[rows], rng, keeps_two=score == MORE
+            )
+    found_N = scores(one_NMM, other_NMM, mask_NM)
+    fits_N = np.minimum(found_N, MORE) == wanted.score
+    has_moved_N = (one_NMM != other_NMM).any((1, 2))
+    unclear = np.flatnonzero((found_N == 0) & (wanted.score == MORE) & has_moved_N)
+    if len(unclear):
+        fits_N[unclear] = are_different(one_NMM[unclear], other_NMM[unclear], mask_NM[unclear])
+    same_N = wanted.is_isomorphic
+    other_NMM[same_N] = one_NMM[same_N]
+    return Pairs(one_NMM, _shuffled(other_NMM, mask_NM, rng), mask_NM), fits_N
+
+
+def _erdos_renyi(
+    probability_N: NDArray[np.float64], mask_NM: Mask, rng: np.random.Generator
+) -> Adjacency:
+    """Return (N, M, M) graphs in which each edge is there with the probability of its row."""
+    nodes = mask_NM.shape[1]
+    is_drawn = rng.random((len(mask_NM), nodes, nodes)) < probability_N[:, None, None]
+    upper = np.triu(np.ones((nodes, nodes), np.bool_), 1)
+    half = is_drawn & upper & mask_NM[:, None, :] & mask_NM[:, :, None]
+    found: Adjacency = half | half.transpose(0, 2, 1)
+    return found
+
+
+def _shuffled(adjacency_NMM: Adjacency, mask_NM: Mask, rng: np.random.Generator) -> Adjacency:
+    """Return the graphs with their nodes in a random order, those that are not there still last."""
+    order_NM = np.argsort(np.where(mask_NM, rng.random(mask_NM.shape), 2.0), 1)
+    rows = np.take_along_axis(adjacency_NMM, order_NM[:, :, None], 1)
+    return np.take_along_axis(rows, order_NM[:, None, :], 2)
+
+
+def _complement(adjacency_NMM: Adjacency, mask_NM: Mask) -> Adjacency:
+    is_pair = mask_NM[:, None, :] & mask_NM[:, :, None] & ~np.eye(mask_NM.shape[1], dtype=np.bool_)
+    found: Adjacency = is_pair & ~adjacency_NMM
+    return found
+
+
+def _switched(
+    adjacency_NMM: Adjacency, mask_NM: Mask, rng: np.random.Generator, *, keeps_two: bool
+) -> Adjacency:
+    """Return the graphs after switches that keep the colours of one round, or of two."""
+    # A switch of a graph is one of its complement, whose edges are fewer where there are many.
+    size_N = mask_NM.sum(1)
+    is_dense = adjacency_NMM.sum((1, 2)) * 2 > size_N * (size_N - 1)
+    graph = np.where(is_dense[:, None, None], _complement(adjacency_NMM, mask_NM), adjacency_NMM)
+    kept_NM = graph.sum(1) if keeps_two else np.zeros(mask_NM.shape, np.int64)
+    edges_NE2, count_N = _edges(graph)
+    every = np.arange(len(graph))
+    for _ in range(_PROPOSALS):
+        draws_3N = rng.random((3, len(graph)))
+        at, to = (draws_3N[:2] * count_N).astype(np.int64)
+        (a, b), (c, d) = edges_NE2[every, at].T, edges_NE2[every, to].T
+        flips = draws_3N[2] < 0.5
+        c, d = np.where(flips, d, c), np.where(flips, c, d)
+        fits = (a != c) & (a != d) & (b != c) & (b != d) & (count_N > 1)
+        fits &= ~graph[every, a, d] & ~graph[every, c, b]
+        fits &= (kept_NM[every, a] == kept_NM[every, c]) & (kept_NM[every, b] == kept_NM[every, d])
+        row = np.flatnonzero(fits)
+        at, to, a, b, c, d = at[row], to[row], a[row], b[row], c[row], d[row]
+        graph[row, a, b] = graph[row, b, a] = graph[row, c, d] = graph[row, d, c] = False
+        graph[row, a, d] = graph[row, d, a] = graph[row, c, b] = graph[row, b, c] = True
+        edges_NE2[row, at] = np.stack([a, d], 1)
+        edges_NE2[row, to] = np.stack([c, b], 1)
+    return np.where(is_dense[:, None, None], _complement(graph, mask_NM), graph)
+
+
+def _edges(adjacency_NMM: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return (N, E, 2) the edges of each graph, one at least, and (N,) how many there are."""
+    row, a, b = np.nonzero(np.triu(adjacency_NMM))
+    count_N = np.bincount(row, minlength=len(adjacency_NMM))
+    starts_N = np.cumsum(count_N) - count_N
+    found = np.zeros((len(count_N), max(1, int(count_N.max(initial=0))), 2), np.int64)
+    found[row, np.arange(len(row)) - starts_N[row]] = np.stack([a, b], 1)
+    return found, count_N
