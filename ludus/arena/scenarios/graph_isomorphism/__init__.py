@@ -1,6 +1,6 @@
 """The scenario `graph_isomorphism`: are two graphs the same but for the order of their nodes?
 
-A message names a node of either graph. How hard a pair is, its Weisfeiler-Leman score says: to a graph network
+A message names a node of either graph. How hard a pair is, its Weisfeiler-Leman score says: to a network
 of fewer layers both look alike, but whoever is shown where to look may tell.
 
 Shapes: N pairs, G the two graphs, M nodes of a graph.
