@@ -1,4 +1,4 @@
-"""The scenario `graph_isomorphism`: are two graphs the same but for the order of their nodes?
+"""The scenario `graph_isomorphism`: whether two graphs are the same but for the order of their nodes.
 
 A message names a node of either graph. How hard a pair is, its Weisfeiler-Leman score says: to a network
 of fewer layers both look alike, but whoever is shown where to look may tell.
