@@ -1,0 +1,70 @@
+"""The agent kind `random`: it says any symbol, decides nothing and learns nothing; a baseline.
+
+Shapes: N rows, C channels, V symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from torch import Tensor
+
+from ludus.arena.agents.agent import Agent, AgentParameters, Said
+from ludus.arena.agents.body import Body, Rows
+from ludus.arena.agents.heads import ABSENT
+from ludus.arena.protocol import CONTINUE
+from ludus.arena.scenario import Seen
+from ludus.config.registry import register
+
+
+class RandomParameters(AgentParameters):
+    """There is nothing to say of it."""
+
+    kind: Literal["random"]
+    """It says any symbol, decides nothing and learns nothing."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make impossible."""
+        if self.load is not None:
+            yield "'load' names an earlier run, but a random agent has no weights; make it null"
+
+
+@register("arena_agent", "random")
+class RandomAgent(Agent):
+    """A whole agent without parts and without parameters; its value is 0, its solo answer undecided."""
+
+    Config = RandomParameters
+
+    def __init__(
+        self,
+        params: RandomParameters,
+        seen: Seen,
+        *,
+        name: str,
+        trainer_type: str,
+        use_shared_body: bool,
+        body: Body | None = None,
+    ) -> None:
+        super().__init__()
+        self.params = params
+        self._shape = seen.num_channels, seen.num_symbols
+
+    def policy(self, rows: Rows) -> Said:
+        """Return the logits of CONTINUE alone, and of every symbol alike."""
+        like: Tensor = rows["round"].float()
+        decision_N3 = like.new_full((len(like), 3), ABSENT)
+        decision_N3[:, CONTINUE] = 0.0
+        return Said(decision_N3, like.new_zeros(len(like), *self._shape))
+
+    def value(self, rows: Rows) -> Tensor:
+        """Return (N,) zeros: it expects nothing."""
+        return rows["round"].float() * 0.0
+
+    def solo(self, rows: Rows) -> Tensor:
+        """Return (N, 2) logits of both labels alike."""
+        return rows["round"].new_zeros(len(rows["round"]), 2).float()
+
+    def rates(self) -> dict[str, float]:
+        """Return nothing: it has no parts that learn."""
+        return {}

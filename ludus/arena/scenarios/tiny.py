@@ -1,0 +1,73 @@
+"""The scenario `tiny`: rows of bits, labelled by the parity of the first few; for tests and first steps.
+
+Shapes: N rows, D bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+
+from ludus.arena.dataset import ArenaDataset
+from ludus.arena.scenario import Datasets, Scenario
+from ludus.config.base import Positive, StrictConfig
+from ludus.config.registry import register
+from ludus.seeds import generator
+
+
+class TinyParameters(StrictConfig):
+    """How many bits there are, and how many of them matter."""
+
+    kind: Literal["tiny"]
+    """Rows of bits, labelled by the parity of the first few."""
+    num_bits: Positive
+    """How many bits a row has."""
+    num_deciding: Positive
+    """How many of them, from the first on, decide: the label is 1 where an odd number of these is 1."""
+    num_symbols: Annotated[int, Field(ge=2, lt=2**16)]
+    """How many symbols a message is chosen from."""
+    train_size: Positive
+    """How many rows are learned from."""
+    validation_size: Positive
+    """How many rows choose the best model."""
+    test_size: Positive
+    """How many rows the final test has."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make impossible."""
+        if self.num_deciding > self.num_bits:
+            yield (
+                f"'num_deciding' is {self.num_deciding}, but a row has {self.num_bits} bits; lower it, or"
+                " raise 'num_bits'"
+            )
+
+
+@register("scenario", "tiny")
+class Tiny(Scenario):
+    """Gives `bits` (N, D) as 0 and 1, drawn evenly; the same row may well be in two of the datasets."""
+
+    Config = TinyParameters
+    params: TinyParameters
+
+    @property
+    def num_symbols(self) -> int:
+        """As the config says: they mean nothing yet."""
+        return self.params.num_symbols
+
+    def make_datasets(self, seed: int) -> Datasets:
+        """Return three datasets, each from a generator of its own."""
+        params = self.params
+        return Datasets(
+            self._drawn(seed, "train", params.train_size),
+            self._drawn(seed, "validation", params.validation_size),
+            self._drawn(seed, "test", params.test_size),
+        )
+
+    def _drawn(self, seed: int, split: str, count: int) -> ArenaDataset:
+        source = generator(seed, f"arena/tiny/{split}")
+        bits_ND = torch.randint(2, (count, self.params.num_bits), generator=source)
+        y_N = bits_ND[:, : self.params.num_deciding].sum(1) % 2
+        return ArenaDataset({"bits": bits_ND.to(torch.float32)}, y_N)
