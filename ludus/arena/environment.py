@@ -73,9 +73,19 @@ class Environment(ABC):
     def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
         """Return what the actions of all agents lead to."""
 
+    def looked_up(self, index: Tensor) -> dict[str, Tensor]:
+        """Return what agents see and rollouts do not store, at these places of the data."""
+        return {}
+
     def filled(self, rollouts: TensorDictBase) -> TensorDictBase:
         """Return rollouts, or rows of them, with all that agents see: what is not stored is looked up."""
-        return rollouts
+        found, following = rollouts.copy(), rollouts.get("next", None)
+        following = None if following is None else following.copy()
+        for name, tensor in self.looked_up(rollouts["index"]).items():
+            found.set(name, tensor)
+            if following is not None:
+                following.set(name, tensor)
+        return found if following is None else found.set("next", following)
 
 
 class MessageEnvironment(Environment):
@@ -180,15 +190,6 @@ class MessageEnvironment(Environment):
         history_BRC[:, moment.step] = heard_BC
         return history_BRC
 
-    def filled(self, rollouts: TensorDictBase) -> TensorDictBase:
-        """Return the rollouts with the data they are about, by index."""
-        found = rollouts.copy()
-        for name, tensor in self.dataset.rows(rollouts["index"]).items():
-            found.set(name, tensor)
-        following = found.get("next", None)
-        if following is not None:
-            following = following.copy()
-            for name in self.dataset.data:
-                following.set(name, found[name])
-            found.set("next", following)
-        return found
+    def looked_up(self, index: Tensor) -> dict[str, Tensor]:
+        """Return the data at these places."""
+        return self.dataset.rows(index)

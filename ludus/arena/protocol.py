@@ -28,6 +28,8 @@ NOTHING = -1
 class ProtocolParameters(StrictConfig):
     """What every protocol is told."""
 
+    kind: str
+    """Which protocol this section is for."""
     max_message_rounds: Positive
     """How many rounds an episode has at most; when they run out undecided, it is terminated."""
     min_message_rounds: Count

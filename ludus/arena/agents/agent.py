@@ -30,6 +30,8 @@ class LoadParameters(StrictConfig):
 class AgentParameters(StrictConfig):
     """What every agent is told, whatever it is made of."""
 
+    kind: str
+    """What it is: parts, or a whole agent of another kind."""
     update_schedule: UpdateScheduleSection
     """In which iterations it learns; in the others it is frozen."""
     load: LoadParameters | None

@@ -1,0 +1,70 @@
+"""What a trainer of the arena can do with saved weights: evaluate them, and tell what the agents say."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.evaluation import Evaluation
+from ludus.arena.parameters import RlHyperParameters
+from ludus.arena.transcript import told
+from ludus.arena.weights import AgentWeights
+from ludus.judge.judge import Judge
+from ludus.seeds import derive, forked
+
+_PREFIX = "agents."
+
+
+class Abilities:
+    """The methods that `ludus eval` and `play` look for, and those that keep the best model."""
+
+    config: RlHyperParameters
+    judge: Judge
+    evaluation: Evaluation
+    agents: CombinedAgents
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return metric, score and place of the best agents so far."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Forget the best agents: their weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights of the agents in a saved state."""
+        saved: Mapping[str, Tensor] = state["update"]["learner"]["weights"]
+        own = {
+            name.removeprefix(_PREFIX): tensor
+            for name, tensor in saved.items()
+            if name.startswith(_PREFIX)
+        }
+        AgentWeights(self.agents).check(own)
+        return own
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the statistics of kept weights on test data, by which nothing was chosen."""
+        size = self.config.rl.rollouts_per_iteration
+        count = -(-(episodes or size * max(1, self.config.rl.num_test_iterations)) // size)
+        name = "test" if seed is None else f"test {seed}"
+        with self._spared(weights):
+            found = self.evaluation.test(None, count, name=name)
+        return {f"eval/{key}": value for key, value in found.items()}
+
+    def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
+        """Return one test episode of kept weights, message by message."""
+        with self._spared(weights):
+            return told(self.agents, self.evaluation, index)
+
+    @contextlib.contextmanager
+    def _spared(self, weights: Mapping[str, Any]) -> Iterator[None]:
+        """Let the block play with these weights; it leaves no trace in the agents or any generator."""
+        with AgentWeights(self.agents).borrowed(weights):
+            with forked(derive(self.config.seed, "arena/played")):
+                yield

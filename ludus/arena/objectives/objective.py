@@ -1,0 +1,66 @@
+"""What every loss module of the arena is: one of TorchRL's that knows the keys of rollouts, and the masks.
+
+A policy term is averaged over the agents and steps that had a turn, a value term over the steps of
+episodes that were not over. Where everybody always has a turn these are TorchRL's own means.
+"""
+
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+from torchrl.objectives import LossModule
+
+from ludus.arena.agents.combined import (
+    ACTION,
+    ADVANTAGE,
+    DONE,
+    LOG_PROB,
+    REWARD,
+    TERMINATED,
+    VALUE,
+    VALUE_TARGET,
+)
+
+VALUE_TERMS = ("loss_critic",)
+"""The terms that are averaged over all agents; the others over those that had a turn."""
+KEYS = {
+    "action": ACTION,
+    "sample_log_prob": LOG_PROB,
+    "value": VALUE,
+    "reward": REWARD,
+    "done": DONE,
+    "terminated": TERMINATED,
+    "advantage": ADVANTAGE,
+    "value_target": VALUE_TARGET,
+}
+
+
+class Objective(LossModule):
+    """Derive it, beside a loss of TorchRL's or alone, and return terms `loss_...` from `forward`."""
+
+    def set_arena_keys(self) -> None:
+        """Tell TorchRL where in a rollout everything stands."""
+        known = {name for name in vars(self.default_keys) if not name.startswith("_")}
+        known |= set(getattr(self.default_keys, "__dataclass_fields__", {}))
+        self.set_keys(**{name: key for name, key in KEYS.items() if name in known})
+
+    def averaged(self, name: str, term: Tensor, td: TensorDictBase) -> Tensor:
+        """Return the mean of a term (N, A) or (N, A, 1) over what counts."""
+        if term.ndim == 0:
+            return term
+        counts = has_turn(td) if name not in VALUE_TERMS else td["mask"].unsqueeze(-1)
+        return masked_mean(term.reshape(*td.batch_size, -1), counts)
+
+
+def has_turn(td: TensorDictBase) -> Tensor:
+    """Return (..., A) who had a turn: could decide, or spoke."""
+    agents = td["agents"]
+    turns: Tensor = agents["decision_mask"] | agents["message_mask"].any(-1)
+    return turns
+
+
+def masked_mean(values: Tensor, counts: Tensor) -> Tensor:
+    """Return the mean of the values that count, 0 where none does."""
+    weights = counts.expand_as(values).to(values.dtype)
+    return torch.where(counts, values, 0.0).sum() / weights.sum().clamp_min(1.0)

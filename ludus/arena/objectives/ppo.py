@@ -1,0 +1,194 @@
+"""Proximal policy optimisation for several agents (IPPO): TorchRL's clipped and KL-penalised losses.
+
+TorchRL's own forward waits for the device in places (is an entropy finite, is the KL too large), asks a body
+once for the policy and once for the value, and averages over agents that had no turn. The methods here
+replace those places and nothing else.
+
+Shapes: N rows, A agents.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+from torch.distributions import Distribution, kl_divergence
+from torchrl.objectives import ClipPPOLoss, KLPENPPOLoss
+from torchrl.objectives.utils import distance_loss
+
+from ludus.arena.agents.combined import (
+    LOGITS,
+    VALUE,
+    CombinedAgents,
+    Valuing,
+    make_actor,
+)
+from ludus.arena.objectives.objective import Objective, has_turn
+from ludus.arena.parameters import RlParameters, Share, SubParameters
+from ludus.config.base import NonNegativeFloat, PositiveFloat
+
+_FOUND = ("agents", "found_value")
+
+
+class PpoParameters(SubParameters):
+    """What PPO reads besides `rl`."""
+
+    loss_type: Literal["clip", "kl_penalty"]
+    """How an update is kept near the policy that acted: clip or kl_penalty."""
+    clip_epsilon: PositiveFloat
+    """With clip: how far an update may move the probability of an action, as a ratio from 1."""
+    kl_target: PositiveFloat
+    """With kl_penalty: the KL divergence that the penalty steers to."""
+    kl_beta: NonNegativeFloat
+    """With kl_penalty: the factor of the KL divergence at the beginning."""
+    kl_increment: PositiveFloat
+    """With kl_penalty: what the factor is multiplied by when the divergence is 1.5 times its target."""
+    kl_decrement: Share
+    """With kl_penalty: what it is multiplied by when the divergence is below the target by as much."""
+    critic_coef: PositiveFloat
+    """How much the value's loss counts beside the policy's."""
+    entropy_coef: NonNegativeFloat
+    """How much the policy's entropy counts, against becoming deterministic too soon."""
+    normalise_advantage: bool
+    """Bring the advantages of each agent, over its own turns in a minibatch, to mean 0 and deviation 1."""
+    clip_value: PositiveFloat | None
+    """How far a value may move from the one before the updates; null lets it go."""
+
+
+class _SharedLook(Valuing):
+    """Stands where TorchRL asks the critic: where the policy's look has found the values, it takes those."""
+
+    def forward(self, td: TensorDictBase) -> TensorDictBase:
+        """Write the values."""
+        found = td.get(_FOUND, None)
+        return super().forward(td) if found is None else td.set(VALUE, found)
+
+
+class _Ppo(Objective):
+    """The places of TorchRL's PPO that are replaced, for both losses."""
+
+    agents: CombinedAgents
+
+    def _keep(self, params: PpoParameters) -> None:
+        self.set_arena_keys()
+        self.value_clip = params.clip_value
+
+    def _get_cur_log_prob(
+        self, td: TensorDictBase, params: object = None
+    ) -> tuple[Tensor, Distribution, bool]:
+        decisions, messages, values = self.actor_network[0].agents.policy_and_value(td)
+        for key, logits in zip(LOGITS.values(), (decisions, messages), strict=True):
+            td.set(key, logits)
+        td.set(_FOUND, values)
+        distribution = self.actor_network.build_dist_from_params(td)
+        return distribution.log_prob(td[self.tensor_keys.action]), distribution, False
+
+    def _get_entropy(self, dist: Distribution, adv_shape: torch.Size) -> Tensor:
+        return dist.entropy().unsqueeze(-1)
+
+    def _standardize_advantage(self, advantage: Tensor, tensordict: TensorDictBase) -> Tensor:
+        counts = has_turn(tensordict).unsqueeze(-1).to(advantage.dtype)
+        number = counts.sum(0, keepdim=True)
+        mean = (advantage * counts).sum(0, keepdim=True) / number.clamp_min(1.0)
+        squares = (((advantage - mean) * counts) ** 2).sum(0, keepdim=True)
+        deviation = (squares / (number - 1.0).clamp_min(1.0)).sqrt()
+        return (advantage - mean) / deviation.clamp_min(1e-6)
+
+    def loss_critic(self, tensordict: TensorDictBase) -> tuple[Tensor, Tensor | None, None]:
+        """Return the loss of the values, a number for each row and agent."""
+        keys = self.tensor_keys
+        target, before = tensordict[keys.value_target], tensordict.get(keys.value, None)
+        value = self.critic_network(tensordict)[keys.value]
+        loss = distance_loss(target, value, loss_function=self.loss_critic_type)
+        if self.value_clip is not None:
+            moved = (value - before).clamp(-self.value_clip, self.value_clip)
+            clipped = distance_loss(target, before + moved, loss_function=self.loss_critic_type)
+            loss = torch.maximum(loss, clipped)
+        return self.critic_coeff * loss, None, None
+
+    def _reduce_loss(self, loss: Tensor, *args: object, **keywords: object) -> Tensor:
+        return loss  # averaged below, when the name of the term is known
+
+    def _averaged(self, terms: TensorDictBase, td: TensorDictBase) -> TensorDict:
+        found = {name: terms[name] for name in terms.keys() if name.startswith("loss_")}  # noqa: SIM118
+        means = {name: self.averaged(name, term, td) for name, term in found.items()}
+        told = {name: terms.get(name, None) for name in ("kl_approx", "clip_fraction", "kl")}
+        means |= {name: one.mean() for name, one in told.items() if one is not None}
+        return TensorDict(means)
+
+
+def _networks(agents: CombinedAgents) -> tuple[nn.Module, nn.Module]:
+    return make_actor(agents), _SharedLook(agents)
+
+
+class ClipPpo(_Ppo, ClipPPOLoss):
+    """TorchRL's clipped loss, for turns."""
+
+    def __init__(self, agents: CombinedAgents, rl: RlParameters, params: PpoParameters) -> None:
+        actor, critic = _networks(agents)
+        super().__init__(
+            actor,
+            critic,
+            clip_epsilon=params.clip_epsilon,
+            entropy_coeff=params.entropy_coef,
+            critic_coeff=params.critic_coef,
+            loss_critic_type=rl.loss_critic_type,
+            normalize_advantage=params.normalise_advantage,
+            normalize_advantage_exclude_dims=(-2,),
+            functional=False,
+        )
+        self._keep(params)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDict:
+        """Return the terms of the loss."""
+        # By name: TorchRL gives every class of its kind a forward of its own.
+        return self._averaged(ClipPPOLoss.forward(self, tensordict), tensordict)
+
+
+class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
+    """TorchRL's KL-penalised loss, for turns; the factor of the penalty is steered on the device."""
+
+    def __init__(self, agents: CombinedAgents, rl: RlParameters, params: PpoParameters) -> None:
+        actor, critic = _networks(agents)
+        super().__init__(
+            actor,
+            critic,
+            dtarg=params.kl_target,
+            beta=params.kl_beta,
+            increment=params.kl_increment,
+            decrement=params.kl_decrement,
+            entropy_coeff=params.entropy_coef,
+            critic_coeff=params.critic_coef,
+            loss_critic_type=rl.loss_critic_type,
+            normalize_advantage=params.normalise_advantage,
+            normalize_advantage_exclude_dims=(-2,),
+            functional=False,
+        )
+        self._keep(params)
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDict:
+        """Return the terms of the loss."""
+        td = tensordict.copy()
+        before = self.actor_network.build_dist_from_params(td)
+        advantage = self._maybe_normalize_advantage(
+            td[self.tensor_keys.advantage], td, update_norm=False
+        )
+        log_weight, now, kl_approx, _ = self._log_weight(td, adv_shape=advantage.shape[:-1])
+        kl = kl_divergence(before, now).unsqueeze(-1)
+        terms = {
+            "loss_objective": -(log_weight.exp() * advantage - self.beta * kl),
+            "loss_entropy": self._weighted_loss_entropy(self._get_entropy(now, kl.shape)),
+            "loss_critic": self.loss_critic(td)[0],
+        }
+        means = {name: self.averaged(name, term, td) for name, term in terms.items()}
+        mean_kl = self.averaged("kl", kl.detach(), td)
+        self._steer(mean_kl)
+        return TensorDict({**means, "kl": mean_kl, "kl_approx": kl_approx.detach().mean()})
+
+    def _steer(self, kl: Tensor) -> None:
+        with torch.no_grad():
+            up = torch.where(kl > 1.5 * self.dtarg, self.increment, 1.0)
+            down = torch.where(kl < self.dtarg / 1.5, self.decrement, 1.0)
+            self.beta.mul_(up * down)

@@ -1,0 +1,277 @@
+"""The parameters of an experiment in the arena: everything that decides its result.
+
+HyperParameters         scenario, protocol and agents, for every trainer
+  RlHyperParameters     what RL trainers add: rollouts, updates, evaluation, tests
+SubParameters           a section of them; each trainer adds its own, such as `ppo`
+ExperimentSettings      what does not decide the result, as for every trainer of ludus
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from ludus.arena.agents.agent import AgentSection
+from ludus.arena.protocol import ProtocolHandler, ProtocolSection
+from ludus.arena.scenario import ScenarioSection
+from ludus.config.base import (
+    Count,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    Settings,
+    StrictConfig,
+    TrainerConfig,
+)
+from ludus.config.registry import find
+from ludus.core.errors import ConfigError, LudusError, nearest
+from ludus.nn.engines.choice import EngineKey
+from ludus.nn.optimizer import OptimizerSection
+from ludus.nn.schedules import ScheduleSection, highest, too_long
+
+Share = Annotated[float, Field(ge=0, le=1)]
+ExperimentSettings = Settings
+
+
+class SubParameters(StrictConfig):
+    """A section of parameters; derive it for those of a trainer of your own."""
+
+
+class EvaluationParameters(SubParameters):
+    """How the agents are judged while they train, on data that they do not learn from."""
+
+    every_iterations: Count
+    """Evaluate every so many iterations, and after the last; 0 means never."""
+    rollouts: Positive
+    """How many episodes an evaluation has, about the first so many data kept for it."""
+    actions: Literal["greedy", "sampled"]
+    """Judge agents by their likeliest actions, or by actions drawn as in training."""
+    patience: Positive | None
+    """Stop after this many evaluations in a row that were no better; null never stops for that."""
+    min_delta: NonNegativeFloat
+    """A score counts as better, for patience, only if it is better by more than this."""
+    target: float | None
+    """Stop as soon as the score reaches this; null goes on."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make meaningless."""
+        if self.patience is None and self.min_delta:
+            yield (
+                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
+                " set it to 0.0, or set 'patience'"
+            )
+        for key in ("patience", "target"):
+            value = getattr(self, key)
+            if value is not None and not self.every_iterations:
+                yield (
+                    f"'{key}' is {value:g}, but there are no evaluations, for 'every_iterations' is 0;"
+                    " set it to null, or evaluate"
+                )
+
+
+class RlParameters(SubParameters):
+    """What every RL trainer of the arena reads."""
+
+    rollouts_per_iteration: Positive
+    """How many episodes are played side by side in an iteration."""
+    steps_per_env_per_iteration: Positive | None
+    """How many steps each env takes in an iteration; null where a protocol's rounds say it."""
+    num_epochs: Positive
+    """How many times the updates go through the steps of an iteration."""
+    minibatch_size: Positive
+    """How many of these steps an update learns from."""
+    gamma: Share
+    """How much a reward one step later is worth."""
+    gae_lambda: Share
+    """How far ahead advantages look: 0 one step, 1 to the end of the episode."""
+    use_shared_body: bool
+    """Let policy and value of an agent look with one body; false gives each its own."""
+    loss_critic_type: Literal["smooth_l1", "l2", "l1"]
+    """How far a value is from its target."""
+    num_test_iterations: Count
+    """How many iterations of episodes the agents are tested on when training is over; 0 means no test."""
+
+    _num_iterations: int = PrivateAttr(0)
+
+    @property
+    def num_iterations(self) -> int:
+        """How many iterations the run trains: `max_iterations` of the file."""
+        return self._num_iterations
+
+
+class HyperParameters(TrainerConfig):
+    """Everything that specifies an experiment, for every trainer of the arena."""
+
+    scenario: ScenarioSection
+    """What the agents speak about."""
+    protocol: ProtocolSection
+    """Who speaks when, who decides, and what each gains."""
+    agents: dict[str, AgentSection]
+    """Each agent of the protocol, by name."""
+    optimizer: OptimizerSection
+    """How weights move along the gradient."""
+    learning_rate_schedule: ScheduleSection
+    """How the learning rate changes with the optimisation steps, from the optimizer's own."""
+    max_grad_norm: PositiveFloat | None
+    """Clip the gradient of all agents together to this norm; null does not clip."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        try:
+            handler = self.handler()
+        except LudusError as error:
+            yield f"'protocol': {error}"
+            return
+        yield from self._problems_of_agents(handler)
+
+    def handler(self) -> ProtocolHandler:
+        """Return the rules of the protocol."""
+        found: ProtocolHandler = find("protocol", self.protocol.kind)(self.protocol)
+        return found
+
+    def _problems_of_agents(self, handler: ProtocolHandler) -> Iterator[str]:
+        names, kind = handler.agent_names, self.protocol.kind
+        for name in self.agents:
+            if name not in names:
+                yield (
+                    f"'agents.{name}': the protocol {kind} has no agent '{name}'.{nearest(name, names)}"
+                    f" Its agents are {', '.join(names)}"
+                )
+        for name in names:
+            if name not in self.agents:
+                yield f"'agents': the protocol {kind} needs an agent '{name}'; describe it there"
+        yield from self._problems_of_bodies()
+
+    def _problems_of_bodies(self) -> Iterator[str]:
+        for name, section in self.agents.items():
+            other = getattr(section, "shares_body_of", None)
+            if other is None:
+                continue
+            path = f"'agents.{name}.shares_body_of' is {other}"
+            found = self.agents.get(other)
+            if found is None or other == name or getattr(found, "body", None) is None:
+                yield f"{path}, which is no other agent with a body; name one, or set null"
+            elif getattr(found, "shares_body_of", None) is not None:
+                yield f"{path}, which has no body of its own; name the agent it shares one with"
+            elif found.body != section.body:  # type: ignore[attr-defined]
+                yield f"{path}, but their bodies are described differently; make 'body' the same in both"
+
+
+class RlHyperParameters(HyperParameters):
+    """What RL trainers of the arena read besides."""
+
+    max_iterations: Positive
+    """How many iterations the run trains, each of rollouts and the updates that follow them."""
+    rl: RlParameters
+    """Rollouts, advantages and updates."""
+    engine: EngineKey
+    """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
+    graph (CUDA) replay it without Python."""
+    record_every_iterations: Count
+    """Write a record every so many iterations, and after an evaluation; 0 means only then and at the end."""
+    save_every_iterations: Count
+    """Keep the weights in models/<opt_steps> every so many iterations; 0 means never."""
+    evaluation: EvaluationParameters
+    """How the agents are judged while they train."""
+
+    @model_validator(mode="after")
+    def _tell_rl(self) -> RlHyperParameters:
+        self.rl._num_iterations = self.max_iterations
+        return self
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        before = list(super().problems())
+        yield from before
+        if before:
+            return
+        yield from self._problems_of_pieces()
+        yield from self._problems_of_learning()
+        yield from too_long(
+            self.learning_rate_schedule,
+            "learning_rate_schedule",
+            self.run_opts,
+            "optimisation steps",
+        )
+        for key, value in self.unreached().items():
+            yield (
+                f"'{key}' is {getattr(self, key)}, but 'max_iterations' is {self.max_iterations}: it would"
+                f" never be reached; lower it, or set {value} for never"
+            )
+
+    def _problems_of_pieces(self) -> Iterator[str]:
+        rl, count = self.rl, self.frames_per_batch
+        if count % rl.minibatch_size:
+            near = [size for size in range(1, count + 1) if count % size == 0]
+            best = min(near, key=lambda size: abs(size - rl.minibatch_size))
+            yield (
+                f"'rl.minibatch_size' is {rl.minibatch_size}, which does not divide the {count} steps of an"
+                f" iteration (rollouts x rounds); try {best}"
+            )
+        if rl.steps_per_env_per_iteration is not None and self.handler().max_message_rounds > 1:
+            yield (
+                f"'rl.steps_per_env_per_iteration' is {rl.steps_per_env_per_iteration}, but a protocol's"
+                " rounds say how many steps an episode has; set it to null"
+            )
+
+    def _problems_of_learning(self) -> Iterator[str]:
+        learn = {
+            name: any(map(section.update_schedule.is_learning, range(self.max_iterations)))
+            for name, section in self.agents.items()
+        }
+        if not any(learn.values()):
+            names = ", ".join(learn)
+            which = (
+                f"the only agent, {names}, is" if len(learn) == 1 else f"all agents, {names}, are"
+            )
+            yield (
+                f"'agents': {which} frozen in all {self.max_iterations} iterations, so nothing would be"
+                " learned; let an 'update_schedule' learn"
+            )
+
+    def unreached(self) -> dict[str, Any]:
+        """Return each key that a run of this length never comes to, and its value for never."""
+        keys = ("record_every_iterations", "save_every_iterations")
+        return {key: 0 for key in keys if getattr(self, key) > self.max_iterations}
+
+    def with_length(self, max_steps: int) -> tuple[Self, list[str]]:
+        """Return the parameters of a run of at least so many optimisation steps, in whole iterations, and a
+        sentence for each key that had to change besides its length."""
+        if max_steps < 1:
+            raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
+        count = -(-max_steps // self.opts_an_iteration)
+        changes = self.model_copy(update={"max_iterations": count}).unreached()
+        given = f"for fit(max_steps={max_steps})"
+        notes = [
+            f"{given} '{key}' is {value} rather than {getattr(self, key)}"
+            for key, value in changes.items()
+        ]
+        if count * self.opts_an_iteration != max_steps:
+            notes.append(
+                f"{given} the run makes {count * self.opts_an_iteration} optimisation steps, {count} whole"
+                f" iterations of {self.opts_an_iteration}"
+            )
+        return self.replace(max_iterations=count, **changes), notes
+
+    @property
+    def frames_per_batch(self) -> int:
+        """How many steps of all envs an iteration has."""
+        steps = self.rl.steps_per_env_per_iteration or self.handler().max_message_rounds
+        return self.rl.rollouts_per_iteration * steps
+
+    @property
+    def opts_an_iteration(self) -> int:
+        """How many optimisation steps an iteration has."""
+        return self.rl.num_epochs * (self.frames_per_batch // self.rl.minibatch_size)
+
+    @property
+    def run_opts(self) -> int:
+        """How many optimisation steps the run has."""
+        return self.max_iterations * self.opts_an_iteration
+
+    @property
+    def highest_rate(self) -> float:
+        """The largest learning rate that the schedule comes to."""
+        return highest(self.learning_rate_schedule, self.optimizer.learning_rate)

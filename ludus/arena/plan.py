@@ -1,0 +1,85 @@
+"""The plan of RL in the arena: iterations of episodes and updates, then the test and the saved models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.arena.parameters import RlHyperParameters
+from ludus.core import Repeat, Run, Stage
+
+Work = Callable[[Run], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Works:
+    """What is done in each stage."""
+
+    collect: Work
+    estimate: Work
+    train_step: Work
+    evaluate: Work
+    record: Work
+    save: Work
+    test: Work
+    save_models: Work
+
+
+def make_plan(config: RlHyperParameters, works: Works, *, train_loop: Work | None) -> Repeat:
+    """Return the plan; `train_loop` is a loop of a script's own, one stage in the place of the iterations."""
+    loop = _iterations(config, works)
+    body: list[Stage | Repeat] = [
+        loop if train_loop is None else Stage(name="run_train_loop", work=train_loop)
+    ]
+    if config.rl.num_test_iterations:
+        body.append(Stage(name="test", work=works.test, always=True))
+    body.append(Stage(name="save_models", work=works.save_models, always=True))
+    return Repeat(name="train", times=1, body=tuple(body))
+
+
+def _iterations(config: RlHyperParameters, works: Works) -> Repeat:
+    rl, evaluation = config.rl, config.evaluation
+    minibatch = Repeat(
+        name="minibatch",
+        times=config.frames_per_batch // rl.minibatch_size,
+        body=(Stage(name="train_step", work=works.train_step),),
+    )
+
+    def is_evaluated(run: Run) -> bool:
+        interval, count = evaluation.every_iterations, run.counters["iteration"]
+        return is_due(count, interval) or (interval > 0 and count >= config.max_iterations)
+
+    def is_recorded(run: Run) -> bool:
+        count = run.counters["iteration"]
+        is_last = count >= config.max_iterations
+        return is_evaluated(run) or is_last or is_due(count, config.record_every_iterations)
+
+    return Repeat(
+        name="iteration",
+        times=config.max_iterations,
+        body=(
+            Stage(name="collect", work=works.collect),
+            Stage(name="estimate", work=works.estimate),
+            Repeat(name="epoch", times=rl.num_epochs, body=(minibatch,)),
+            Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
+                  note=every(evaluation.every_iterations, ", and after the last")),
+            Stage(name="record", work=works.record, when=is_recorded,
+                  note=every(config.record_every_iterations, ", after an evaluation and the last")),
+            Stage(name="save", work=works.save,
+                  when=lambda run: is_due(run.counters["iteration"], config.save_every_iterations),
+                  note=every(config.save_every_iterations)),
+        ),
+    )  # fmt: skip
+
+
+def is_due(count: int, interval: int) -> bool:
+    """Return whether a counter stands at a multiple; 0 means never."""
+    return interval > 0 and count > 0 and count % interval == 0
+
+
+def every(interval: int, besides: str = "") -> str:
+    """Return a few words for the printed plan."""
+    if not interval:
+        return "never" + besides
+    return f"every {'iteration' if interval == 1 else f'{interval} iterations'}{besides}"

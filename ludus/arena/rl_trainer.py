@@ -1,0 +1,276 @@
+"""TensorDictRlTrainer: RL on rollouts of a protocol. To make a trainer of it, give it a loss module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor, nn
+
+from ludus.arena.abilities import Abilities
+from ludus.arena.columns import chosen, to_columns, to_tensordict
+from ludus.arena.environment import Environment
+from ludus.arena.evaluation import Evaluation
+from ludus.arena.meter import Meter
+from ludus.arena.minibatches import Minibatches
+from ludus.arena.parameters import RlHyperParameters
+from ludus.arena.plan import Works, make_plan
+from ludus.arena.preflight import check_loss_module, tried
+from ludus.arena.rollout import roll_out, rows_of
+from ludus.arena.statistics import rollout_statistics
+from ludus.arena.trainer import TensorDictTrainer
+from ludus.arena.update import ArenaUpdate, Learned
+from ludus.arena.waiting import Waiting, kinds_of
+from ludus.core import Repeat, Run, Stateful
+from ludus.judge.divergence import DivergenceGuard
+from ludus.nn.engines.choice import Subject, choose_engine
+from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.held import Held
+from ludus.nn.schedules import Schedule
+from ludus.seeds import derive, forked
+from ludus.session.begun import as_begun, has_begun
+from ludus.show.progress import IterationContext, attach_progress_bar
+
+GUARD = DivergenceGuard(remedy="lower the rewards of the protocol")
+
+
+class TensorDictRlTrainer(Abilities, TensorDictTrainer):
+    """Plays episodes, estimates advantages and takes gradient steps by a loss module.
+
+    train
+      iteration x max_iterations
+        collect                    episodes of the protocol, by the agents as they are
+        estimate                   advantages, by the estimator
+        epoch x num_epochs
+          minibatch x minibatches
+            train_step
+        evaluate (every k iterations, and after the last)
+        record (every k iterations, and after an evaluation)
+        save (every k iterations)
+      test
+      save_models
+
+    Define `_get_loss_module_and_gae`. Override `_run_train_loop` or `_run_test_loop` for loops of your own;
+    each is then one stage.
+    """
+
+    trainer_type: ClassVar[str] = "rl"
+    # The order of an epoch is computed anew.
+    derived: ClassVar[tuple[str, ...]] = ("_minibatches", "_plain_state")
+    config: RlHyperParameters
+
+    def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
+        """Return a loss module (an Objective, or any LossModule of TorchRL), and its advantage estimator.
+
+        loss_module.make_value_estimator(ValueEstimators.GAE, gamma=..., lmbda=...)
+        return loss_module, loss_module.value_estimator
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no _get_loss_module_and_gae")
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build scenario, agents, loss and evaluation from the config."""
+        self._notes: list[str] = []
+        if max_steps is not None:
+            self.config, self._notes = self.config.with_length(max_steps)
+        self.config = config = as_begun(self.config, self.run.files)
+        self._build()
+        self.environment: Environment = self.scenario_instance.train_environment
+        self.loss_module, self.gae = check_loss_module(
+            self._get_loss_module_and_gae(), type(self).__name__
+        )
+        self.gae = None if self.gae is None else self.gae.to(self.device)
+        self._lay_out()
+        self.evaluation = Evaluation(config, self.scenario_instance)
+        self.judge = self.evaluation.judge()
+        self.rate = Schedule(
+            config.learning_rate_schedule,
+            initial=config.optimizer.learning_rate,
+            run_steps=config.run_opts,
+        )
+        self.num_train_steps = config.run_opts
+        self._minibatches = Minibatches(config, self.device)
+        self._choose_engine()
+
+    def _lay_out(self) -> None:
+        """Find out, on a few episodes that nobody learns from, what rollouts and the loss are like."""
+        config, learned = self.config, Learned(self.agents, self.loss_module.to(self.device))
+        rollouts = tried(self.agents, self.environment, seed=config.seed, device=self.device)
+        stored = to_columns(rollouts)
+        found = rollout_statistics(rollouts, self.environment)
+        self.meter = Meter(list(found), self.device)
+        rows = self._estimated(rollouts)
+        filled = self._filled(rows)
+        with torch.no_grad(), forked(), Held(learned, without=()).kept():
+            learned.lay_out(to_tensordict(filled, 1), list(filled))
+        self.update = ArenaUpdate(
+            learned,
+            config.optimizer,
+            max_grad_norm=config.max_grad_norm,
+            highest_rate=config.highest_rate,
+            rates=self.agents.rates(),
+        )
+        self.learner = self.update.learner
+        shape = config.rl.rollouts_per_iteration, self.environment.num_steps
+        self.waiting = Waiting(
+            kinds_of(stored, shape, 2),
+            kinds_of(rows, (shape[0] * shape[1],), 1),
+            self.device,
+        )
+
+    def _choose_engine(self) -> None:
+        config, update = self.config, self.update
+        self._plain_state = PlainState(self.agents)
+        chosen_engine = choose_engine(
+            config.engine,
+            Subject(update._update, self.loss_module, [self.agents], self.device, lambda: None),
+            is_long=False,
+            has_begun=has_begun(self.run.files),
+            tell=lambda note: self.run.tell(note, event="engine"),
+        )
+        update.update = chosen_engine.by(update._update)
+        self.config = config.replace(engine=chosen_engine.engine)
+        self._engine_notes = list(chosen_engine.notes)
+
+    def plan(self) -> Repeat:
+        """Return iterations of episodes and updates, then the test."""
+        works = Works(
+            collect=self._collect,
+            estimate=self._estimate,
+            train_step=self._train_step,
+            evaluate=self._evaluate,
+            record=self._record,
+            save=self._save,
+            test=lambda run: self._test_in_context(),
+            save_models=lambda run: self._save_models(),
+        )
+        if type(self).train is not TensorDictTrainer.train:
+            return super().plan()
+        is_own = type(self)._run_train_loop is not TensorDictRlTrainer._run_train_loop
+        own = (lambda run: self._train_in_context()) if is_own else None
+        return make_plan(self.config, works, train_loop=own)
+
+    @attach_progress_bar(lambda self: self.config.max_iterations)
+    def _run_train_loop(self, iteration_context: IterationContext) -> None:
+        """Make all iterations; for overriding. Where it is not overridden the plan makes them."""
+        iteration_context.set_description("Training")
+        run, rl = self.run, self.config.rl
+        for _ in range(self.config.max_iterations):
+            self._collect(run)
+            self._estimate(run)
+            for epoch in range(rl.num_epochs):
+                for index in range(self._minibatches.count):
+                    self._learn(run, epoch, index)
+            iteration_context.step()
+
+    @attach_progress_bar(lambda self: self.config.rl.num_test_iterations)
+    def _run_test_loop(self, iteration_context: IterationContext) -> None:
+        """Play test episodes, whose data nobody has learned from or chosen by, and log what comes of it."""
+        iteration_context.set_description("Testing")
+        count = iteration_context.num_iterations
+        if count:
+            found = self.evaluation.test(self.run, count, iteration_context.step)
+            self.run.record({f"test/{name}": value for name, value in found.items()})
+            self.run.log.write(self.run)
+
+    def _collect(self, run: Run) -> None:
+        iteration = run.counters["iteration"]
+        for name, section in self.config.agents.items():
+            self.update.set_learning(name, section.update_schedule.is_learning(iteration))
+        self.waiting.rollouts = self._roll_out(iteration)
+        self._count(run)
+
+    def _count(self, run: Run) -> None:
+        run.counters["env_steps"] += self.config.frames_per_batch
+
+    def _roll_out(self, iteration: int) -> TensorDict:
+        """Return the episodes of one iteration."""
+        seed = derive(self.config.seed, "arena/actions", iteration)
+        source = torch.Generator(self.device).manual_seed(seed)
+        return roll_out(
+            self.agents,
+            self.environment,
+            self.environment.begin(iteration),
+            lambda distribution: distribution.drawn(source),
+            num_steps=self.environment.num_steps,
+        )
+
+    def _estimate(self, run: Run) -> None:
+        rollouts = self.waiting.take_rollouts()
+        self.meter.hear(rollout_statistics(rollouts, self.environment))
+        self.waiting.rows = self._estimated(rollouts)
+
+    @torch.no_grad()
+    def _estimated(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
+        """Return the steps of all envs as rows, with advantages where there is an estimator."""
+        if self.gae is not None:
+            found = self.gae(self.environment.filled(rollouts))
+            for name in ("value", "advantage", "value_target"):
+                rollouts.set(("agents", name), found["agents", name])
+        return to_columns(rows_of(rollouts))
+
+    def _train_step(self, run: Run) -> None:
+        self._learn(run, run.round("epoch"), run.round("minibatch"))
+
+    def _learn(self, run: Run, epoch: int, index: int) -> None:
+        iteration, last = run.counters["iteration"], self._minibatches.count - 1
+        is_last = epoch == self.config.rl.num_epochs - 1 and index == last
+        rows = self.waiting.take_rows(is_last=is_last)
+        places_M = self._minibatches(iteration, epoch, index)
+        self.train_step(dict(zip(rows, chosen(rows, places_M), strict=True)), index)
+        run.counters["opt_steps"] += 1
+        run.counters["iteration"] += is_last
+
+    def train_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> None:
+        """Learn from one minibatch of rows; override it to learn in another way."""
+        rate = self.rate(self.run.counters["opt_steps"])
+        self.update.learn(list(self._filled(batch).values()), learning_rate=rate)
+
+    def _filled(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return rows with what agents see and rollouts do not store, in the order of the names."""
+        return dict(sorted({**rows, **self.environment.looked_up(rows["index"])}.items()))
+
+    def _evaluate(self, run: Run) -> Mapping[str, float]:
+        if GUARD.diverged(self.update.metrics()) is not None:
+            return {}  # it must not become the best; the record that follows ends the run
+        with forked(derive(self.config.seed, "arena/evaluated")):
+            found = self.evaluation.validate(run)
+        metrics = {f"eval/{name}": value for name, value in found.items()}
+        self.judge.hear(run, metrics, lambda score: self.weights())
+        return metrics
+
+    def _record(self, run: Run) -> None:
+        """Write what has been gathered, and begin to gather anew."""
+        opts = run.counters["opt_steps"]
+        metrics = {f"train/{name}": value for name, value in self.meter.take().items()}
+        metrics |= {**self.update.take_metrics(), "train/learning_rate": self.rate(opts)}
+        run.record(metrics)
+        run.log.write(run)
+        GUARD.check(metrics, opts)
+
+    def _save(self, run: Run) -> None:
+        counters = {name: value for name, value in run.counters.items() if value}
+        run.keep_model(
+            f"models/{run.counters['opt_steps']}", self.weights(), {"counters": counters}
+        )
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return everything that must survive."""
+        return {
+            "update": self.update,
+            "waiting": self.waiting,
+            "meter": self.meter,
+            "judge": self.judge,
+        }
+
+    def open(self) -> None:
+        """Say what fit changed, and how the updates are executed."""
+        for note in self._notes:
+            self.run.tell(note, event="changed_by_fit")
+        for note in self._engine_notes:
+            self.run.tell(note, event="engine")
+
+    def inexact_because(self) -> list[str]:
+        """Return what a network of a script changes without its being saved."""
+        return unsaved(self._plain_state) if hasattr(self, "_plain_state") else []

@@ -1,0 +1,198 @@
+"""The base classes of trainers in the arena, and which of them to derive from.
+
+    Is your data a TensorDict?   yes   Is a new loss enough?   yes   TensorDictRlTrainer (rl_trainer.py)
+                                                               no    TensorDictTrainer
+                                 no                                  Trainer
+
+Each is given HyperParameters, and a ScenarioInstance and ExperimentSettings where a script makes its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+import torch
+
+from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.build import build_scenario_instance
+from ludus.arena.parameters import ExperimentSettings, HyperParameters
+from ludus.arena.scenario import ScenarioInstance
+from ludus.arena.weights import AgentWeights
+from ludus.core import Repeat, Run, Stage, Stateful
+from ludus.core.errors import LudusError
+from ludus.seeds import derive, forked
+from ludus.session.device import resolve_device
+from ludus.session.trainer import Trainer as SessionTrainer
+from ludus.show.progress import total_iterations
+
+
+class Trainer(SessionTrainer):
+    """Owns the whole process of an experiment: training, logging, checkpoints, tests, saved models.
+
+    Derive it where data are no TensorDict, and define `train`: set the seed, run the training loop,
+    run the test loop, save the models. It is one stage: `fit` calls it, in a run directory, and after a
+    kill it begins again.
+    """
+
+    config: HyperParameters
+
+    def __init__(
+        self,
+        hyper_params: object,
+        scenario_instance: ScenarioInstance | None = None,
+        settings: ExperimentSettings | None = None,
+    ) -> None:
+        super().__init__(hyper_params)
+        if settings is not None:
+            self.config = self.config.replace(settings=settings)
+        self.given_instance = scenario_instance
+        self.note_given(scenario_instance=scenario_instance)
+
+    @property
+    def hyper_params(self) -> HyperParameters:
+        """All that specifies the experiment."""
+        return self.config
+
+    @property
+    def settings(self) -> ExperimentSettings:
+        """What does not decide the result: device, display, loggers, checkpoints."""
+        return self.config.settings
+
+    @property
+    def num_total_iterations(self) -> int:
+        """How many iterations all phases with a progress bar have together."""
+        return total_iterations(self)
+
+    def train(self) -> None:
+        """Set the seed, train, test and save the models; called by `fit`, which sets the seed."""
+        raise NotImplementedError
+
+    def plan(self) -> Repeat:
+        """Return the whole of `train` as one stage."""
+        return Repeat(name="train", times=1, body=(self._as_stage("run", self.train),))
+
+    @staticmethod
+    def _as_stage(name: str, method: Any) -> Stage:
+        def work(run: Run) -> Mapping[str, Any] | None:
+            found: Mapping[str, Any] | None = method()
+            return found
+
+        return Stage(name=name, work=work)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return what must survive: here nothing, as `train` is one stage."""
+        return {}
+
+
+class TensorDictTrainer(Trainer):
+    """A trainer of agents that are networks, with loops of its own.
+
+    train
+      run_train_loop
+      run_test_loop
+      save_models
+
+    Define `_run_train_loop` and `_run_test_loop`, or `train` whole. Each is one stage: after a kill it
+    begins again, from the agents as they were. To be saved within a loop, return a finer `plan`.
+    """
+
+    trainer_type: ClassVar[str] = "rl"
+    """Which heads the agents are built with: `rl` policy and value, `solo_agent` the solo head."""
+
+    scenario_instance: ScenarioInstance
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build the scenario instance."""
+        super().prepare(max_steps=max_steps)
+        self._build()
+
+    def _build(self) -> None:
+        self.device = resolve_device(self.config.settings.device)
+        self.scenario_instance = self.given_instance or self._make_instance()
+        self.agents: CombinedAgents = self.scenario_instance.agents
+        self.agents.eval()
+
+    def _make_instance(self) -> ScenarioInstance:
+        rl = getattr(self.config, "rl", None)
+        evaluation = getattr(self.config, "evaluation", None)
+        return build_scenario_instance(
+            self.config,
+            device=self.device,
+            trainer_type=self.trainer_type,
+            num_envs=1 if rl is None else rl.rollouts_per_iteration,
+            num_judged=1 if evaluation is None else evaluation.rollouts,
+            use_shared_body=rl is None or rl.use_shared_body,
+        )
+
+    def train(self) -> None:
+        """Train, test and save the models, each in its context; `fit` sets the seed and calls it."""
+        self._train_in_context()
+        self._test_in_context()
+        self._save_models()
+
+    def _train_in_context(self) -> None:
+        with ExitStack() as stack:
+            self._build_train_context(stack)
+            self._run_train_loop()
+
+    def _test_in_context(self) -> None:
+        with ExitStack() as stack:
+            self._build_test_context(stack)
+            self._run_test_loop()
+
+    def _build_train_context(self, stack: ExitStack) -> None:
+        """Let gradients be computed, and modules be in train mode until the stack closes."""
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(_mode(self.agents, is_training=True))
+
+    def _build_test_context(self, stack: ExitStack) -> None:
+        """Compute no gradients, in eval mode, and draw from generators that shift nothing else."""
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(_mode(self.agents, is_training=False))
+        stack.enter_context(forked(derive(self.config.seed, "arena/test")))
+
+    def _run_train_loop(self) -> None:
+        raise LudusError(
+            f"{type(self).__name__} has no _run_train_loop; define it, or train(), or derive it from"
+            " TensorDictRlTrainer, which needs a loss alone"
+        )
+
+    def _run_test_loop(self) -> None:
+        """Test nothing, unless it is overridden."""
+
+    def _save_models(self) -> None:
+        """Keep the weights of all agents in models/final."""
+        counters = {name: value for name, value in self.run.counters.items() if value}
+        self.run.keep_model("models/final", self.weights(), {"counters": counters})
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Return a copy, on the CPU, of the weights of all agents."""
+        return AgentWeights(self.agents).copied()
+
+    def plan(self) -> Repeat:
+        """Return the training loop, the test loop and saving, or `train` whole where it is overridden."""
+        if type(self).train is not TensorDictTrainer.train:
+            return super().plan()
+        save = Stage(name="save_models", work=lambda run: self._save_models(), always=True)
+        body = (
+            self._as_stage("run_train_loop", self._train_in_context),
+            self._as_stage("run_test_loop", self._test_in_context),
+            save,
+        )
+        return Repeat(name="train", times=1, body=body)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return the agents."""
+        return {"agents": AgentWeights(self.agents)}
+
+
+@contextlib.contextmanager
+def _mode(agents: CombinedAgents, *, is_training: bool) -> Any:
+    agents.train(is_training)
+    try:
+        yield
+    finally:
+        agents.eval()

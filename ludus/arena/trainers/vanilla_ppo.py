@@ -1,0 +1,40 @@
+"""The trainer kind `vanilla_ppo`: independent PPO of all agents, clipped or with a KL penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import nn
+from torchrl.objectives import ValueEstimators
+
+from ludus.arena.objectives.ppo import ClipPpo, KlPenaltyPpo, PpoParameters
+from ludus.arena.parameters import RlHyperParameters
+from ludus.arena.rl_trainer import TensorDictRlTrainer
+from ludus.config.registry import register_trainer
+
+
+class VanillaPpoParameters(RlHyperParameters):
+    """Everything that decides a run of PPO in the arena."""
+
+    ppo: PpoParameters
+    """How an update learns."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        yield from super().problems()
+
+
+@register_trainer("vanilla_ppo")
+class VanillaPpoTrainer(TensorDictRlTrainer):
+    """Every agent learns by proximal policy optimisation from its own rewards."""
+
+    Config = VanillaPpoParameters
+    config: VanillaPpoParameters
+
+    def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
+        """Return TorchRL's PPO loss for turns, and its generalised advantage estimation."""
+        rl, ppo = self.config.rl, self.config.ppo
+        made = ClipPpo if ppo.loss_type == "clip" else KlPenaltyPpo
+        loss_module = made(self.agents, rl, ppo)
+        loss_module.make_value_estimator(ValueEstimators.GAE, gamma=rl.gamma, lmbda=rl.gae_lambda)
+        return loss_module, loss_module.value_estimator

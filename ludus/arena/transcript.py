@@ -1,0 +1,44 @@
+"""Tell an episode in lines: who says what in which channel, what is decided, what each gains."""
+
+from __future__ import annotations
+
+from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.environment import MessageEnvironment
+from ludus.arena.evaluation import Evaluation
+from ludus.arena.rollout import roll_out
+
+_VERDICTS = ("rejects", "accepts", "goes on")
+
+
+def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str]:
+    """Return test episode number `index` as lines."""
+    environment = evaluation.instance.test_environment
+    assert isinstance(environment, MessageEnvironment)
+    data = environment.data_index(index // environment.num_envs)
+    place = index % environment.num_envs
+    moment = environment.begin_with(data[place : place + 1], index)
+    rollouts = roll_out(
+        agents, environment, moment, evaluation.choose("play", index),
+        num_steps=environment.num_steps,
+    )[0]  # fmt: skip
+    lines = [f"datum {int(rollouts['index'][0])}, label {int(rollouts['y'][0])}"]
+    handler = environment.handler
+    for step in range(environment.num_steps):
+        if not bool(rollouts["mask"][step]):
+            break
+        row = rollouts[step]
+        for which, name in enumerate(handler.agent_names):
+            own = row["agents"][which]
+            said = [
+                f"{int(own['action'][1 + channel])} in {title}"
+                for channel, title in enumerate(handler.message_channel_names)
+                if bool(own["message_mask"][channel])
+            ]
+            parts = [f"says {' and '.join(said)}"] if said else []
+            if bool(own["decision_mask"]):
+                parts.append(_VERDICTS[int(own["action"][0])])
+            if parts:
+                lines.append(f"round {step + 1}: {name} {', '.join(parts)}")
+    rewards_A = rollouts["next", "agents", "reward"].squeeze(-1).sum(0).tolist()
+    gains = [f"{name} {gain:+g}" for name, gain in zip(handler.agent_names, rewards_A, strict=True)]
+    return [*lines, f"rewards: {', '.join(gains)}"]

@@ -1,0 +1,50 @@
+"""The weights of agents as a part, and those of one agent out of an earlier run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ludus.arena.agents.combined import CombinedAgents
+from ludus.core import states
+from ludus.nn.held import Held
+
+
+class AgentWeights:
+    """All that decides what the agents compute, by name."""
+
+    def __init__(self, agents: CombinedAgents) -> None:
+        self._held = Held(agents, without=())
+
+    def copied(self) -> dict[str, Tensor]:
+        """Return a copy on the CPU."""
+        named = self._held.tensors().items()
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named}
+
+    def check(self, saved: Mapping[str, Tensor]) -> None:
+        """Raise StateError unless these are weights of such agents."""
+        self._held.check(saved)
+
+    @contextlib.contextmanager
+    def borrowed(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """Let the block ask the agents with these weights; after it, they have their own again."""
+        self.check(weights)
+        own = self.copied()
+        try:
+            self._held.load(weights)
+            yield
+        finally:
+            self._held.load(own)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights."""
+        return {"weights": self._held.tensors()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy saved weights in."""
+        states.check_keys(state, "weights")
+        with states.within("weights"):
+            self._held.load(states.mapping(state, "weights"))
