@@ -10,7 +10,7 @@ Each is given HyperParameters, and a ScenarioInstance and ExperimentSettings whe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
@@ -75,10 +75,9 @@ class Trainer(SessionTrainer):
         return Repeat(name="train", times=1, body=(self._as_stage("run", self.train),))
 
     @staticmethod
-    def _as_stage(name: str, method: Any) -> Stage:
+    def _as_stage(name: str, method: Callable[[], Mapping[str, Any] | None]) -> Stage:
         def work(run: Run) -> Mapping[str, Any] | None:
-            found: Mapping[str, Any] | None = method()
-            return found
+            return method()
 
         return Stage(name=name, work=work)
 
