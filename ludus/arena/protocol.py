@@ -1,66 +1,52 @@
 """A protocol: who speaks to whom in which round, who decides, and what each agent gains by it.
 
-All episodes of a batch are in the same round, so a round is a plain number. Which agents speak may
-still differ from episode to episode: each has a seed of its own.
+All episodes of a batch are in the same round, so a round is a plain number. An episode may go in one of
+several variants, chosen by its seed, which differ in who speaks.
 
-Shapes: B episodes, A agents, C channels, R rounds.
+Shapes: B episodes, A agents, C channels, W variants, K = 1 + C numbers of an action.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 import torch
-from pydantic import SerializeAsAny
 from torch import Tensor
 
-from ludus.config.base import Count, Positive, StrictConfig
-from ludus.config.sections import registered
+from ludus.arena.impossible import impossible
+from ludus.arena.rules import (
+    ProtocolParameters,
+    ProtocolSection,
+    ProverParameters,
+    Rules,
+    VerifierParameters,
+)
+from ludus.config.base import StrictConfig
+from ludus.core.errors import ConfigError
+
+__all__ = [
+    "ACCEPT",
+    "CONTINUE",
+    "NOTHING",
+    "REJECT",
+    "Outcome",
+    "ProtocolHandler",
+    "ProtocolParameters",
+    "ProtocolSection",
+    "ProverParameters",
+    "Turn",
+    "VerifierParameters",
+]
 
 REJECT, ACCEPT, CONTINUE = 0, 1, 2
 """What a verifier may decide; only the first two end an episode."""
 NOTHING = -1
 """A place of the message history where nobody has spoken, or which the agent may not see."""
 
-
-class ProtocolParameters(StrictConfig):
-    """What every protocol is told."""
-
-    kind: str
-    """Which protocol this section is for."""
-    max_message_rounds: Positive
-    """How many rounds an episode has at most; when they run out undecided, it is terminated."""
-    min_message_rounds: Count
-    """A verifier may not decide before this many rounds have been played, the one in which it decides
-    included."""
-    shared_reward: bool
-    """Give every prover the verifier's reward instead of its own."""
-    force_guess: Literal["zero", "one", "y"] | None
-    """Replace a verifier's decision, at its first turn in which it may decide, by 0, by 1 or by the true
-    label; null lets it decide for itself."""
-    prover_reward: float
-    """What a prover gains when the decision is the one it argues for."""
-    verifier_reward: float
-    """What a verifier gains by a right decision."""
-    verifier_incorrect_reward: float
-    """What a verifier gains by a wrong decision."""
-    verifier_terminated_reward: float
-    """What a verifier gains when the rounds run out and it has not decided."""
-    verifier_continue_reward: float
-    """What a verifier gains in each of its turns in which it goes on."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield each key that the others make impossible."""
-        if self.min_message_rounds > self.max_message_rounds:
-            yield (
-                f"'min_message_rounds' is {self.min_message_rounds}, but 'max_message_rounds' is"
-                f" {self.max_message_rounds}: no verifier could ever decide; lower it"
-            )
-
-
-ProtocolSection = Annotated[SerializeAsAny[ProtocolParameters], registered("protocol")]
+Turn = Mapping[str, tuple[str, ...]]
+"""Who is active in a round, and in which channels each speaks; one that only decides speaks in none."""
 
 
 class Outcome(NamedTuple):
@@ -70,20 +56,31 @@ class Outcome(NamedTuple):
     """(B, A)."""
     terminated: Tensor
     """(B,) whether the episode ends with this round: it was decided, or the rounds ran out."""
+    verdict: Tensor
+    """(B,) the decision that counts, forced or not: REJECT, ACCEPT, or CONTINUE where there is none."""
 
 
 class ProtocolHandler(ABC):
-    """Knows the rules; holds no state. A subclass says who there is, who speaks and what provers gain."""
+    """Knows the rules; holds no state. A subclass says who there is and whose turn it is."""
 
-    Config: ClassVar[type[ProtocolParameters]] = ProtocolParameters
+    Config: ClassVar[type[StrictConfig]] = ProtocolParameters
 
-    def __init__(self, params: ProtocolParameters) -> None:
+    def __init__(self, params: VerifierParameters) -> None:
+        """Raise ConfigError where no episode can be played by these parameters."""
         self.params = params
+        self.rules: Rules = params.rules()
+        self._made: dict[tuple[str, torch.device], Tensor] = {}
+        for problem in self.problems():
+            raise ConfigError(problem)
 
     @property
     @abstractmethod
     def agent_names(self) -> tuple[str, ...]:
         """All agents, in the order of the agent dimension."""
+
+    @abstractmethod
+    def turn(self, round_index: int, variant: int) -> Turn:
+        """Return who is active in this round of an episode of this variant, and where each speaks."""
 
     @property
     def verifier_names(self) -> tuple[str, ...]:
@@ -96,58 +93,87 @@ class ProtocolHandler(ABC):
         return tuple(name for name in self.agent_names if name not in self.verifier_names)
 
     @property
+    def prover_goals(self) -> Mapping[str, int]:
+        """The decision that each prover argues for, REJECT or ACCEPT."""
+        return dict.fromkeys(self.prover_names, ACCEPT)
+
+    @property
     def message_channel_names(self) -> tuple[str, ...]:
         """All channels, in the order of the channel dimension."""
         return ("main",)
 
     @property
     def agent_channel_visibility(self) -> Mapping[str, tuple[str, ...]]:
-        """Which channels each agent may read; what it writes itself it may always read."""
+        """Which channels each agent may read, those in which it speaks included."""
         return dict.fromkeys(self.agent_names, self.message_channel_names)
 
     @property
     def stackelberg_sequence(self) -> tuple[tuple[str, ...], ...]:
         """Groups of agents from the leaders to the last followers; those of a group move at once."""
-        return self.verifier_names, self.prover_names
+        return tuple(group for group in (self.verifier_names, self.prover_names) if group)
 
     @property
     def max_message_rounds(self) -> int:
         """How many rounds an episode has at most."""
-        return self.params.max_message_rounds
+        return self.rules.max_message_rounds
 
     @property
     def min_message_rounds(self) -> int:
         """How many rounds are played before a decision counts."""
-        return self.params.min_message_rounds
+        return self.rules.min_message_rounds
 
-    @abstractmethod
+    @property
+    def num_variants(self) -> int:
+        """How many variants there are: an episode is of the variant `seed % num_variants`."""
+        return 1
+
+    def is_judged(self, variant: int) -> bool:
+        """Return whether a verifier is to decide episodes of this variant."""
+        return True
+
+    def judged(self, seed_B: Tensor) -> Tensor:
+        """Return (B,) which episodes a verifier is to decide: accuracy means something in these."""
+        judged_W = self.constant(
+            "judged", seed_B.device, lambda: [self.is_judged(w) for w in self._variants]
+        )
+        return self.of_variant(judged_W, seed_B)
+
     def speakers(self, round_index: int, seed_B: Tensor) -> Tensor:
         """Return (B, A, C) who speaks in which channel in this round; one agent at most in each channel."""
 
-    def deciders(self, round_index: int, seed_B: Tensor) -> Tensor:
-        """Return (B, A) whose decision counts in this round: verifiers whose turn it is, late enough."""
-        turn_BA = self.has_turn(round_index, seed_B)
-        if round_index < self.min_message_rounds - 1:
-            return torch.zeros_like(turn_BA)
-        return turn_BA & self.mask(self.verifier_names, seed_B.device)
+        def rows() -> list[list[list[bool]]]:
+            agents, channels = self.agent_names, self.message_channel_names
+            turns = self._turns(round_index)
+            return [[[c in turn.get(a, ()) for c in channels] for a in agents] for turn in turns]
+
+        speaks_WAC = self.constant(f"speaks/{round_index}", seed_B.device, rows)
+        return self.of_variant(speaks_WAC, seed_B)
 
     def has_turn(self, round_index: int, seed_B: Tensor) -> Tensor:
-        """Return (B, A) who is active in this round: by default, who speaks."""
-        return self.speakers(round_index, seed_B).any(-1)
+        """Return (B, A) who is active in this round."""
+
+        def rows() -> list[list[bool]]:
+            return [[a in turn for a in self.agent_names] for turn in self._turns(round_index)]
+
+        return self.of_variant(self.constant(f"active/{round_index}", seed_B.device, rows), seed_B)
+
+    def deciders(self, round_index: int, seed_B: Tensor) -> Tensor:
+        """Return (B, A) whose decision counts in this round: verifiers whose turn it is, late enough."""
+
+        def rows() -> list[list[bool]]:
+            agents, variants = self.agent_names, self._variants
+            return [[self.decides(a, round_index, w) for a in agents] for w in variants]
+
+        return self.of_variant(self.constant(f"decides/{round_index}", seed_B.device, rows), seed_B)
 
     def acting(self, round_index: int) -> tuple[int, ...]:
         """Return the agents that may be active in this round, whatever the seed."""
-        seeds = torch.arange(64)
-        found = self.has_turn(round_index, seeds) | self.deciders(round_index, seeds)
-        return tuple(torch.nonzero(found.any(0))[:, 0].tolist())
-
-    @abstractmethod
-    def prover_rewards(self, decision_B: Tensor, y_B: Tensor) -> Tensor:
-        """Return (B, provers) whether each prover gains by this decision, REJECT or ACCEPT, as 0 or 1."""
+        active = {name for turn in self._turns(round_index) for name in turn}
+        return tuple(i for i, name in enumerate(self.agent_names) if name in active)
 
     def forced(self, decision_BA: Tensor, y_B: Tensor) -> Tensor:
         """Return the decisions that count: those made, or the guess that is forced."""
-        guess = self.params.force_guess
+        guess = self.rules.force_guess
         if guess is None:
             return decision_BA
         if guess == "y":
@@ -155,56 +181,46 @@ class ProtocolHandler(ABC):
         return torch.full_like(decision_BA, ACCEPT if guess == "one" else REJECT)
 
     def step(
-        self, round_index: int, decision_BA: Tensor, y_B: Tensor, over_B: Tensor, seed_B: Tensor
+        self, round_index: int, action_BAK: Tensor, y_B: Tensor, over_B: Tensor, seed_B: Tensor
     ) -> Outcome:
         """Return what each agent gains in this round, and which episodes end with it.
 
         An episode that was over gains nothing more.
         """
-        params = self.params
+        rules, is_last = self.rules, round_index == self.max_message_rounds - 1
+        goals_A = self.constant("goals", y_B.device, self._goals)
         deciders_BA = self.deciders(round_index, seed_B) & ~over_B[:, None]
-        decision_BA = self.forced(decision_BA, y_B)
-        verdict_BA = torch.where(deciders_BA, decision_BA, CONTINUE)
-        is_decided_BA = verdict_BA != CONTINUE
-        decided_B = is_decided_BA.any(-1)
-        is_last = round_index == self.max_message_rounds - 1
-        rewards_BA = torch.zeros(decision_BA.shape, device=y_B.device)
-        right_BA = is_decided_BA & (verdict_BA == y_B[:, None])
-        rewards_BA = rewards_BA + params.verifier_reward * right_BA
-        rewards_BA = rewards_BA + params.verifier_incorrect_reward * (is_decided_BA & ~right_BA)
-        went_on_BA = deciders_BA & ~is_decided_BA
-        rewards_BA = rewards_BA + params.verifier_continue_reward * went_on_BA
-        if is_last:
-            ran_out_BA = ~(over_B | decided_B)[:, None] & self.mask(self.verifier_names, y_B.device)
-            rewards_BA = rewards_BA + params.verifier_terminated_reward * ran_out_BA
-        rewards_BA = rewards_BA + self._of_provers(rewards_BA, verdict_BA, decided_B, y_B)
-        ends_B = (decided_B | torch.full_like(decided_B, is_last)) & ~over_B
-        return Outcome(rewards_BA, ends_B)
+        decision_BA = action_BAK if action_BAK.dim() == 2 else action_BAK[..., 0]
+        verdict_BA = torch.where(deciders_BA, self.forced(decision_BA, y_B), CONTINUE)
+        undecided = rules.verifier_terminated_reward if is_last else rules.verifier_continue_reward
+        rewards_BA = (
+            rules.verifier_reward * (verdict_BA == y_B[:, None])
+            + rules.verifier_incorrect_reward * (verdict_BA == 1 - y_B[:, None])
+            + undecided * (deciders_BA & (verdict_BA == CONTINUE))
+        )
+        # One verifier at most decides in a round: its verdict is the least, its reward the only one.
+        verdict_B = verdict_BA.amin(1)
+        if rules.shared_reward:
+            rewards_BA = rewards_BA + rewards_BA.sum(1, keepdim=True) * (goals_A >= 0)
+        else:
+            rewards_BA = rewards_BA + rules.prover_reward * (verdict_B[:, None] == goals_A)
+        side_BA = self.side_rewards(round_index, action_BAK, seed_B)
+        if side_BA is not None:
+            rewards_BA = rewards_BA + side_BA * ~over_B[:, None]
+        ends_B = ~over_B if is_last else verdict_B != CONTINUE
+        return Outcome(rewards_BA, ends_B, verdict_B)
 
-    def _of_provers(
-        self, rewards_BA: Tensor, verdict_BA: Tensor, decided_B: Tensor, y_B: Tensor
-    ) -> Tensor:
-        """Return (B, A) what the provers gain, 0 for the others."""
-        found_BA = torch.zeros_like(rewards_BA)
-        provers = self.indices(self.prover_names)
-        if not provers:
-            return found_BA
-        judge = self.indices(self.verifier_names)[0]
-        if self.params.shared_reward:
-            found_BA[:, provers] = rewards_BA[:, judge, None].expand(-1, len(provers))
-            return found_BA
-        gains_BP = self.prover_rewards(verdict_BA[:, judge], y_B).to(rewards_BA)
-        found_BA[:, provers] = self.params.prover_reward * gains_BP * decided_B[:, None]
-        return found_BA
+    def side_rewards(self, round_index: int, action_BAK: Tensor, seed_B: Tensor) -> Tensor | None:
+        """Return (B, A) what agents gain by what is said, beside the decision; None: nothing."""
+        return None
+
+    def problems(self) -> Iterator[str]:
+        """Yield each reason why no episode can be played."""
+        yield from impossible(self)
 
     def indices(self, names: Sequence[str]) -> list[int]:
         """Return where these agents are in the agent dimension."""
         return [self.agent_names.index(name) for name in names]
-
-    def mask(self, names: Sequence[str], device: torch.device) -> Tensor:
-        """Return (A,) which agents are among these."""
-        found = [name in names for name in self.agent_names]
-        return torch.tensor(found, device=device)
 
     def visibility(self, device: torch.device) -> Tensor:
         """Return (A, C) which agent may read which channel."""
@@ -212,3 +228,34 @@ class ProtocolHandler(ABC):
         channels = self.message_channel_names
         rows = [[channel in seen[name] for channel in channels] for name in self.agent_names]
         return torch.tensor(rows, device=device)
+
+    def decides(self, name: str, round_index: int, variant: int) -> bool:
+        """Return whether the decision of this agent counts in this round."""
+        is_late_enough = round_index >= self.min_message_rounds - 1
+        is_verifier = name in self.verifier_names and name in self.turn(round_index, variant)
+        return is_late_enough and is_verifier and self.is_judged(variant)
+
+    def _goals(self) -> list[int]:
+        """Return the decision that each agent argues for; -1, which nobody makes, for those that do not."""
+        return [self.prover_goals.get(name, -1) for name in self.agent_names]
+
+    @property
+    def _variants(self) -> range:
+        return range(self.num_variants)
+
+    def _turns(self, round_index: int) -> list[Turn]:
+        return [self.turn(round_index, variant) for variant in self._variants]
+
+    def constant(
+        self, name: str, device: torch.device, rows: Callable[[], Sequence[object]]
+    ) -> Tensor:
+        """Return a tensor of these numbers, made once: numbers of the host wait for the device."""
+        if (name, device) not in self._made:
+            self._made[name, device] = torch.tensor(rows(), device=device)
+        return self._made[name, device]
+
+    def of_variant(self, by_variant: Tensor, seed_B: Tensor) -> Tensor:
+        """Return (B, ...) the rows of the variants that the seeds choose."""
+        if self.num_variants == 1:
+            return by_variant.expand(len(seed_B), *by_variant.shape[1:])
+        return by_variant.index_select(0, seed_B % self.num_variants)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
-from ludus.arena.protocol import ACCEPT, ProtocolHandler, ProtocolParameters
+from ludus.arena.protocol import ProtocolHandler, ProtocolParameters, Turn
 from ludus.config.registry import register
 
 
@@ -28,12 +25,7 @@ class Nip(ProtocolHandler):
         """One verifier, one prover."""
         return "verifier", "prover"
 
-    def speakers(self, round_index: int, seed_B: Tensor) -> Tensor:
-        """Return (B, A, C): the verifier in even rounds if it is first, else in odd ones."""
+    def turn(self, round_index: int, variant: int) -> Turn:
+        """Return the verifier in even rounds if it is first, else in odd ones."""
         is_verifiers = (round_index % 2 == 0) == self.params.verifier_first
-        turn = torch.tensor([[is_verifiers], [not is_verifiers]], device=seed_B.device)
-        return turn.expand(len(seed_B), 2, 1)
-
-    def prover_rewards(self, decision_B: Tensor, y_B: Tensor) -> Tensor:
-        """Return (B, 1): the prover gains by being believed."""
-        return (decision_B == ACCEPT)[:, None]
+        return {"verifier" if is_verifiers else "prover": ("main",)}

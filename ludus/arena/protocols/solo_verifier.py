@@ -1,0 +1,26 @@
+"""The protocol `solo_verifier`: the verifier decides alone, at once; nobody speaks."""
+
+from __future__ import annotations
+
+from ludus.arena.protocol import ProtocolHandler, Turn, VerifierParameters
+from ludus.config.registry import register
+
+
+class SoloVerifierParameters(VerifierParameters):
+    """One round, one agent."""
+
+
+@register("protocol", "solo_verifier")
+class SoloVerifier(ProtocolHandler):
+    """What a verifier can do without provers: the baseline of the other protocols."""
+
+    Config = SoloVerifierParameters
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """The verifier alone."""
+        return ("verifier",)
+
+    def turn(self, round_index: int, variant: int) -> Turn:
+        """Return the verifier, who is active though it speaks nowhere."""
+        return {"verifier": ()}

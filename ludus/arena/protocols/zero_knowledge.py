@@ -1,0 +1,158 @@
+"""The protocol `zero_knowledge`: another protocol, whose provers learn to show nothing beyond their verdict.
+
+What is proved in zero knowledge, a simulator could have said that never met the prover. So the seed seats in
+each episode either the verifier of the base protocol or an adversarial verifier, who asks whatever brings
+the prover to say more; the prover cannot tell which. In each round in which a prover answers, the simulator,
+who reads the questions but no answer, says what the answer will be.
+
+Shapes: B episodes, A agents, C channels, W variants, K = 1 + C numbers of an action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ludus.arena.protocol import NOTHING, ProtocolHandler, ProtocolSection, Turn
+from ludus.config.base import NonNegativeFloat, StrictConfig
+from ludus.config.registry import find, register
+from ludus.config.sections import kind_of
+from ludus.core.errors import ConfigError
+
+ADVERSARY, SIMULATOR = "adversarial_verifier", "simulator"
+
+
+class ZeroKnowledgeParameters(StrictConfig):
+    """A protocol, and what is gained by foretelling its provers."""
+
+    kind: str
+    """Which protocol this section is for."""
+    base: ProtocolSection
+    """The protocol that is made zero-knowledge, with all of its keys."""
+    simulator_reward: NonNegativeFloat
+    """What the simulator gains by each answer of a prover that it foretells."""
+    adversary_penalty: NonNegativeFloat
+    """What the adversarial verifier loses by each answer to it that the simulator foretells."""
+    prover_simulated_reward: float
+    """What each prover gains by each answer that the simulator foretells, beside its reward in the base;
+    0.0 leaves the provers as they are and only measures what they reveal."""
+
+
+@register("protocol", "zero_knowledge")
+class ZeroKnowledge(ProtocolHandler):
+    """Splits each channel of the base in three: questions, answers, and what the simulator says instead."""
+
+    Config = ZeroKnowledgeParameters
+
+    def __init__(self, params: ZeroKnowledgeParameters) -> None:
+        """Raise ConfigError where the base cannot be played, or has no prover."""
+        kind = kind_of(params.base)
+        try:
+            self.base: ProtocolHandler = find("protocol", kind)(params.base)
+        except ConfigError as error:
+            raise ConfigError(f"'base': {error}") from None
+        if isinstance(self.base, ZeroKnowledge):
+            raise ConfigError(
+                "'base.kind' is zero_knowledge itself; choose the protocol it wraps, such as nip"
+            )
+        if not self.base.prover_names:
+            raise ConfigError(
+                f"'base.kind' is {kind}, which has no prover whose knowledge could be kept; choose another"
+                " protocol, such as nip"
+            )
+        self.gains = params
+        super().__init__(self.base.params)
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """Those of the base, then the adversarial verifier and the simulator."""
+        return *self.base.agent_names, ADVERSARY, SIMULATOR
+
+    @property
+    def verifier_names(self) -> tuple[str, ...]:
+        """Those of the base: the adversarial verifier asks, and decides nothing."""
+        return self.base.verifier_names
+
+    @property
+    def prover_names(self) -> tuple[str, ...]:
+        """Those of the base."""
+        return self.base.prover_names
+
+    @property
+    def prover_goals(self) -> Mapping[str, int]:
+        """Those of the base."""
+        return self.base.prover_goals
+
+    @property
+    def message_channel_names(self) -> tuple[str, ...]:
+        """For each channel of the base its questions, then of each the answers, then those simulated."""
+        asked = self.base.message_channel_names
+        return *asked, *map(_answers, asked), *map(_simulated, asked)
+
+    @property
+    def agent_channel_visibility(self) -> Mapping[str, tuple[str, ...]]:
+        """Who reads a channel of the base reads questions and answers; the simulator reads no answer."""
+        seen = {
+            name: (*channels, *map(_answers, channels))
+            for name, channels in self.base.agent_channel_visibility.items()
+        }
+        asked = self.base.message_channel_names
+        seen[ADVERSARY] = seen[self.verifier_names[0]]
+        seen[SIMULATOR] = (*asked, *map(_simulated, asked))
+        return seen
+
+    @property
+    def stackelberg_sequence(self) -> tuple[tuple[str, ...], ...]:
+        """Those of the base lead; the adversarial verifier answers the provers, the simulator all."""
+        return *self.base.stackelberg_sequence, (ADVERSARY,), (SIMULATOR,)
+
+    @property
+    def num_variants(self) -> int:
+        """Each variant of the base twice: first with its verifier, then with the adversarial one."""
+        return 2 * self.base.num_variants
+
+    def is_judged(self, variant: int) -> bool:
+        """Return whether the verifier of the base is seated, who is to decide."""
+        own = self.base.num_variants
+        return variant < own and self.base.is_judged(variant)
+
+    def turn(self, round_index: int, variant: int) -> Turn:
+        """Return the turn of the base with whoever is seated, and the simulator where a prover answers."""
+        seat, own = divmod(variant, self.base.num_variants)
+        found: dict[str, tuple[str, ...]] = {}
+        for name, channels in self.base.turn(round_index, own).items():
+            if name in self.prover_names:
+                found[name] = tuple(map(_answers, channels))
+                found[SIMULATOR] = (*found.get(SIMULATOR, ()), *map(_simulated, channels))
+            else:
+                taken = ADVERSARY if seat and name in self.verifier_names else name
+                found[taken] = (*found.get(taken, ()), *channels)
+        return found
+
+    def side_rewards(self, round_index: int, action_BAK: Tensor, seed_B: Tensor) -> Tensor:
+        """Return (B, A) what agents gain by the answers that the simulator foretells in this round."""
+        speaks_BAC, said_BAC = self.speakers(round_index, seed_B), action_BAK[..., 1:]
+        heard_BC = torch.where(speaks_BAC, said_BAC, NOTHING).amax(1)
+        count = len(self.base.message_channel_names)
+        answers_BC, simulated_BC = heard_BC[:, count : 2 * count], heard_BC[:, 2 * count :]
+        foretold_B = ((answers_BC == simulated_BC) & (answers_BC != NOTHING)).sum(1)
+        gains_WA = self.constant("gains", seed_B.device, self._gains)
+        return self.of_variant(gains_WA, seed_B) * foretold_B[:, None]
+
+    def _gains(self) -> list[list[float]]:
+        """Return, by variant, what each agent gains by an answer that is foretold."""
+        of_provers = dict.fromkeys(self.prover_names, self.gains.prover_simulated_reward)
+        gains = {**of_provers, SIMULATOR: self.gains.simulator_reward}
+        met = {**gains, ADVERSARY: -self.gains.adversary_penalty}
+        seats = [gains if variant < self.base.num_variants else met for variant in self._variants]
+        return [[seat.get(name, 0.0) for name in self.agent_names] for seat in seats]
+
+
+def _answers(channel: str) -> str:
+    return f"{channel}_answers"
+
+
+def _simulated(channel: str) -> str:
+    return f"{channel}_simulated"
