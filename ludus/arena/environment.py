@@ -54,7 +54,8 @@ class Stepped(NamedTuple):
     terminated: Tensor
     """(B,) whether it ends by itself; one that is cut off has a value beyond its end."""
     successor: dict[str, Tensor]
-    """What agents see after the step, stored as `next`; where an env begins anew, not the next moment."""
+    """What agents see after the step, stored as `next`; where an env begins anew, not the next moment. Of
+    episodes of a protocol also `verdict` (B,), the decision that counted in the step."""
 
 
 class Environment(ABC):
@@ -158,7 +159,7 @@ class MessageEnvironment(Environment):
         at = min(index, self.num_steps - 1)
         message_BAC = self.handler.speakers(at, seed_B) & ~over_B[:, None, None]
         decision_BA = self.handler.deciders(at, seed_B) & ~over_B[:, None]
-        if self.handler.params.force_guess is not None:
+        if self.handler.rules.force_guess is not None:
             # A decision that is forced is not the agent's: it neither earns nor learns by it.
             decision_BA = torch.zeros_like(decision_BA)
         seen = {**data, "message_history": history_BRC, "round": kept["round"]}
@@ -168,9 +169,7 @@ class MessageEnvironment(Environment):
     def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
         """Return what the actions of all agents lead to."""
         handler, hidden = self.handler, moment.hidden
-        outcome = handler.step(
-            moment.step, action_BAK[..., 0], hidden["y"], moment.over, hidden["seed"]
-        )
+        outcome = handler.step(moment.step, action_BAK, hidden["y"], moment.over, hidden["seed"])
         history_BRC = self._heard(moment, action_BAK[..., 1:])
         over_B = moment.over | outcome.terminated
         names = self.dataset.data
@@ -179,7 +178,8 @@ class MessageEnvironment(Environment):
             moment.step + 1, data, moment.kept["index"], history_BRC, over_B, hidden
         )
         ends_B = outcome.terminated
-        return Stepped(following, outcome.rewards, ends_B, ends_B, following.kept)
+        successor = {**following.kept, "verdict": outcome.verdict}
+        return Stepped(following, outcome.rewards, ends_B, ends_B, successor)
 
     def _heard(self, moment: Moment, said_BAC: Tensor) -> Tensor:
         """Return the history with what was said in this round."""

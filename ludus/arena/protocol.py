@@ -17,13 +17,13 @@ from torch import Tensor
 
 from ludus.arena.impossible import impossible
 from ludus.arena.rules import (
+    AnyProtocolParameters,
     ProtocolParameters,
     ProtocolSection,
     ProverParameters,
     Rules,
     VerifierParameters,
 )
-from ludus.config.base import StrictConfig
 from ludus.core.errors import ConfigError
 
 __all__ = [
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
 class ProtocolHandler(ABC):
     """Knows the rules; holds no state. A subclass says who there is and whose turn it is."""
 
-    Config: ClassVar[type[StrictConfig]] = ProtocolParameters
+    Config: ClassVar[type[AnyProtocolParameters]] = ProtocolParameters
 
     def __init__(self, params: VerifierParameters) -> None:
         """Raise ConfigError where no episode can be played by these parameters."""
@@ -190,8 +190,7 @@ class ProtocolHandler(ABC):
         rules, is_last = self.rules, round_index == self.max_message_rounds - 1
         goals_A = self.constant("goals", y_B.device, self._goals)
         deciders_BA = self.deciders(round_index, seed_B) & ~over_B[:, None]
-        decision_BA = action_BAK if action_BAK.dim() == 2 else action_BAK[..., 0]
-        verdict_BA = torch.where(deciders_BA, self.forced(decision_BA, y_B), CONTINUE)
+        verdict_BA = torch.where(deciders_BA, self.forced(action_BAK[..., 0], y_B), CONTINUE)
         undecided = rules.verifier_terminated_reward if is_last else rules.verifier_continue_reward
         rewards_BA = (
             rules.verifier_reward * (verdict_BA == y_B[:, None])

@@ -10,7 +10,6 @@ from ludus.config.base import Count, Positive, StrictConfig
 from ludus.config.sections import registered
 
 Guess = Literal["zero", "one", "y"]
-ProtocolSection = Annotated[SerializeAsAny[StrictConfig], registered("protocol")]
 
 
 class Rules(NamedTuple):
@@ -27,13 +26,21 @@ class Rules(NamedTuple):
     prover_reward: float = 0.0
 
 
-class VerifierParameters(StrictConfig):
+class AnyProtocolParameters(StrictConfig):
+    """What a section of any protocol holds."""
+
+    kind: str
+    """Which protocol this section is for."""
+
+
+ProtocolSection = Annotated[SerializeAsAny[AnyProtocolParameters], registered("protocol")]
+
+
+class VerifierParameters(AnyProtocolParameters):
     """What a protocol is told in which verifiers decide, each with one turn, the last of `num_rounds`."""
 
     num_rounds: ClassVar[int] = 1
 
-    kind: str
-    """Which protocol this section is for."""
     force_guess: Guess | None
     """Replace a verifier's decision, in its first turn in which it may decide, by 0, by 1 or by the true
     label; null lets it decide for itself."""

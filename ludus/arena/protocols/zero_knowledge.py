@@ -16,19 +16,17 @@ import torch
 from torch import Tensor
 
 from ludus.arena.protocol import NOTHING, ProtocolHandler, ProtocolSection, Turn
-from ludus.config.base import NonNegativeFloat, StrictConfig
+from ludus.arena.rules import AnyProtocolParameters
+from ludus.config.base import NonNegativeFloat
 from ludus.config.registry import find, register
-from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError
 
 ADVERSARY, SIMULATOR = "adversarial_verifier", "simulator"
 
 
-class ZeroKnowledgeParameters(StrictConfig):
+class ZeroKnowledgeParameters(AnyProtocolParameters):
     """A protocol, and what is gained by foretelling its provers."""
 
-    kind: str
-    """Which protocol this section is for."""
     base: ProtocolSection
     """The protocol that is made zero-knowledge, with all of its keys."""
     simulator_reward: NonNegativeFloat
@@ -48,7 +46,7 @@ class ZeroKnowledge(ProtocolHandler):
 
     def __init__(self, params: ZeroKnowledgeParameters) -> None:
         """Raise ConfigError where the base cannot be played, or has no prover."""
-        kind = kind_of(params.base)
+        kind = params.base.kind
         try:
             self.base: ProtocolHandler = find("protocol", kind)(params.base)
         except ConfigError as error:
