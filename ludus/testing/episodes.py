@@ -5,7 +5,7 @@ Shapes: B episodes, A agents, C channels, R rounds, K = 1 + C numbers of an acti
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,17 +15,39 @@ from ludus.testing.protocols import Handler
 _NOTHING = -1
 
 
-class Episodes(Protocol):
+class Moment(Protocol):
+    """Where the episodes stand before a step."""
+
+    @property
+    def seen(self) -> dict[str, Tensor]: ...
+    @property
+    def kept(self) -> dict[str, Tensor]: ...
+    @property
+    def hidden(self) -> dict[str, Tensor]: ...
+    @property
+    def decision_mask(self) -> Tensor: ...
+    @property
+    def message_mask(self) -> Tensor: ...
+    @property
+    def acting(self) -> tuple[int, ...] | None: ...
+    @property
+    def over(self) -> Tensor: ...
+
+
+M = TypeVar("M", bound=Moment)
+
+
+class Episodes(Protocol[M]):
     """What is asked of an environment here; `ludus.arena.environment` says what each of it means."""
 
     handler: Handler
     num_steps: int
 
-    def begin(self, iteration: int) -> Any: ...
-    def step(self, moment: Any, action_BAK: Tensor) -> Any: ...
+    def begin(self, iteration: int) -> M: ...
+    def step(self, moment: M, action_BAK: Tensor) -> Any: ...
 
 
-def check_episodes(environment: Episodes, *, num_symbols: int, iteration: int = 0) -> None:
+def check_episodes(environment: Episodes[M], *, num_symbols: int, iteration: int = 0) -> None:
     """Fail with an AssertionError unless random episodes go as the protocol says, round by round."""
     handler, moment = environment.handler, environment.begin(iteration)
     generator = torch.Generator().manual_seed(7)
@@ -62,13 +84,13 @@ def check_episodes(environment: Episodes, *, num_symbols: int, iteration: int = 
     assert not moment.decision_mask.any(), "an agent decides after the last round"
 
 
-def _check_hidden(moment: Any) -> None:
+def _check_hidden(moment: Moment) -> None:
     for name in moment.hidden:
         assert name not in moment.seen, f"agents see '{name}', which is hidden from them"
 
 
 def _check_moment(
-    handler: Handler, moment: Any, index: int, over_B: Tensor, seed_B: Tensor
+    handler: Handler, moment: Moment, index: int, over_B: Tensor, seed_B: Tensor
 ) -> None:
     """Check the masks: who is over neither speaks nor decides, and a forced decision is not an agent's."""
     speaks_BAC = handler.speakers(index, seed_B) & ~over_B[:, None, None]
@@ -78,7 +100,7 @@ def _check_moment(
     told = f"round {index}: "
     assert torch.equal(moment.message_mask, speaks_BAC), f"{told}others may speak than should"
     assert torch.equal(moment.decision_mask, decides_BA), f"{told}other decisions count than should"
-    assert tuple(moment.acting) == handler.acting(index), f"{told}other agents act than should"
+    assert moment.acting == handler.acting(index), f"{told}other agents act than should"
     assert (moment.seen["round"] == index).all(), f"{told}agents are told another round"
 
 
