@@ -21,6 +21,7 @@ import ludus
 from ludus.session.fingerprint import cpu_name
 from ludus.session.logger import Logger
 from tests.active.conftest import small_active
+from tests.arena.small import KL, small_arena
 from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo, small_self_play
 from tests.rl.small import NORMALISE, PRIORITISED, small
@@ -119,8 +120,14 @@ TRACES: dict[str, Any] = {
         max_grad_norm=0.5,
         **{"host.learning_rate_schedule": FALLING, "agent.tau": 0.5, "agent.net_arch": [8, "r6"]},
     ),
+    "vanilla_ppo": lambda: small_arena(
+        seed=3, learning_rate_schedule=FALLING, max_grad_norm=0.5, **{"ppo.clip_value": 0.2}
+    ),
+    "vanilla_ppo by KL": lambda: small_arena(
+        seed=3, **{"ppo.loss": KL, "rl.use_shared_body": False}
+    ),
 }
-LEARNED = {"supervised": "model", "active": "model", "fused_ppo": "ppo"}
+LEARNED = {"supervised": "model", "active": "model", "fused_ppo": "ppo", "vanilla_ppo": "update"}
 """What of a trainer holds its weights, where that is no agent."""
 
 

@@ -28,6 +28,7 @@ from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.held import Held
+from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule
 from ludus.seeds import derive, forked
 from ludus.session.begun import as_begun, has_begun
@@ -111,13 +112,17 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
             highest_rate=config.highest_rate,
             rates=self.agents.rates(),
         )
-        self.learner = self.update.learner
         shape = config.rl.rollouts_per_iteration, self.environment.num_steps
         self.waiting = Waiting(
             kinds_of(stored, shape, 2),
             kinds_of(rows, (shape[0] * shape[1],), 1),
             self.device,
         )
+
+    @property
+    def learner(self) -> Learner:
+        """What holds the weights of all agents, and moves them."""
+        return self.update.learner
 
     def _choose_engine(self) -> None:
         config, update = self.config, self.update

@@ -9,9 +9,10 @@ Shapes: N rows, A agents.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 from torch.distributions import Distribution, kl_divergence
@@ -26,27 +27,44 @@ from ludus.arena.agents.combined import (
     make_actor,
 )
 from ludus.arena.objectives.objective import Objective, has_turn
-from ludus.arena.parameters import RlParameters, Share, SubParameters
+from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 
 _FOUND = ("agents", "found_value")
 
 
+class ClipParameters(SubParameters):
+    """An update is kept near the policy that acted by clipping ratios."""
+
+    kind: Literal["clip"]
+    """Take no gradient that would move the ratio of probabilities further than allowed."""
+    clip_epsilon: PositiveFloat
+    """How far an update may move the probability of an action, as a ratio from 1."""
+
+
+class KlPenaltyParameters(SubParameters):
+    """An update is kept near the policy that acted by a penalty on the KL divergence from it."""
+
+    kind: Literal["kl_penalty"]
+    """Add the KL divergence to the loss, times a factor beta that is adapted after each update."""
+    target: PositiveFloat
+    """The KL divergence that beta steers to."""
+    beta: PositiveFloat
+    """The factor of the KL divergence at the beginning."""
+    increment: Annotated[float, Field(ge=1)]
+    """What beta is multiplied by when the divergence is more than 1.5 times its target."""
+    decrement: Annotated[float, Field(gt=0, le=1)]
+    """What beta is multiplied by when the divergence is less than its target divided by 1.5."""
+
+
+PpoLossSection = Annotated[ClipParameters | KlPenaltyParameters, Field(discriminator="kind")]
+
+
 class PpoParameters(SubParameters):
     """What PPO reads besides `rl`."""
 
-    loss_type: Literal["clip", "kl_penalty"]
+    loss: PpoLossSection
     """How an update is kept near the policy that acted: clip or kl_penalty."""
-    clip_epsilon: PositiveFloat
-    """With clip: how far an update may move the probability of an action, as a ratio from 1."""
-    kl_target: PositiveFloat
-    """With kl_penalty: the KL divergence that the penalty steers to."""
-    kl_beta: NonNegativeFloat
-    """With kl_penalty: the factor of the KL divergence at the beginning."""
-    kl_increment: PositiveFloat
-    """With kl_penalty: what the factor is multiplied by when the divergence is 1.5 times its target."""
-    kl_decrement: Share
-    """With kl_penalty: what it is multiplied by when the divergence is below the target by as much."""
     critic_coef: PositiveFloat
     """How much the value's loss counts beside the policy's."""
     entropy_coef: NonNegativeFloat
@@ -128,10 +146,11 @@ class ClipPpo(_Ppo, ClipPPOLoss):
 
     def __init__(self, agents: CombinedAgents, rl: RlParameters, params: PpoParameters) -> None:
         actor, critic = _networks(agents)
+        assert isinstance(params.loss, ClipParameters)
         super().__init__(
             actor,
             critic,
-            clip_epsilon=params.clip_epsilon,
+            clip_epsilon=params.loss.clip_epsilon,
             entropy_coeff=params.entropy_coef,
             critic_coeff=params.critic_coef,
             loss_critic_type=rl.loss_critic_type,
@@ -152,13 +171,14 @@ class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
 
     def __init__(self, agents: CombinedAgents, rl: RlParameters, params: PpoParameters) -> None:
         actor, critic = _networks(agents)
+        assert isinstance(params.loss, KlPenaltyParameters)
         super().__init__(
             actor,
             critic,
-            dtarg=params.kl_target,
-            beta=params.kl_beta,
-            increment=params.kl_increment,
-            decrement=params.kl_decrement,
+            dtarg=params.loss.target,
+            beta=params.loss.beta,
+            increment=params.loss.increment,
+            decrement=params.loss.decrement,
             entropy_coeff=params.entropy_coef,
             critic_coeff=params.critic_coef,
             loss_critic_type=rl.loss_critic_type,
@@ -177,8 +197,10 @@ class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
         )
         log_weight, now, kl_approx, _ = self._log_weight(td, adv_shape=advantage.shape[:-1])
         kl = kl_divergence(before, now).unsqueeze(-1)
+        # A copy, for it is steered below, before the gradient is computed.
+        beta = self.beta.clone()
         terms = {
-            "loss_objective": -(log_weight.exp() * advantage - self.beta * kl),
+            "loss_objective": -(log_weight.exp() * advantage - beta * kl),
             "loss_entropy": self._weighted_loss_entropy(self._get_entropy(now, kl.shape)),
             "loss_critic": self.loss_critic(td)[0],
         }

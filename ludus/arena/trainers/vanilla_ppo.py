@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from torch import nn
 from torchrl.objectives import ValueEstimators
 
@@ -19,10 +17,6 @@ class VanillaPpoParameters(RlHyperParameters):
     ppo: PpoParameters
     """How an update learns."""
 
-    def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
-        yield from super().problems()
-
 
 @register_trainer("vanilla_ppo")
 class VanillaPpoTrainer(TensorDictRlTrainer):
@@ -34,7 +28,7 @@ class VanillaPpoTrainer(TensorDictRlTrainer):
     def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
         """Return TorchRL's PPO loss for turns, and its generalised advantage estimation."""
         rl, ppo = self.config.rl, self.config.ppo
-        made = ClipPpo if ppo.loss_type == "clip" else KlPenaltyPpo
+        made = ClipPpo if ppo.loss.kind == "clip" else KlPenaltyPpo
         loss_module = made(self.agents, rl, ppo)
         loss_module.make_value_estimator(ValueEstimators.GAE, gamma=rl.gamma, lmbda=rl.gae_lambda)
         return loss_module, loss_module.value_estimator

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ludus.arena.agents.body import Body, Found, Rows
 from ludus.arena.agents.heads import layers
@@ -50,9 +49,14 @@ class Mlp(Body):
         """Return the features of the row, and for each symbol those features weighed by its own."""
         history_NRC, round_N = rows["message_history"], rows["round"]
         N = len(round_N)
-        heard = functional.one_hot(history_NRC + 1, self.num_symbols + 1)
-        clock = functional.one_hot(round_N, self.num_rounds + 1)
+        heard = _one_hot(history_NRC + 1, self.num_symbols + 1)
+        clock = _one_hot(round_N, self.num_rounds + 1)
         each = [*(rows[name] for name in self.names), heard, clock]
         flat = torch.cat([one.reshape(N, -1).to(torch.float32) for one in each], -1)
         whole_ND: Tensor = torch.relu(self.layers(flat))
         return Found(whole_ND, whole_ND.unsqueeze(1) * self.symbols, None)
+
+
+def _one_hot(index: Tensor, count: int) -> Tensor:
+    """Return one-hot rows; torch's own function looks at the numbers, for which the host would wait."""
+    return index.unsqueeze(-1) == torch.arange(count, device=index.device)

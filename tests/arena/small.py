@@ -1,0 +1,43 @@
+"""Small real runs of the arena, for tests."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import ludus
+from tests.arena.sections import TINY, parts
+
+# Read once; `replace` makes another.
+example = functools.cache(ludus.example)
+
+MLP = {"kind": "mlp", "widths": [8]}
+QUIET: dict[str, Any] = {
+    "settings.display": "none",
+    "settings.loggers": [],
+    "settings.threads": 1,
+    "settings.device": "cpu",
+}
+SMALL: dict[str, Any] = {
+    "scenario": TINY,
+    "agents": {"verifier": parts(MLP), "prover": parts(MLP)},
+    "protocol.max_message_rounds": 2,
+    "max_iterations": 3,
+    "rl.rollouts_per_iteration": 8,
+    "rl.num_epochs": 2,
+    "rl.minibatch_size": 8,
+    "rl.num_test_iterations": 2,
+    "optimizer.learning_rate": 0.01,
+    "max_grad_norm": None,
+    "engine": "tape",
+    "record_every_iterations": 1,
+    "save_every_iterations": 2,
+    "evaluation.every_iterations": 2,
+    "evaluation.rollouts": 8,
+}
+KL = {"kind": "kl_penalty", "target": 0.01, "beta": 1.0, "increment": 2.0, "decrement": 0.5}
+
+
+def small_arena(kind: str = "vanilla_ppo", **changed: Any) -> Any:
+    """Return the config of a run that takes well under a second; sections are changed by path."""
+    return example(kind).replace(**{**QUIET, **SMALL, **changed})
