@@ -14,7 +14,7 @@ from torch import nn
 from ludus.arena.agents.agent import Agent
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.environment import Environment, MessageEnvironment
-from ludus.arena.parameters import HyperParameters
+from ludus.arena.experiment import ExperimentParameters
 from ludus.arena.protocol import ProtocolHandler
 from ludus.arena.scenario import Datasets, Scenario, ScenarioInstance, Seen
 from ludus.config.registry import find
@@ -22,7 +22,7 @@ from ludus.seeds import derive, forked
 
 
 def build_scenario_instance(
-    params: HyperParameters,
+    params: ExperimentParameters,
     *,
     device: torch.device,
     trainer_type: str,
@@ -72,7 +72,7 @@ def make_environment(
 
 
 def make_agents(
-    params: HyperParameters,
+    params: ExperimentParameters,
     handler: ProtocolHandler,
     seen: Seen,
     *,
@@ -100,6 +100,6 @@ def make_agents(
     return {name: members[name] for name in handler.agent_names}
 
 
-def _lender(params: HyperParameters, name: str) -> str | None:
+def _lender(params: ExperimentParameters, name: str) -> str | None:
     found: str | None = getattr(params.agents[name], "shares_body_of", None)
     return found

@@ -1,7 +1,8 @@
 """The parameters of an experiment in the arena: everything that decides its result.
 
-HyperParameters         scenario, protocol and agents, for every trainer
-  RlHyperParameters     what RL trainers add: rollouts, updates, evaluation, tests
+ExperimentParameters    scenario, agents and optimizer, for every trainer (experiment.py)
+  HyperParameters       the protocol they meet under besides
+    RlHyperParameters   what RL trainers add: rollouts, updates, evaluation, tests
 SubParameters           a section of them; each trainer adds its own, such as `ppo`
 ExperimentSettings      what does not decide the result, as for every trainer of ludus
 """
@@ -13,62 +14,40 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from ludus.arena.agents.agent import AgentSection
-from ludus.arena.protocol import ProtocolHandler, ProtocolSection
-from ludus.arena.scenario import ScenarioSection
-from ludus.config.base import (
-    Count,
-    NonNegativeFloat,
-    Positive,
-    PositiveFloat,
-    Settings,
-    StrictConfig,
-    TrainerConfig,
+from ludus.arena.experiment import (
+    ExperimentParameters,
+    ExperimentSettings,
+    JudgingParameters,
+    SubParameters,
 )
+from ludus.arena.protocol import ProtocolHandler, ProtocolSection
+from ludus.config.base import Count, Positive
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.nn.engines.choice import EngineKey
-from ludus.nn.optimizer import OptimizerSection
-from ludus.nn.schedules import ScheduleSection, highest, too_long
+from ludus.nn.schedules import too_long
+
+__all__ = [
+    "EvaluationParameters",
+    "ExperimentParameters",
+    "ExperimentSettings",
+    "HyperParameters",
+    "RlHyperParameters",
+    "RlParameters",
+    "Share",
+    "SubParameters",
+]
 
 Share = Annotated[float, Field(ge=0, le=1)]
-ExperimentSettings = Settings
 
 
-class SubParameters(StrictConfig):
-    """A section of parameters; derive it for those of a trainer of your own."""
-
-
-class EvaluationParameters(SubParameters):
+class EvaluationParameters(JudgingParameters):
     """How the agents are judged while they train, on data that they do not learn from."""
 
-    every_iterations: Count
-    """Evaluate every so many iterations, and after the last; 0 means never."""
     rollouts: Positive
     """How many episodes an evaluation has, about the first so many data kept for it."""
     actions: Literal["greedy", "sampled"]
     """Judge agents by their likeliest actions, or by actions drawn as in training."""
-    patience: Positive | None
-    """Stop after this many evaluations in a row that were no better; null never stops for that."""
-    min_delta: NonNegativeFloat
-    """A score counts as better, for patience, only if it is better by more than this."""
-    target: float | None
-    """Stop as soon as the score reaches this; null goes on."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield each key that the others make meaningless."""
-        if self.patience is None and self.min_delta:
-            yield (
-                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
-                " set it to 0.0, or set 'patience'"
-            )
-        for key in ("patience", "target"):
-            value = getattr(self, key)
-            if value is not None and not self.every_iterations:
-                yield (
-                    f"'{key}' is {value:g}, but there are no evaluations, for 'every_iterations' is 0;"
-                    " set it to null, or evaluate"
-                )
 
 
 class RlParameters(SubParameters):
@@ -101,21 +80,11 @@ class RlParameters(SubParameters):
         return self._num_iterations
 
 
-class HyperParameters(TrainerConfig):
+class HyperParameters(ExperimentParameters):
     """Everything that specifies an experiment, for every trainer of the arena."""
 
-    scenario: ScenarioSection
-    """What the agents speak about."""
     protocol: ProtocolSection
     """Who speaks when, who decides, and what each gains."""
-    agents: dict[str, AgentSection]
-    """Each agent of the protocol, by name."""
-    optimizer: OptimizerSection
-    """How weights move along the gradient."""
-    learning_rate_schedule: ScheduleSection
-    """How the learning rate changes with the optimisation steps, from the optimizer's own."""
-    max_grad_norm: PositiveFloat | None
-    """Clip the gradient of all agents together to this norm; null does not clip."""
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
@@ -142,21 +111,7 @@ class HyperParameters(TrainerConfig):
         for name in names:
             if name not in self.agents:
                 yield f"'agents': the protocol {kind} needs an agent '{name}'; describe it there"
-        yield from self._problems_of_bodies()
-
-    def _problems_of_bodies(self) -> Iterator[str]:
-        for name, section in self.agents.items():
-            other = getattr(section, "shares_body_of", None)
-            if other is None:
-                continue
-            path = f"'agents.{name}.shares_body_of' is {other}"
-            found = self.agents.get(other)
-            if found is None or other == name or getattr(found, "body", None) is None:
-                yield f"{path}, which is no other agent with a body; name one, or set null"
-            elif getattr(found, "shares_body_of", None) is not None:
-                yield f"{path}, which has no body of its own; name the agent it shares one with"
-            elif found.body != section.body:  # type: ignore[attr-defined]
-                yield f"{path}, but their bodies are described differently; make 'body' the same in both"
+        yield from self.problems_of_bodies()
 
 
 class RlHyperParameters(HyperParameters):
@@ -188,7 +143,7 @@ class RlHyperParameters(HyperParameters):
         if before:
             return
         yield from self._problems_of_pieces()
-        yield from self._problems_of_learning()
+        yield from self.problems_of_learning(self.max_iterations)
         yield from too_long(
             self.learning_rate_schedule,
             "learning_rate_schedule",
@@ -214,21 +169,6 @@ class RlHyperParameters(HyperParameters):
             yield (
                 f"'rl.steps_per_env_per_iteration' is {rl.steps_per_env_per_iteration}, but a protocol's"
                 " rounds say how many steps an episode has; set it to null"
-            )
-
-    def _problems_of_learning(self) -> Iterator[str]:
-        learn = {
-            name: any(map(section.update_schedule.is_learning, range(self.max_iterations)))
-            for name, section in self.agents.items()
-        }
-        if not any(learn.values()):
-            names = ", ".join(learn)
-            which = (
-                f"the only agent, {names}, is" if len(learn) == 1 else f"all agents, {names}, are"
-            )
-            yield (
-                f"'agents': {which} frozen in all {self.max_iterations} iterations, so nothing would be"
-                " learned; let an 'update_schedule' learn"
             )
 
     def unreached(self) -> dict[str, Any]:
@@ -270,8 +210,3 @@ class RlHyperParameters(HyperParameters):
     def run_opts(self) -> int:
         """How many optimisation steps the run has."""
         return self.max_iterations * self.opts_an_iteration
-
-    @property
-    def highest_rate(self) -> float:
-        """The largest learning rate that the schedule comes to."""
-        return highest(self.learning_rate_schedule, self.optimizer.learning_rate)

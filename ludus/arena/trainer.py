@@ -18,7 +18,7 @@ import torch
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.build import build_scenario_instance
-from ludus.arena.parameters import ExperimentSettings, HyperParameters
+from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
 from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.weights import AgentWeights
 from ludus.core import Repeat, Run, Stage, Stateful
@@ -37,7 +37,7 @@ class Trainer(SessionTrainer):
     kill it begins again.
     """
 
-    config: HyperParameters
+    config: ExperimentParameters
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Trainer(SessionTrainer):
         self.note_given(scenario_instance=scenario_instance)
 
     @property
-    def hyper_params(self) -> HyperParameters:
+    def hyper_params(self) -> ExperimentParameters:
         """All that specifies the experiment."""
         return self.config
 

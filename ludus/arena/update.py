@@ -14,10 +14,8 @@ from torch import Tensor, nn
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.columns import named, to_tensordict
-from ludus.core import states
+from ludus.arena.gradient_update import GradientUpdate
 from ludus.core.errors import LudusError
-from ludus.nn.groups import Group
-from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam, Sgd
 
 Forward = Callable[..., Any]
@@ -61,8 +59,8 @@ class Learned(nn.Module):
         return torch.stack(losses).sum(), told
 
 
-class ArenaUpdate:
-    """Holds the learner, and does everything that one update does; `update` is that by an engine."""
+class ArenaUpdate(GradientUpdate):
+    """The gradient step on a minibatch, by the loss module; its state is that of agents and loss module."""
 
     def __init__(
         self,
@@ -75,53 +73,18 @@ class ArenaUpdate:
     ) -> None:
         """`rates` are the factors of the learning rate of each part of each agent."""
         self.learned = learned
-        self.parts_of = {agent: self._groups_of(agent, own) for agent, own in rates.items()}
-        groups = [group for own in self.parts_of.values() for group in own]
-        self.learner = Learner(
-            learned,
-            optimizer,
-            max_grad_norm=max_grad_norm,
-            highest_rate=highest_rate,
-            groups=groups,
-        )
-        self.device = self.learner.flat.device
         self._look = [learned.names.index(name) for name in learned.seen]
         self._has_statistics = any(
             name != "visible_AC" for name, _ in learned.agents.named_buffers()
         )
-        size = len(learned.terms) + 2
-        self.totals = torch.zeros(size, dtype=torch.float64, device=self.device)
-        """The sum of each metric since the last record."""
-        self.num_counted = 0
-        self.update: Callable[..., Any] = self._update
-        self._rate: Tensor | None = None
-        self._last_rate: float | None = None
-
-    def _groups_of(self, agent: str, rates: Mapping[str, float]) -> list[Group]:
-        found = []
-        for part, rate in rates.items():
-            path = ".".join(name for name in ("agents.members", agent, part) if name)
-            own = self.learned.get_submodule(path)
-            if any(parameter.requires_grad for parameter in own.parameters()):
-                # A factor of 0 is a part that never learns.
-                found.append(
-                    Group(f"{agent}/{part or 'all'}", (path,), rate or 1.0, is_frozen=rate == 0)
-                )
-        return found
-
-    def set_learning(self, agent: str, is_learning: bool) -> None:
-        """Freeze an agent, or let it learn again; parts whose factor is 0 stay frozen."""
-        for group in self.parts_of[agent]:
-            self.learner.set_frozen(group.name, group.is_frozen or not is_learning)
-
-    def learn(self, columns: Sequence[Tensor], *, learning_rate: float) -> None:
-        """Take one gradient step on some rows."""
-        if learning_rate != self._last_rate:
-            # Made here and sent on: made there, the host would wait for the device.
-            self._rate = torch.tensor(learning_rate).to(self.device, non_blocking=True)
-            self._last_rate = learning_rate
-        self.num_counted += 1
-        self.update(self._rate, *columns)
+        super().__init__(
+            learned,
+            optimizer,
+            max_grad_norm=max_grad_norm,
+            highest_rate=highest_rate,
+            rates=rates,
+            terms=learned.terms,
+        )
 
     def _update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
         def loss_of(net: Forward) -> tuple[Tensor, Tensor]:
@@ -132,35 +95,4 @@ class ArenaUpdate:
         loss, norm, told = self.learner.improve(loss_of, learning_rate, in_train_mode=False)
         if self._has_statistics:
             self.learner.observe(*[columns[place] for place in self._look], norm=norm)
-        self.totals.add_(torch.cat([torch.stack([loss, norm]), told]))
-        return loss
-
-    def metrics(self) -> dict[str, float]:
-        """Return the mean of each metric since the last record."""
-        if not self.num_counted:
-            return {}
-        names = ("loss", "grad_norm", *self.learned.terms)
-        means = [total / self.num_counted for total in self.totals.tolist()]
-        return {f"train/{name}": mean for name, mean in zip(names, means, strict=True)}
-
-    def take_metrics(self) -> dict[str, float]:
-        """Return the mean of each metric since the last call, and begin anew."""
-        metrics = self.metrics()
-        self.totals.zero_()
-        self.num_counted = 0
-        return metrics
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return agents, loss module and optimizer, and the metrics not yet recorded."""
-        counted = {"totals": self.totals, "num_counted": self.num_counted}
-        return {"learner": self.learner.state_dict(), **counted}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
-        states.check_keys(state, "learner", "totals", "num_counted")
-        totals = states.like(state, "totals", self.totals)
-        count = states.whole(state, "num_counted")
-        with states.within("learner"):
-            self.learner.load_state_dict(state["learner"])
-        self.totals.copy_(totals)
-        self.num_counted = count
+        return self._count(loss, norm, told)

@@ -1,0 +1,109 @@
+"""The parameters that every experiment in the arena has, whether its agents meet or are alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ludus.arena.agents.agent import AgentSection
+from ludus.arena.protocol import ProtocolHandler
+from ludus.arena.scenario import ScenarioSection
+from ludus.config.base import (
+    Count,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    Settings,
+    StrictConfig,
+    TrainerConfig,
+)
+from ludus.nn.optimizer import OptimizerSection
+from ludus.nn.schedules import ScheduleSection, highest
+
+ExperimentSettings = Settings
+
+
+class SubParameters(StrictConfig):
+    """A section of parameters; derive it for those of a trainer of your own."""
+
+
+class JudgingParameters(SubParameters):
+    """How often agents are judged while they train, and what ends the run."""
+
+    every_iterations: Count
+    """Evaluate every so many iterations, and after the last; 0 means never."""
+    patience: Positive | None
+    """Stop after this many evaluations in a row that were no better; null never stops for that."""
+    min_delta: NonNegativeFloat
+    """A score counts as better, for patience, only if it is better by more than this."""
+    target: float | None
+    """Stop as soon as the score reaches this; null goes on."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make meaningless."""
+        if self.patience is None and self.min_delta:
+            yield (
+                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
+                " set it to 0.0, or set 'patience'"
+            )
+        for key in ("patience", "target"):
+            value = getattr(self, key)
+            if value is not None and not self.every_iterations:
+                yield (
+                    f"'{key}' is {value:g}, but there are no evaluations, for 'every_iterations' is 0;"
+                    " set it to null, or evaluate"
+                )
+
+
+class ExperimentParameters(TrainerConfig):
+    """What every trainer of the arena is told."""
+
+    scenario: ScenarioSection
+    """What the agents speak about."""
+    agents: dict[str, AgentSection]
+    """Each agent, by name."""
+    optimizer: OptimizerSection
+    """How weights move along the gradient."""
+    learning_rate_schedule: ScheduleSection
+    """How the learning rate changes with the optimisation steps, from the optimizer's own."""
+    max_grad_norm: PositiveFloat | None
+    """Clip the gradient of all agents together to this norm; null does not clip."""
+
+    def handler(self) -> ProtocolHandler:
+        """Return the rules under which the agents meet."""
+        raise NotImplementedError
+
+    @property
+    def highest_rate(self) -> float:
+        """The largest learning rate that the schedule comes to."""
+        return highest(self.learning_rate_schedule, self.optimizer.learning_rate)
+
+    def problems_of_bodies(self) -> Iterator[str]:
+        """Yield what is wrong with bodies that are to be shared."""
+        for name, section in self.agents.items():
+            other = getattr(section, "shares_body_of", None)
+            if other is None:
+                continue
+            path = f"'agents.{name}.shares_body_of' is {other}"
+            found = self.agents.get(other)
+            if found is None or other == name or getattr(found, "body", None) is None:
+                yield f"{path}, which is no other agent with a body; name one, or set null"
+            elif getattr(found, "shares_body_of", None) is not None:
+                yield f"{path}, which has no body of its own; name the agent it shares one with"
+            elif found.body != section.body:  # type: ignore[attr-defined]
+                yield f"{path}, but their bodies are described differently; make 'body' the same in both"
+
+    def problems_of_learning(self, num_iterations: int) -> Iterator[str]:
+        """Yield that nobody learns, where that is so."""
+        learn = {
+            name: any(map(section.update_schedule.is_learning, range(num_iterations)))
+            for name, section in self.agents.items()
+        }
+        if not any(learn.values()):
+            names = ", ".join(learn)
+            which = (
+                f"the only agent, {names}, is" if len(learn) == 1 else f"all agents, {names}, are"
+            )
+            yield (
+                f"'agents': {which} frozen in all {num_iterations} iterations, so nothing would be"
+                " learned; let an 'update_schedule' learn"
+            )

@@ -1,0 +1,136 @@
+"""Agents that learn to classify the data alone, and the gradient step that teaches them.
+
+Shapes: N rows, A agents, R rounds, C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from ludus.arena.agents.body import Rows
+from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.columns import named
+from ludus.arena.dataset import ArenaDataset
+from ludus.arena.gradient_update import GradientUpdate
+from ludus.arena.protocol import NOTHING
+from ludus.core.errors import LudusError
+from ludus.nn.optimizer import Adam, Sgd
+from ludus.seeds import generator
+
+Forward = Callable[..., Any]
+
+
+class Students(nn.Module):
+    """The agents as one network: called with the columns of a batch and the labels, it returns the loss."""
+
+    def __init__(self, agents: CombinedAgents, *, max_message_rounds: int) -> None:
+        super().__init__()
+        self.agents = agents
+        self._shape = max_message_rounds, agents.num_channels
+
+    def answers(self, columns: Sequence[Tensor]) -> list[Tensor]:
+        """Return, for each agent, (N, 2) logits of the label; nobody has said anything to it."""
+        rows = self._rows(columns)
+        return [
+            self._checked(name, self.agents.member(name).solo(rows)) for name in self.agents.names
+        ]
+
+    def _rows(self, columns: Sequence[Tensor]) -> Rows:
+        size, device = len(columns[0]), columns[0].device
+        silence_NRC = torch.full((size, *self._shape), NOTHING, device=device)
+        round_N = torch.zeros(size, dtype=torch.int64, device=device)
+        data = named(self.agents.data_names, columns)
+        return {**data, "message_history": silence_NRC, "round": round_N}
+
+    @staticmethod
+    def _checked(name: str, logits_N2: Tensor) -> Tensor:
+        if logits_N2.ndim != 2 or logits_N2.shape[1] != 2:
+            raise LudusError(
+                f"the solo answer of agent '{name}' has shape {tuple(logits_N2.shape)}; return the logits"
+                " of both labels, (rows, 2)"
+            )
+        return logits_N2
+
+    def forward(self, *columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum of the cross-entropies, and (A, 2) cross-entropy and accuracy of each agent."""
+        *data, y_N = columns
+        answers = self.answers(data)
+        losses_A = torch.stack([cross_entropy(logits_N2, y_N) for logits_N2 in answers])
+        right_A = torch.stack([(one.argmax(1) == y_N).float().mean() for one in answers])
+        return losses_A.sum(), torch.stack([losses_A.detach(), right_A], 1)
+
+    @torch.no_grad()
+    def accuracies(
+        self, dataset: ArenaDataset, size: int, step: Callable[[], None] = lambda: None
+    ) -> dict[str, float]:
+        """Return, by agent, how often it is right; the data are looked at so many at a time."""
+        right_A = torch.zeros(len(self.agents.names), dtype=torch.int64, device=dataset.y.device)
+        for first in range(0, len(dataset), size):
+            end = first + size
+            data = [dataset.data[name][first:end] for name in self.agents.data_names]
+            y_N = dataset.y[first:end]
+            right_A += torch.stack([(one.argmax(1) == y_N).sum() for one in self.answers(data)])
+            step()
+        shares = [count / len(dataset) for count in right_A.tolist()]
+        return dict(zip(self.agents.names, shares, strict=True))
+
+
+class SoloUpdate(GradientUpdate):
+    """The gradient step on a batch: its data, then its labels."""
+
+    def __init__(
+        self,
+        students: Students,
+        optimizer: Adam | Sgd,
+        *,
+        max_grad_norm: float | None,
+        highest_rate: float,
+        rates: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        """`rates` are the factors of the learning rate of each part of each agent."""
+        self.students = students
+        agents = students.agents.names
+        super().__init__(
+            students,
+            optimizer,
+            max_grad_norm=max_grad_norm,
+            highest_rate=highest_rate,
+            rates=rates,
+            terms=[f"{agent}/{one}" for agent in agents for one in ("loss", "accuracy")],
+        )
+
+    def _update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
+        def loss_of(net: Forward) -> tuple[Tensor, Tensor]:
+            loss, told_A2 = net(*columns)
+            return loss, told_A2
+
+        loss, norm, told_A2 = self.learner.improve(loss_of, learning_rate)
+        return self._count(loss, norm, told_A2.reshape(-1))
+
+
+class Passes:
+    """Which data each batch of an iteration has: every datum once, in an order of the iteration's own."""
+
+    def __init__(
+        self, dataset: ArenaDataset, data_names: Sequence[str], size: int, seed: int
+    ) -> None:
+        self._dataset, self._names, self._size, self._seed = dataset, data_names, size, seed
+        self.count = -(-len(dataset) // size)
+        self._key = -1
+        self._order = torch.zeros(0, dtype=torch.int64)
+
+    def __call__(self, iteration: int, index: int) -> list[Tensor]:
+        """Return the columns of one batch: its data, then its labels."""
+        if self._key != iteration:
+            source = generator(self._seed, "arena/solo/order", iteration)
+            order = torch.randperm(len(self._dataset), generator=source)
+            self._order = order.to(self._dataset.y.device, non_blocking=True)
+            self._key = iteration
+        places_N = self._order[index * self._size : (index + 1) * self._size]
+        rows = self._dataset.rows(places_N)
+        return [*(rows[name] for name in self._names), self._dataset.y.index_select(0, places_N)]
