@@ -211,8 +211,10 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         """Return the steps of all envs as rows, with advantages where there is an estimator."""
         if self.gae is not None:
             found = self.gae(self.environment.filled(rollouts))
+            own = found["agents"]
             for name in ("value", "advantage", "value_target"):
-                rollouts.set(("agents", name), found["agents", name])
+                if name in own.keys():  # noqa: SIM118
+                    rollouts.set(("agents", name), own[name])
         return to_columns(rows_of(rollouts))
 
     def _train_step(self, run: Run) -> None:

@@ -60,6 +60,16 @@ def has_turn(td: TensorDictBase) -> Tensor:
     return turns
 
 
+def standardised(values: Tensor, counts: Tensor) -> Tensor:
+    """Return values (N, A, 1) brought to mean 0 and deviation 1 for each agent, over the rows that count."""
+    weights = counts.unsqueeze(-1).to(values.dtype)
+    number = weights.sum(0, keepdim=True)
+    mean = (values * weights).sum(0, keepdim=True) / number.clamp_min(1.0)
+    squares = (((values - mean) * weights) ** 2).sum(0, keepdim=True)
+    deviation = (squares / (number - 1.0).clamp_min(1.0)).sqrt()
+    return (values - mean) / deviation.clamp_min(1e-6)
+
+
 def masked_mean(values: Tensor, counts: Tensor) -> Tensor:
     """Return the mean of the values that count, 0 where none does."""
     weights = counts.expand_as(values).to(values.dtype)

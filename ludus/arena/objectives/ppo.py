@@ -26,7 +26,7 @@ from ludus.arena.agents.combined import (
     Valuing,
     make_actor,
 )
-from ludus.arena.objectives.objective import Objective, has_turn
+from ludus.arena.objectives.objective import Objective, has_turn, standardised
 from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 
@@ -107,12 +107,7 @@ class _Ppo(Objective):
         return dist.entropy().unsqueeze(-1)
 
     def _standardize_advantage(self, advantage: Tensor, tensordict: TensorDictBase) -> Tensor:
-        counts = has_turn(tensordict).unsqueeze(-1).to(advantage.dtype)
-        number = counts.sum(0, keepdim=True)
-        mean = (advantage * counts).sum(0, keepdim=True) / number.clamp_min(1.0)
-        squares = (((advantage - mean) * counts) ** 2).sum(0, keepdim=True)
-        deviation = (squares / (number - 1.0).clamp_min(1.0)).sqrt()
-        return (advantage - mean) / deviation.clamp_min(1e-6)
+        return standardised(advantage, has_turn(tensordict))
 
     def loss_critic(self, tensordict: TensorDictBase) -> tuple[Tensor, Tensor | None, None]:
         """Return the loss of the values, a number for each row and agent."""

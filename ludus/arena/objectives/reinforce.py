@@ -1,0 +1,119 @@
+"""REINFORCE for several agents: the log probability of what was done, times what came of it.
+
+Each agent is weighed by its own rewards alone. TorchRL's loss asks a critic in any case, and averages over
+agents that had no turn; here the critic is asked where its advantages are wanted.
+
+Shapes: B envs, T steps, N rows, A agents.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from tensordict import TensorDict, TensorDictBase
+from torch import nn
+from torchrl.objectives import ReinforceLoss
+from torchrl.objectives.utils import distance_loss
+
+from ludus.arena.agents.combined import (
+    ACTION,
+    ADVANTAGE,
+    DONE,
+    LOGITS,
+    REWARD,
+    VALUE_TARGET,
+    CombinedAgents,
+    make_actor,
+    make_critic,
+)
+from ludus.arena.objectives.objective import Objective, has_turn, standardised
+from ludus.arena.parameters import RlParameters, SubParameters
+from ludus.config.base import NonNegativeFloat, PositiveFloat
+
+
+class RewardToGoParameters(SubParameters):
+    """An action is weighed by what was gained from its step on, without a critic."""
+
+    kind: Literal["reward_to_go"]
+    """The discounted rewards from the step of the action to the end of the episode."""
+
+
+class AdvantageParameters(SubParameters):
+    """An action is weighed by how much more was gained than the critic expected."""
+
+    kind: Literal["advantage"]
+    """Generalised advantages, by the critic's values and `rl.gae_lambda`."""
+    critic_coef: PositiveFloat
+    """How much the value's loss counts beside the policy's."""
+
+
+WeightSection = Annotated[RewardToGoParameters | AdvantageParameters, Field(discriminator="kind")]
+
+
+class ReinforceParameters(SubParameters):
+    """What REINFORCE reads besides `rl`."""
+
+    weight: WeightSection
+    """What an action is weighed by: reward_to_go, or a critic's advantage."""
+    entropy_coef: NonNegativeFloat
+    """How much the policy's entropy counts, against becoming deterministic too soon."""
+    normalise_weight: bool
+    """Bring the weights of each agent, over its own turns in a minibatch, to mean 0 and deviation 1."""
+
+
+class RewardToGo(nn.Module):
+    """Stands in the place of an advantage estimator: the weight of a step is what is gained from it on."""
+
+    def __init__(self, gamma: float) -> None:
+        super().__init__()
+        self.gamma = gamma
+
+    def forward(self, rollouts: TensorDictBase) -> TensorDictBase:
+        """Write the weights (B, T, A, 1) into rollouts."""
+        rewards_BTA1, done_BTA1 = rollouts["next", *REWARD], rollouts["next", *DONE]
+        to_go, found = torch.zeros_like(rewards_BTA1[:, 0]), []
+        for step in reversed(range(rewards_BTA1.shape[1])):
+            later = torch.where(done_BTA1[:, step], 0.0, to_go)
+            to_go = rewards_BTA1[:, step] + self.gamma * later
+            found.append(to_go)
+        return rollouts.set(ADVANTAGE, torch.stack(found[::-1], 1))
+
+
+class Reinforce(Objective, ReinforceLoss):
+    """TorchRL's REINFORCE, for turns, with a critic or without."""
+
+    def __init__(
+        self, agents: CombinedAgents, rl: RlParameters, params: ReinforceParameters
+    ) -> None:
+        super().__init__(
+            make_actor(agents),
+            make_critic(agents),
+            loss_critic_type=rl.loss_critic_type,
+            functional=False,
+        )
+        self.set_arena_keys()
+        self.critic_coef: float | None = getattr(params.weight, "critic_coef", None)
+        self.entropy_coef = params.entropy_coef
+        self.is_standardised = params.normalise_weight
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDict:
+        """Return the terms of the loss."""
+        td, agents = tensordict.copy(), self.actor_network[0].agents
+        weight = td[ADVANTAGE]
+        if self.is_standardised:
+            weight = standardised(weight, has_turn(td))
+        is_valued = self.critic_coef is not None
+        decisions, messages, *values = (agents.policy_and_value if is_valued else agents.policy)(td)
+        for key, logits in zip(LOGITS.values(), (decisions, messages), strict=True):
+            td.set(key, logits)
+        now = self.actor_network.build_dist_from_params(td)
+        terms = {
+            "loss_objective": -now.log_prob(td[ACTION]).unsqueeze(-1) * weight,
+            "loss_entropy": -self.entropy_coef * now.entropy(),
+        }
+        for value in values:
+            error = distance_loss(td[VALUE_TARGET], value, loss_function=self.loss_critic_type)
+            terms["loss_critic"] = self.critic_coef * error
+        return TensorDict({name: self.averaged(name, term, td) for name, term in terms.items()})

@@ -1,0 +1,46 @@
+"""The trainer kind `reinforce`: policy gradients of all agents, by reward-to-go or a critic's advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import nn
+from torchrl.objectives import ValueEstimators
+
+from ludus.arena.objectives.reinforce import Reinforce, ReinforceParameters, RewardToGo
+from ludus.arena.parameters import RlHyperParameters
+from ludus.arena.rl_trainer import TensorDictRlTrainer
+from ludus.config.registry import register_trainer
+
+
+class ReinforceHyperParameters(RlHyperParameters):
+    """Everything that decides a run of REINFORCE in the arena."""
+
+    reinforce: ReinforceParameters
+    """How an update learns."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        yield from super().problems()
+        if self.reinforce.weight.kind == "reward_to_go" and self.rl.gae_lambda != 1:
+            yield (
+                f"'rl.gae_lambda' is {self.rl.gae_lambda:g}, but 'reinforce.weight' is reward_to_go, which looks"
+                " to the end of the episode; set it to 1.0, or weigh by advantage"
+            )
+
+
+@register_trainer("reinforce")
+class ReinforceTrainer(TensorDictRlTrainer):
+    """Every agent makes what paid off for it likelier."""
+
+    Config = ReinforceHyperParameters
+    config: ReinforceHyperParameters
+
+    def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
+        """Return the loss, and what weighs the steps: rewards to go, or generalised advantages."""
+        rl, params = self.config.rl, self.config.reinforce
+        loss_module = Reinforce(self.agents, rl, params)
+        if params.weight.kind == "reward_to_go":
+            return loss_module, RewardToGo(rl.gamma)
+        loss_module.make_value_estimator(ValueEstimators.GAE, gamma=rl.gamma, lmbda=rl.gae_lambda)
+        return loss_module, loss_module.value_estimator
