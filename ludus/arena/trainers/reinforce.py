@@ -24,8 +24,8 @@ class ReinforceHyperParameters(RlHyperParameters):
         yield from super().problems()
         if self.reinforce.weight.kind == "reward_to_go" and self.rl.gae_lambda != 1:
             yield (
-                f"'rl.gae_lambda' is {self.rl.gae_lambda:g}, but 'reinforce.weight' is reward_to_go, which looks"
-                " to the end of the episode; set it to 1.0, or weigh by advantage"
+                f"'rl.gae_lambda' is {self.rl.gae_lambda:g}, but 'reinforce.weight' is reward_to_go, which"
+                " looks to the end of the episode; set it to 1.0, or weigh by advantage"
             )
 
 

@@ -1,0 +1,12 @@
+"""REINFORCE under a protocol, with a critic."""
+
+from __future__ import annotations
+
+import ludus
+from tests.arena.small import small_arena
+
+REFUSALS = {"waiting": "the rollouts of this iteration are not there"}
+
+
+def make() -> ludus.Trainer:
+    return ludus.build_trainer(small_arena("reinforce", **{"rl.num_epochs": 1}))
