@@ -1,0 +1,86 @@
+"""Who speaks to whom and when, protocol by protocol, by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ludus.config.registry import kinds
+from tests.arena.protocols.made import OWN, order, protocol
+
+BOTH = "verifier:prover0_channel verifier:prover1_channel"
+
+
+@pytest.mark.covers("002-S9")
+def test_the_protocols_are_those_of_the_registry() -> None:
+    assert kinds("protocol") == sorted([*OWN, "zero_knowledge"])
+
+
+def test_in_nip_the_verifier_begins_or_the_prover() -> None:
+    asked = protocol("nip", verifier_first=True, max_message_rounds=3)
+    assert order(asked) == ["verifier:main", "prover:main", "verifier:main"]
+    told = protocol("nip", verifier_first=False, max_message_rounds=4)
+    assert order(told) == ["prover:main", "verifier:main"] * 2
+
+
+def test_in_adp_the_prover_speaks_once_and_the_verifier_decides() -> None:
+    assert order(protocol("adp")) == ["prover:main", "verifier:main"]
+
+
+def test_a_solo_verifier_is_active_and_decides_though_nobody_speaks() -> None:
+    handler = protocol("solo_verifier")
+    assert order(handler) == [""]
+    assert handler.acting(0) == (0,)
+    assert handler.deciders(0, torch.arange(3)).all()
+    assert handler.stackelberg_sequence == (("verifier",),)
+
+
+def test_a_sequential_debate_lets_the_second_prover_answer_the_first() -> None:
+    one, other = "prover0:prover0_channel", "prover1:prover1_channel"
+    assert order(protocol("debate", sequential=True)) == [one, other, BOTH] * 2
+    at_once = protocol("debate", sequential=False, max_message_rounds=4)
+    assert order(at_once) == [f"{one} {other}", BOTH] * 2
+
+
+def test_debaters_hear_each_other_or_do_not() -> None:
+    both = ("prover0_channel", "prover1_channel")
+    heard = protocol("debate", provers_hear_each_other=True).agent_channel_visibility
+    assert heard == {"verifier": both, "prover0": both, "prover1": both}
+    apart = protocol("debate", provers_hear_each_other=False).agent_channel_visibility
+    assert apart == {"verifier": both, "prover0": both[:1], "prover1": both[1:]}
+
+
+@pytest.mark.covers("002-D11")
+def test_of_merlin_and_arthur_an_odd_seed_lets_prover1_speak() -> None:
+    handler = protocol("merlin_arthur")
+    assert order(handler, seed=4) == ["prover0:main", "verifier:main"]
+    assert order(handler, seed=7) == ["prover1:main", "verifier:main"]
+    assert handler.acting(0) == (1, 2)
+
+
+def test_mnip_questions_two_provers_apart() -> None:
+    provers = "prover0:prover0_channel prover1:prover1_channel"
+    assert order(protocol("mnip")) == [provers, BOTH] * 2
+    asked = protocol("mnip", verifier_first=True, max_message_rounds=3)
+    assert order(asked) == [BOTH, provers, BOTH]
+    assert asked.agent_channel_visibility["prover0"] == ("prover0_channel",)
+    assert asked.agent_channel_visibility["prover1"] == ("prover1_channel",)
+    assert asked.agent_channel_visibility["verifier"] == asked.message_channel_names
+
+
+def test_the_protocol_for_tests_has_a_channel_that_the_verifier_does_not_read() -> None:
+    handler = protocol("multi_channel_test", max_message_rounds=2)
+    assert order(handler) == [
+        "prover0:public prover0:private prover1:provers",
+        "verifier:public verifier:private",
+    ]
+    seen = handler.visibility(torch.device("cpu")).tolist()
+    assert seen == [[True, True, False], [True, True, True], [True, False, True]]
+
+
+@pytest.mark.parametrize("kind", ["nip", "debate", "mnip", "merlin_arthur", "adp"])
+def test_the_verifier_leads_and_the_provers_follow(kind: str) -> None:
+    handler = protocol(kind)
+    assert handler.stackelberg_sequence == (("verifier",), handler.prover_names)
+    assert handler.verifier_names == ("verifier",)
+    assert handler.agent_names == ("verifier", *handler.prover_names)
