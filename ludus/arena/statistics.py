@@ -5,7 +5,6 @@ Shapes: B episodes, T steps, A agents.
 
 from __future__ import annotations
 
-import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
@@ -37,24 +36,19 @@ def _of_turns(rollouts: TensorDictBase, name: str, index: int) -> Tensor:
 
 
 def _of_decisions(rollouts: TensorDictBase, environment: MessageEnvironment) -> Statistics:
-    """Return how often the verifiers decide, and how often rightly."""
-    verdict_B = verdicts(rollouts, environment)
-    y_B = rollouts["y"][:, 0]
-    right_B = (verdict_B == y_B).double()
+    """Return how often the verifiers decide and how often rightly, of the episodes they are to decide."""
+    verdict_B = verdicts(rollouts)
+    y_B, seed_B = rollouts["y"][:, 0], rollouts["seed"][:, 0]
+    judged_B = environment.handler.judged(seed_B)
+    count = judged_B.sum().clamp_min(1)
     return {
-        "accuracy": right_B.mean(),
-        "decided": (verdict_B != CONTINUE).double().mean(),
+        "accuracy": ((verdict_B == y_B) & judged_B).sum().double() / count,
+        "decided": ((verdict_B != CONTINUE) & judged_B).sum().double() / count,
     }
 
 
-def verdicts(rollouts: TensorDictBase, environment: MessageEnvironment) -> Tensor:
-    """Return (B,) the decision of the first verifier, CONTINUE where the rounds ran out."""
-    handler = environment.handler
-    judge = handler.indices(handler.verifier_names)[0]
-    seed_B, y_B = rollouts["seed"][:, 0], rollouts["y"][:, 0]
-    verdict_B: Tensor = torch.full_like(y_B, CONTINUE)
-    for step in range(rollouts.batch_size[1]):
-        may_B = handler.deciders(step, seed_B)[:, judge] & rollouts["mask"][:, step]
-        said_BA = handler.forced(rollouts["agents", "action"][:, step, :, 0], y_B)
-        verdict_B = torch.where(may_B, said_BA[:, judge], verdict_B)
-    return verdict_B
+def verdicts(rollouts: TensorDictBase) -> Tensor:
+    """Return (B,) the decision that counted, forced or not; CONTINUE where the rounds ran out."""
+    # One at most in an episode, and less than CONTINUE.
+    found: Tensor = rollouts["next", "verdict"].amin(1)
+    return found
