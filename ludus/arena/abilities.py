@@ -6,17 +6,13 @@ import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from torch import Tensor
-
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.evaluation import Evaluation
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.transcript import told
-from ludus.arena.weights import AgentWeights
+from ludus.arena.weights import AgentWeights, of_agents
 from ludus.judge.judge import Judge
 from ludus.seeds import derive, forked
-
-_PREFIX = "agents."
 
 
 class Abilities:
@@ -37,14 +33,7 @@ class Abilities:
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights of the agents in a saved state."""
-        saved: Mapping[str, Tensor] = state["update"]["learner"]["weights"]
-        own = {
-            name.removeprefix(_PREFIX): tensor
-            for name, tensor in saved.items()
-            if name.startswith(_PREFIX)
-        }
-        AgentWeights(self.agents).check(own)
-        return own
+        return of_agents(state["update"]["learner"]["weights"], self.agents)
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None

@@ -12,6 +12,19 @@ from ludus.arena.agents.combined import CombinedAgents
 from ludus.core import states
 from ludus.nn.held import Held
 
+_PREFIX = "agents."
+
+
+def of_agents(saved: Mapping[str, Tensor], agents: CombinedAgents) -> dict[str, Tensor]:
+    """Return the weights of agents out of those of a network that holds them as its `agents`.
+
+    Raise StateError unless they are weights of such agents.
+    """
+    named = saved.items()
+    own = {name.removeprefix(_PREFIX): one for name, one in named if name.startswith(_PREFIX)}
+    AgentWeights(agents).check(own)
+    return own
+
 
 class AgentWeights:
     """All that decides what the agents compute, by name."""

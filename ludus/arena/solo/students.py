@@ -18,7 +18,7 @@ from ludus.arena.columns import named
 from ludus.arena.dataset import ArenaDataset
 from ludus.arena.gradient_update import GradientUpdate
 from ludus.arena.protocol import NOTHING
-from ludus.core.errors import LudusError
+from ludus.core.errors import Interrupted, LudusError
 from ludus.nn.optimizer import Adam, Sgd
 from ludus.seeds import generator
 
@@ -32,13 +32,6 @@ class Students(nn.Module):
         super().__init__()
         self.agents = agents
         self._shape = max_message_rounds, agents.num_channels
-
-    def answers(self, columns: Sequence[Tensor]) -> list[Tensor]:
-        """Return, for each agent, (N, 2) logits of the label; nobody has said anything to it."""
-        rows = self._rows(columns)
-        return [
-            self._checked(name, self.agents.member(name).solo(rows)) for name in self.agents.names
-        ]
 
     def _rows(self, columns: Sequence[Tensor]) -> Rows:
         size, device = len(columns[0]), columns[0].device
@@ -59,25 +52,27 @@ class Students(nn.Module):
     def forward(self, *columns: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sum of the cross-entropies, and (A, 2) cross-entropy and accuracy of each agent."""
         *data, y_N = columns
-        answers = self.answers(data)
+        rows = self._rows(data)
+        answers = [
+            self._checked(one, self.agents.member(one).solo(rows)) for one in self.agents.names
+        ]
         losses_A = torch.stack([cross_entropy(logits_N2, y_N) for logits_N2 in answers])
         right_A = torch.stack([(one.argmax(1) == y_N).float().mean() for one in answers])
         return losses_A.sum(), torch.stack([losses_A.detach(), right_A], 1)
 
     @torch.no_grad()
-    def accuracies(
-        self, dataset: ArenaDataset, size: int, step: Callable[[], None] = lambda: None
-    ) -> dict[str, float]:
-        """Return, by agent, how often it is right; the data are looked at so many at a time."""
-        right_A = torch.zeros(len(self.agents.names), dtype=torch.int64, device=dataset.y.device)
+    def accuracy(
+        self, name: str, dataset: ArenaDataset, size: int, *, is_interrupted: Callable[[], bool]
+    ) -> float:
+        """Return how often this agent is right; the data are looked at so many at a time."""
+        agent, right = self.agents.member(name), torch.zeros((), device=dataset.y.device)
         for first in range(0, len(dataset), size):
-            end = first + size
-            data = [dataset.data[name][first:end] for name in self.agents.data_names]
-            y_N = dataset.y[first:end]
-            right_A += torch.stack([(one.argmax(1) == y_N).sum() for one in self.answers(data)])
-            step()
-        shares = [count / len(dataset) for count in right_A.tolist()]
-        return dict(zip(self.agents.names, shares, strict=True))
+            if is_interrupted():
+                raise Interrupted
+            data = [dataset.data[one][first : first + size] for one in self.agents.data_names]
+            logits_N2 = self._checked(name, agent.solo(self._rows(data)))
+            right += (logits_N2.argmax(1) == dataset.y[first : first + size]).sum()
+        return float(right) / len(dataset)
 
 
 class SoloUpdate(GradientUpdate):
