@@ -1,8 +1,9 @@
 """The body `gnn`: a graph isomorphism network on pairs of small graphs, as dense batches.
 
 A node begins with the messages that named it: a bit for each round and channel. Each layer adds up
-neighbours and the node itself. The nodes of a graph are added up to the graph, and the two graphs of a pair
-are compared by their difference and their sum, so that the order of the pair does not matter to the whole.
+neighbours and the node itself. The nodes of a graph are added up to the graph. The whole is the absolute
+difference of the two graphs and their sum, so that the order of the pair does not matter to it; a node also
+knows how its own graph differs from the other.
 
 Shapes: N rows, G the two graphs, M nodes of a graph, R rounds, C channels, D features, V = G x M symbols.
 """
@@ -32,18 +33,27 @@ class GnnParameters(StrictConfig):
     """How many features a node has."""
 
 
+_GAIN = 4.0
+"""How much larger than usual the weights before the sine begin, so that one neighbour more is a step to see."""
+
+
 class _Layer(nn.Module):
     """h' = MLP((1 + eps) h + the sum over neighbours)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.eps = nn.Parameter(torch.zeros(()))
+        # Not 0, or a node would be mistaken for one of its neighbours.
+        self.eps = nn.Parameter(torch.tensor(0.3))
         self.inner = nn.Linear(width, width)
         self.outer = nn.Linear(width, width)
+        with torch.no_grad():
+            self.inner.weight *= _GAIN
 
     def forward(self, h: Tensor, adjacency: Tensor) -> Tensor:
         gathered = (1.0 + self.eps) * h + adjacency @ h
-        return torch.relu(self.outer(torch.relu(self.inner(gathered))))
+        # Nodes differ by small whole numbers, between which ReLU begins as a linear map; a sum over nodes of
+        # linear maps counts walks, and in these hard pairs agree. A sine tells the nodes apart at once.
+        return torch.relu(self.outer(torch.sin(self.inner(gathered))))
 
 
 @register("body", "gnn")
@@ -74,12 +84,12 @@ class Gnn(Body):
         for layer in self.layers:
             h = h + layer(h, adjacency) * there
         graphs = h.sum(-2)
-        one, other = graphs[:, 0], graphs[:, 1]
-        clock = self.clock(rows["round"])
-        whole = torch.cat([(one - other).abs(), torch.log1p(one + other), clock], -1)
-        nodes = h.reshape(N, G * M, -1)
-        about = whole[:, : 2 * nodes.shape[-1]].unsqueeze(1).expand(-1, G * M, -1)
-        return Found(whole, torch.cat([nodes, about], -1), mask.reshape(N, G * M))
+        total = torch.log1p(graphs.sum(1))
+        differs = graphs - graphs.flip(1)
+        whole = torch.cat([differs[:, 0].abs(), total, self.clock(rows["round"])], -1)
+        about = torch.cat([differs, total.unsqueeze(1).expand_as(differs)], -1)
+        nodes = torch.cat([h, about.unsqueeze(2).expand(-1, -1, M, -1)], -1)
+        return Found(whole, nodes.reshape(N, G * M, -1), mask.reshape(N, G * M))
 
     def _marks(self, history: Tensor) -> Tensor:
         """Return (N, V, R x C) which message named each symbol."""
