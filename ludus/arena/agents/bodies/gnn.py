@@ -34,7 +34,7 @@ class GnnParameters(StrictConfig):
 
 
 _GAIN = 4.0
-"""How much larger than usual the weights before the sine begin, so that one neighbour more is a step to see."""
+"""How much larger than usual the weights before the sine begin, so that one neighbour more is a big step."""
 
 
 class _Layer(nn.Module):
