@@ -9,6 +9,7 @@ declare(
         "scenario": "scenarios",
         "arena_agent": "agents/kinds",
         "body": "agents/bodies",
+        "analyser": "analysers",
     },
     lengths={"max_iterations": "iteration"},
     directions={"accuracy": "max"},

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
+from tensordict import TensorDict
 
+from ludus.arena.analyser import Watched
 from ludus.arena.environment import Environment, MessageEnvironment
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.rollout import Choose, roll_out
 from ludus.arena.scenario import ScenarioInstance
-from ludus.arena.statistics import rollout_statistics
+from ludus.arena.statistics import means
 from ludus.core import Run
 from ludus.core.errors import Interrupted
 from ludus.judge.judge import Judge
@@ -23,6 +25,7 @@ class Evaluation:
 
     def __init__(self, config: RlHyperParameters, instance: ScenarioInstance) -> None:
         self.config, self.instance = config, instance
+        self.watched = Watched(config.analysers)
 
     @property
     def metric(self) -> str:
@@ -46,7 +49,8 @@ class Evaluation:
 
     def validate(self, run: Run | None = None) -> dict[str, float]:
         """Return the statistics of the episodes that choose the best model."""
-        return self._played(self.instance.validation_environment, 0, "validation", run)
+        environment = self.instance.validation_environment
+        return means(self.watched(self._played(environment, 0, "validation", run), environment))
 
     def test(
         self,
@@ -55,17 +59,17 @@ class Evaluation:
         step: Callable[[], None] = lambda: None,
         name: str = "test",
     ) -> dict[str, float]:
-        """Return the means over so many iterations of test episodes."""
-        sums: dict[str, float] = {}
+        """Return the statistics of so many iterations of test episodes, all together."""
+        environment, rollouts = self.instance.test_environment, []
         for index in range(count):
-            found = self._played(self.instance.test_environment, index, name, run)
-            sums = {key: sums.get(key, 0.0) + value for key, value in found.items()}
+            rollouts.append(self._played(environment, index, name, run))
             step()
-        return {key: value / count for key, value in sums.items()}
+        # Together, for a datum may come up in several iterations.
+        return means(self.watched(torch.cat(rollouts), environment))
 
     def _played(
         self, environment: Environment, index: int, name: str, run: Run | None
-    ) -> dict[str, float]:
+    ) -> TensorDict:
         rollouts = roll_out(
             self.instance.agents,
             environment,
@@ -75,8 +79,7 @@ class Evaluation:
         )
         if run is not None and run.interrupted:
             raise Interrupted
-        found: Mapping[str, torch.Tensor] = rollout_statistics(rollouts, environment)
-        return {key: float(value) for key, value in found.items()}
+        return rollouts
 
     def choose(self, name: str, index: int) -> Choose:
         """Return how actions are chosen: the likeliest, or drawn from a generator of this name."""

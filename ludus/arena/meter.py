@@ -1,45 +1,39 @@
-"""The mean of statistics since the last record, as a part; numbers stay on the device until then."""
+"""The statistics since the last record, added up, as a part; numbers stay on the device until then."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ludus.arena.statistics import means
 from ludus.core import states
 
 
 class Meter:
     """Adds up statistics of the same names, each time."""
 
-    def __init__(self, names: list[str], device: torch.device) -> None:
+    def __init__(self, names: Sequence[str], device: torch.device) -> None:
         self._names = sorted(names)
-        self._totals = torch.zeros(len(names), dtype=torch.float64, device=device)
-        self._count = 0
+        self._totals = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
 
     def hear(self, statistics: Mapping[str, Tensor]) -> None:
         """Add one set of them."""
-        self._totals.add_(torch.stack([statistics[name].double() for name in self._names]))
-        self._count += 1
+        self._totals.add_(torch.stack([statistics[name] for name in self._names]))
 
     def take(self) -> dict[str, float]:
         """Return the means, and begin anew."""
-        if not self._count:
-            return {}
-        means = [total / self._count for total in self._totals.tolist()]
+        found = means(dict(zip(self._names, self._totals.clone(), strict=True)))
         self._totals.zero_()
-        self._count = 0
-        return dict(zip(self._names, means, strict=True))
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sums so far."""
-        return {"totals": self._totals, "count": self._count}
+        return {"totals": self._totals}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up saved sums."""
-        states.check_keys(state, "totals", "count")
-        totals, count = states.like(state, "totals", self._totals), states.whole(state, "count")
-        self._totals.copy_(totals)
-        self._count = count
+        states.check_keys(state, "totals")
+        self._totals.copy_(states.like(state, "totals", self._totals))

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from ludus.arena.analyser import AnalyserSection
 from ludus.arena.experiment import (
     ExperimentParameters,
     ExperimentSettings,
@@ -23,6 +24,7 @@ from ludus.arena.experiment import (
 from ludus.arena.protocol import ProtocolHandler, ProtocolSection
 from ludus.config.base import Count, Positive
 from ludus.config.registry import find
+from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.schedules import too_long
@@ -130,6 +132,8 @@ class RlHyperParameters(HyperParameters):
     """Keep the weights in models/<opt_steps> every so many iterations; 0 means never."""
     evaluation: EvaluationParameters
     """How the agents are judged while they train."""
+    analysers: list[AnalyserSection]
+    """What else is computed of all rollouts and logged, each kind once; [] is nothing else."""
 
     @model_validator(mode="after")
     def _tell_rl(self) -> RlHyperParameters:
@@ -143,6 +147,7 @@ class RlHyperParameters(HyperParameters):
         if before:
             return
         yield from self._problems_of_pieces()
+        yield from self._problems_of_analysers()
         yield from self.problems_of_learning(self.max_iterations)
         yield from too_long(
             self.learning_rate_schedule,
@@ -155,6 +160,11 @@ class RlHyperParameters(HyperParameters):
                 f"'{key}' is {getattr(self, key)}, but 'max_iterations' is {self.max_iterations}: it would"
                 f" never be reached; lower it, or set {value} for never"
             )
+
+    def _problems_of_analysers(self) -> Iterator[str]:
+        kinds = [kind_of(section) for section in self.analysers]
+        for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
+            yield f"'analysers' names {kind} {kinds.count(kind)} times; once is enough"
 
     def _problems_of_pieces(self) -> Iterator[str]:
         rl, count = self.rl, self.frames_per_batch

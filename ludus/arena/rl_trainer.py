@@ -10,6 +10,7 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from ludus.arena.abilities import Abilities
+from ludus.arena.analyser import Watched
 from ludus.arena.columns import chosen, to_columns, to_tensordict
 from ludus.arena.environment import Environment
 from ludus.arena.evaluation import Evaluation
@@ -19,7 +20,7 @@ from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.plan import Works, make_plan
 from ludus.arena.preflight import check_loss_module, tried
 from ludus.arena.rollout import roll_out, rows_of
-from ludus.arena.statistics import rollout_statistics
+from ludus.arena.statistics import critic_statistics
 from ludus.arena.trainer import TensorDictTrainer
 from ludus.arena.update import ArenaUpdate, Learned
 from ludus.arena.waiting import Waiting, kinds_of
@@ -99,9 +100,10 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         config, learned = self.config, Learned(self.agents, self.loss_module.to(self.device))
         rollouts = tried(self.agents, self.environment, seed=config.seed, device=self.device)
         stored = to_columns(rollouts)
-        found = rollout_statistics(rollouts, self.environment)
-        self.meter = Meter(list(found), self.device)
+        self.watched = Watched(config.analysers)
+        found = self.watched(rollouts, self.environment)
         rows = self._estimated(rollouts)
+        self.meter = Meter([*found, *self._of_critic(rollouts)], self.device)
         filled = self._filled(rows)
         with torch.no_grad(), forked(), Held(learned, without=()).kept():
             learned.lay_out(to_tensordict(filled, 1), list(filled))
@@ -203,8 +205,15 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
 
     def _estimate(self, run: Run) -> None:
         rollouts = self.waiting.take_rollouts()
-        self.meter.hear(rollout_statistics(rollouts, self.environment))
+        found = self.watched(rollouts, self.environment)
         self.waiting.rows = self._estimated(rollouts)
+        self.meter.hear({**found, **self._of_critic(rollouts)})
+
+    def _of_critic(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
+        """Return how well the values fit, where there are values: `estimated` rollouts have them."""
+        if self.gae is None or "value_target" not in rollouts["agents"].keys():  # noqa: SIM118
+            return {}
+        return critic_statistics(rollouts, self.environment.agent_names)
 
     @torch.no_grad()
     def _estimated(self, rollouts: TensorDictBase) -> dict[str, Tensor]:

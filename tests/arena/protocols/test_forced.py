@@ -14,7 +14,7 @@ from ludus.arena.distribution import TurnDistribution
 from ludus.arena.environment import MessageEnvironment
 from ludus.arena.protocol import CONTINUE, ProtocolHandler
 from ludus.arena.rollout import roll_out
-from ludus.arena.statistics import rollout_statistics
+from ludus.arena.statistics import means, rollout_statistics
 from tests.arena.protocols.made import environment, mute_agents, protocol
 
 
@@ -39,11 +39,11 @@ def test_rewards_ends_statistics_and_log_probabilities_follow_the_forced_guess(
     guess: str, accuracy: float
 ) -> None:
     rollouts, envs = played(protocol("nip", force_guess=guess), CONTINUE)
-    found = rollout_statistics(rollouts, envs)
-    assert float(found["accuracy"]) == accuracy
-    assert float(found["decided"]) == 1.0
-    assert float(found["rounds"]) == 2.0
-    assert float(found["verifier/reward"]) == accuracy * 2.0 + (1 - accuracy) * -3.0
+    found = means(rollout_statistics(rollouts, envs))
+    assert found["accuracy"] == accuracy
+    assert found["timed_out"] == 0.0
+    assert found["rounds"] == 2.0
+    assert found["verifier/reward"] == accuracy * 2.0 + (1 - accuracy) * -3.0
     agents = rollouts["agents"]
     assert not agents["decision_mask"].any()
     # Of three symbols, and no decision: what a verifier says counts, what it decided does not.
@@ -80,6 +80,6 @@ def test_accuracy_is_of_the_episodes_that_a_verifier_is_to_decide() -> None:
     assert 0 < int(judged_B.sum()) < 24
     right_B = rollouts["y"][:, 0] == 1
     wanted = float(right_B[judged_B].double().mean())
-    found = rollout_statistics(rollouts, envs)
-    assert float(found["accuracy"]) == pytest.approx(wanted)
-    assert float(found["decided"]) == 1.0
+    found = means(rollout_statistics(rollouts, envs))
+    assert found["accuracy"] == pytest.approx(wanted)
+    assert found["timed_out"] == 0.0

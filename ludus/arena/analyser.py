@@ -1,0 +1,64 @@
+"""An analyser reads rollouts and returns numbers that are logged; it changes nothing.
+
+Adding one is one file of `analysers/`, or a class of a plugin's, registered as a kind of `analyser`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import SerializeAsAny
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from ludus.arena.environment import Environment
+from ludus.arena.statistics import Statistics, mean_of, rollout_statistics
+from ludus.config.base import StrictConfig
+from ludus.config.registry import find
+from ludus.config.sections import kind_of, registered
+from ludus.core.errors import LudusError
+
+AnalyserSection = Annotated[SerializeAsAny[StrictConfig], registered("analyser")]
+
+
+class Analyser(ABC):
+    """Derive it, and register it."""
+
+    Config: ClassVar[type[StrictConfig]]
+
+    def __init__(self, params: StrictConfig) -> None:
+        self.params = params
+
+    @abstractmethod
+    def analyse(
+        self, rollouts: TensorDictBase, environment: Environment
+    ) -> Mapping[str, Tensor | float]:
+        """Return numbers by name, as tensors of no dimension, without waiting for the device."""
+
+
+class Watched:
+    """All statistics of the rollouts of a run: those of every run, and what its analysers say."""
+
+    def __init__(self, sections: Sequence[StrictConfig]) -> None:
+        kinds = [kind_of(section) for section in sections]
+        self.analysers: dict[str, Analyser] = {
+            kind: find("analyser", kind)(section)
+            for kind, section in zip(kinds, sections, strict=True)
+        }
+
+    def __call__(self, rollouts: TensorDictBase, environment: Environment) -> Statistics:
+        """Return the statistics of (B, T) steps."""
+        found = rollout_statistics(rollouts, environment)
+        for kind, analyser in self.analysers.items():
+            for name, value in analyser.analyse(rollouts, environment).items():
+                number = torch.as_tensor(value, device=rollouts["mask"].device)
+                if number.ndim or f"{kind}/{name}" in found:
+                    raise LudusError(
+                        f"the analyser {kind} returned '{name}' of shape {tuple(number.shape)}; return one"
+                        " number for each name, a tensor of no dimension"
+                    )
+                found[f"{kind}/{name}"] = mean_of(number)
+        return found

@@ -1,0 +1,1 @@
+"""Analysers of rollouts, a file each."""
