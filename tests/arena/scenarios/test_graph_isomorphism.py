@@ -1,0 +1,186 @@
+"""The pairs of the graph isomorphism scenario are as its keys say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx
+import numpy as np
+import pytest
+import torch
+
+from ludus.arena.dataset import ArenaDataset
+from ludus.arena.scenario import Datasets
+from ludus.arena.scenarios.graph_isomorphism import (
+    GraphIsomorphism,
+    GraphIsomorphismParameters,
+    pairs,
+)
+from ludus.arena.scenarios.graph_isomorphism.colours import scores
+from ludus.config.sections import validate
+from ludus.core.errors import ConfigError
+from tests.arena.sections import GRAPHS
+
+
+def scenario(**changes: Any) -> GraphIsomorphism:
+    params = validate(GraphIsomorphismParameters, {**GRAPHS, **changes}, source="test")
+    return GraphIsomorphism(params)
+
+
+def datasets(seed: int = 0, **changes: Any) -> Datasets:
+    return scenario(**changes).make_datasets(seed)
+
+
+def scores_of(dataset: ArenaDataset, label: int) -> list[int]:
+    rows = dataset.y == label
+    adjacency = dataset.data["adjacency"][rows].numpy().astype(np.bool_)
+    mask = dataset.data["node_mask"][rows, 0].numpy()
+    return scores(adjacency[:, 0], adjacency[:, 1], mask).tolist()
+
+
+def names_of(dataset: ArenaDataset) -> set[bytes]:
+    one, other = dataset.data["adjacency"].to(torch.uint8).unbind(1)
+    both = zip(one, other, strict=True)
+    return {b"".join(sorted(side.numpy().tobytes() for side in pair)) for pair in both}
+
+
+def everything(made: Datasets) -> list[torch.Tensor]:
+    splits = (made.train, made.validation, made.test)
+    return [tensor for split in splits for tensor in (*split.data.values(), split.y)]
+
+
+@pytest.mark.covers("002-S11")
+def test_the_label_says_whether_the_two_graphs_are_isomorphic() -> None:
+    train = datasets().train
+    for adjacency, mask, y in zip(
+        train.data["adjacency"], train.data["node_mask"], train.y.tolist(), strict=True
+    ):
+        graphs = [
+            networkx.from_numpy_array(side[there][:, there].numpy())
+            for side, there in zip(adjacency, mask, strict=True)
+        ]
+        assert networkx.is_isomorphic(*graphs) == (y == 1)
+
+
+def test_graphs_are_simple_and_nodes_that_are_not_there_have_no_edges() -> None:
+    data = datasets().train.data
+    adjacency, mask = data["adjacency"], data["node_mask"]
+    assert adjacency.dtype == torch.float32
+    assert mask.dtype == torch.bool
+    assert set(adjacency.unique().tolist()) == {0.0, 1.0}
+    assert torch.equal(adjacency, adjacency.transpose(-1, -2))
+    assert not adjacency.diagonal(dim1=-2, dim2=-1).any()
+    assert not adjacency[~mask].any()
+    assert torch.equal(mask[:, 0], mask[:, 1])
+    assert torch.equal(mask, mask.sort(-1, descending=True).values)
+
+
+@pytest.mark.covers("002-S11")
+def test_scores_are_in_the_proportions_asked_for() -> None:
+    mix = {"score_1": 0.5, "score_2": 0.25, "more": 0.25}
+    found = scores_of(datasets(wl_scores=mix, train_size=40, sizes=[7]).train, 0)
+    counts = [found.count(1), found.count(2), sum(one == 0 or one > 2 for one in found)]
+    assert counts == [10, 5, 5]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_the_share_of_pairs_that_are_not_isomorphic_is_exact(share: float) -> None:
+    train = datasets(non_isomorphic_share=share).train
+    assert int((train.y == 0).sum()) == 24 * share
+
+
+def test_sizes_are_the_numbers_of_nodes_and_decide_the_symbols() -> None:
+    made = scenario(sizes=[6, 9])
+    mask = made.make_datasets(0).train.data["node_mask"]
+    assert set(mask.sum(-1).unique().tolist()) == {6, 9}
+    assert made.num_symbols == 18
+
+
+@pytest.mark.parametrize("probability", [0.3, 0.7])
+def test_edges_are_as_likely_as_the_config_says(probability: float) -> None:
+    made = datasets(
+        edge_probabilities=[probability],
+        sizes=[9],
+        train_size=200,
+        wl_scores={"score_1": 1.0, "score_2": 0.0, "more": 0.0},
+    )
+    adjacency = made.train.data["adjacency"]
+    # 14,400 places: three standard deviations are about 0.012.
+    assert abs(float(adjacency.sum() / (400 * 9 * 8)) - probability) < 0.015
+
+
+def test_a_graph_alone_does_not_give_the_label_away() -> None:
+    made = datasets(train_size=400, sizes=[7], edge_probabilities=[0.2, 0.6]).train
+    edges = made.data["adjacency"].sum((-1, -2)) / 2
+    means = [float(edges[made.y == label].mean()) for label in (0, 1)]
+    # Some six edges of deviation over 400 graphs: three standard errors of a difference.
+    assert abs(means[0] - means[1]) < 0.9
+
+
+def test_nodes_of_both_graphs_are_in_no_particular_order() -> None:
+    made = datasets(train_size=200, sizes=[7], edge_probabilities=[0.5]).train
+    degrees = made.data["adjacency"].sum(-1)
+    # Switches keep the degree of each node, so without a shuffle nearly all would agree.
+    alike = float((degrees[:, 0] == degrees[:, 1]).float().mean())
+    assert alike < 0.5
+
+
+def test_there_are_as_many_pairs_as_the_config_says() -> None:
+    made = datasets(train_size=5, validation_size=3, test_size=4)
+    assert [len(one) for one in (made.train, made.validation, made.test)] == [5, 3, 4]
+
+
+def test_no_pair_is_in_two_datasets() -> None:
+    easy = {"score_1": 1.0, "score_2": 0.0, "more": 0.0}
+    sizes = {"train_size": 300, "validation_size": 60, "test_size": 60}
+    made = datasets(sizes=[4], wl_scores=easy, **sizes)
+    names = [names_of(one) for one in (made.train, made.validation, made.test)]
+    assert not names[0] & names[1]
+    assert not names[0] & names[2]
+    assert not names[1] & names[2]
+    # There are few enough that by chance some would be.
+    assert len(names[0]) < 300
+
+
+def test_a_seed_gives_the_same_pairs_and_another_seed_others(monkeypatch, tmp_path) -> None:
+    one = everything(datasets())
+    monkeypatch.setenv("LUDUS_CACHE", str(tmp_path))
+    again, other = everything(datasets()), everything(datasets(seed=1))
+    assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not torch.equal(one[0], other[0])
+
+
+def test_the_test_pairs_stay_when_more_is_learned_from() -> None:
+    one, other = datasets(), datasets(train_size=40, validation_size=10)
+    assert torch.equal(one.test.data["adjacency"], other.test.data["adjacency"])
+
+
+def test_pairs_are_made_once(monkeypatch) -> None:
+    one = everything(datasets(seed=5))
+    monkeypatch.setattr(GraphIsomorphism, "_made", lambda self, seed: pytest.fail("made again"))
+    again = everything(datasets(seed=5))
+    assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
+
+
+def test_a_score_that_no_pair_can_have_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(pairs, "_MAX_TRIES", 2000)
+    hard = {"score_1": 0.0, "score_2": 0.0, "more": 1.0}
+    told = "graphs with 4 nodes, edge probability 0.4 and a Weisfeiler-Leman score of more than 2"
+    with pytest.raises(ConfigError, match=told):
+        datasets(sizes=[4], edge_probabilities=[0.4], wl_scores=hard)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"wl_scores": {"score_1": 0.5, "score_2": 0.5, "more": 0.5}}, "add up to 1.5; make it 1"),
+        ({"sizes": []}, "sizes"),
+        ({"sizes": [1]}, "sizes"),
+        ({"edge_probabilities": [1.0]}, "edge_probabilities"),
+        ({"non_isomorphic_share": 1.5}, "non_isomorphic_share"),
+        ({"train_size": 0}, "train_size"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        scenario(**changes)
