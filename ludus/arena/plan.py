@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +26,21 @@ class Works:
     save_models: Work
 
 
-def make_plan(config: RlHyperParameters, works: Works, *, train_loop: Work | None) -> Repeat:
-    """Return the plan; `train_loop` is a loop of a script's own, one stage in the place of the iterations."""
+def make_plan(
+    config: RlHyperParameters,
+    works: Works,
+    *,
+    train_loop: Work | None,
+    first: Sequence[Stage | Repeat],
+) -> Repeat:
+    """Return the plan; `first` comes before all iterations.
+
+    `train_loop` is a loop of a script's own, one stage in the place of the iterations.
+    """
     loop = _iterations(config, works)
     body: list[Stage | Repeat] = [
-        loop if train_loop is None else Stage(name="run_train_loop", work=train_loop)
+        *first,
+        loop if train_loop is None else Stage(name="run_train_loop", work=train_loop),
     ]
     if config.rl.num_test_iterations:
         body.append(Stage(name="test", work=works.test, always=True))

@@ -156,7 +156,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
             return super().plan()
         is_own = type(self)._run_train_loop is not TensorDictRlTrainer._run_train_loop
         own = (lambda run: self._train_in_context()) if is_own else None
-        return make_plan(self.config, works, train_loop=own)
+        return make_plan(self.config, works, train_loop=own, first=self._first_nodes())
 
     @attach_progress_bar(lambda self: self.config.max_iterations)
     def _run_train_loop(self, iteration_context: IterationContext) -> None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import torch
 
 from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.beginning.loading import Loading
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
 from ludus.arena.scenario import ScenarioInstance
@@ -72,7 +73,12 @@ class Trainer(SessionTrainer):
 
     def plan(self) -> Repeat:
         """Return the whole of `train` as one stage."""
-        return Repeat(name="train", times=1, body=(self._as_stage("run", self.train),))
+        work = self._as_stage("run", self.train)
+        return Repeat(name="train", times=1, body=(*self._first_nodes(), work))
+
+    def _first_nodes(self) -> tuple[Stage | Repeat, ...]:
+        """Return what comes before training."""
+        return ()
 
     @staticmethod
     def _as_stage(name: str, method: Callable[[], Mapping[str, Any] | None]) -> Stage:
@@ -113,6 +119,12 @@ class TensorDictTrainer(Trainer):
         self.scenario_instance = self.given_instance or self._make_instance()
         self.agents: CombinedAgents = self.scenario_instance.agents
         self.agents.eval()
+        self._loading = Loading(self.config, self.agents)
+        self._loading.check(self.run)
+
+    def _first_nodes(self) -> tuple[Stage | Repeat, ...]:
+        """Return the stage that loads agents of earlier runs, where there are any."""
+        return self._loading.stages()
 
     def _make_instance(self) -> ScenarioInstance:
         rl = getattr(self.config, "rl", None)
@@ -177,6 +189,7 @@ class TensorDictTrainer(Trainer):
             return super().plan()
         save = Stage(name="save_models", work=lambda run: self._save_models(), always=True)
         body = (
+            *self._first_nodes(),
             self._as_stage("run_train_loop", self._train_in_context),
             self._as_stage("run_test_loop", self._test_in_context),
             save,

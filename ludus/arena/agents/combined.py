@@ -42,7 +42,9 @@ class CombinedAgents(nn.Module):
     ) -> None:
         """`data_names` are what agents see of a datum: the labels are not among them."""
         super().__init__()
-        self.members = nn.ModuleDict(agents)
+        # A shared body is named after the first member that holds it: the agent whose own it is.
+        owners = sorted(agents, key=lambda name: not getattr(agents[name], "has_own_body", True))
+        self.members = nn.ModuleDict({name: agents[name] for name in owners})
         self.names = tuple(agents)
         self.data_names = tuple(data_names)
         self.num_channels = len(handler.message_channel_names)

@@ -144,7 +144,7 @@ class SoloAgentTrainer(TensorDictTrainer):
             self.config,
             works,
             self._passes.count,
-            first=(),
+            first=self._first_nodes(),
             train_loop=(lambda run: self._train_in_context()) if is_own else None,
         )
 

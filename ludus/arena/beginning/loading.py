@@ -1,0 +1,183 @@
+"""Agents that begin with the weights of an agent of an earlier run.
+
+They are read once, in the first stage of the plan, and a copy is kept in the run's own directory: neither a
+resume nor an evaluation needs the earlier run any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from ludus.arena.agents.agent import Agent, LoadParameters
+from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.experiment import ExperimentParameters
+from ludus.config import strict_yaml
+from ludus.core import Run, Stage
+from ludus.core.errors import CheckpointError, ConfigError, LudusError, StorageError
+from ludus.nn.held import Held
+from ludus.session.begun import has_begun
+from ludus.store.directory import found_run
+from ludus.store.models import read_model
+from ludus.store.storage import Storage, is_safe_name
+
+# Which of these an agent has is the trainer's choice, so one that is missing is no mistake.
+CHOSEN = ("value_body", "policy_head", "value_head", "solo_head")
+_MAX_BYTES = 1 << 34
+
+
+class Loading:
+    """Reads what the config's `agents.X.load` name, and gives it to the agents."""
+
+    def __init__(self, config: ExperimentParameters, agents: CombinedAgents) -> None:
+        sections = config.agents.items()
+        self._named = {name: one.load for name, one in sections if one.load is not None}
+        self._agents = agents
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the stage that loads; none where nothing is to be loaded."""
+        if not self._named:
+            return ()
+        names = ", ".join(self._named)
+        return (Stage(name="load_agents", work=self._load, note=f"earlier weights of {names}"),)
+
+    def check(self, run: Run) -> None:
+        """Raise ConfigError, before a run begins, unless all that is named is there and fits."""
+        if run.files is not None and not has_begun(run.files):
+            for name, section in self._named.items():
+                fitted(self._agents.member(name), _read(name, section), name)
+
+    def _load(self, run: Run) -> None:
+        found: dict[str, tuple[dict[str, Tensor], list[str]]] = {}
+        for name, section in self._named.items():
+            weights = _kept(run, name)
+            if weights is None:
+                weights = _read(name, section)
+                if run.files is not None:
+                    run.files.write(_copy(name), save(weights))
+            found[name] = fitted(self._agents.member(name), weights, name)
+        for name, (weights, fresh) in found.items():
+            Held(self._agents.member(name), without=()).load(weights)
+            section = self._named[name]
+            besides = f"; fresh: {', '.join(fresh)}" if fresh else ""
+            run.tell(
+                f"agent '{name}' begins with '{section.agent}' of {section.run}, model {section.model}"
+                f"{besides}",
+                event="loaded",
+            )
+
+
+def fitted(
+    agent: Agent, given: Mapping[str, Tensor], name: str
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Return all weights of an agent, with those given in their places, and the parts that stay fresh.
+
+    What this trainer has no use for is left out. Raise ConfigError where anything else is not as it is here.
+    """
+    own = Held(agent, without=()).tensors()
+    here, there = {_part(one) for one in own}, {_part(one) for one in given}
+    if "value_body" in here and "value_body" not in there:
+        inside = {one: tensor for one, tensor in given.items() if _part(one) == "body"}
+        given = {**given, **{f"value_{one}": tensor for one, tensor in inside.items()}}
+        there |= {_part(one) for one in given}
+    wanted = {one for one in own if _part(one) in there or _part(one) not in CHOSEN}
+    taken = {
+        one: tensor
+        for one, tensor in given.items()
+        if _part(one) in here or _part(one) not in CHOSEN
+    }
+    path = f"'agents.{name}.load'"
+    if not taken:
+        raise ConfigError(f"{path}: there are no weights to load into this agent; set it to null")
+    for one in sorted({*wanted, *taken}):
+        if _kind(taken.get(one)) != _kind(own.get(one)) and not one.endswith("_extra_state"):
+            raise ConfigError(
+                f"{path}: '{one}' is {_kind(taken.get(one))} there and {_kind(own.get(one))} here;"
+                " describe the agent as it was in that run, for as many rounds and channels"
+            )
+    fresh = sorted(part for part in here if part in CHOSEN and part not in there)
+    try:
+        Held(agent, without=()).check({**own, **taken})
+    except LudusError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return {**own, **taken}, fresh
+
+
+def _part(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _kind(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "missing"
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+def _copy(name: str) -> str:
+    return f"loaded/{name}.safetensors"
+
+
+def _kept(run: Run, name: str) -> dict[str, Tensor] | None:
+    """Return what this run kept of what it loaded, if it has come to that."""
+    if run.files is None or not run.files.exists(_copy(name)):
+        return None
+    try:
+        return dict(load(run.files.read(_copy(name), limit=_MAX_BYTES)))
+    except SafetensorError:
+        raise CheckpointError(
+            f"{run.files.place}/{_copy(name)} is damaged; delete it, and the earlier run is read again"
+        ) from None
+
+
+def _read(name: str, section: LoadParameters) -> dict[str, Tensor]:
+    """Return the weights of an agent of an earlier run, by their names in the agent."""
+    path = f"'agents.{name}.load"
+    try:
+        storage = found_run(section.run)
+    except LudusError as error:
+        raise ConfigError(f"{path}.run': {error}") from None
+    model = f"models/{section.model}"
+    if not is_safe_name(model) or not storage.exists(f"{model}/model.json"):
+        kept = ", ".join(sorted(storage.names("models"))) or "none yet"
+        raise ConfigError(
+            f"{path}.model' is {section.model}, which {section.run} has not kept; it has {kept}"
+        )
+    try:
+        weights, _ = read_model(storage, model)
+        config = _config(storage)
+    except (CheckpointError, StorageError) as error:
+        raise ConfigError(f"{path}': {error}") from None
+    return _of_agent(weights, config, section, path)
+
+
+def _config(storage: Storage) -> Mapping[str, Any]:
+    text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
+    data: Mapping[str, Any] = strict_yaml.parse(text, source=f"{storage.place}/config.yaml")
+    return data
+
+
+def _of_agent(
+    weights: Mapping[str, Tensor], config: Mapping[str, Any], section: LoadParameters, path: str
+) -> dict[str, Tensor]:
+    agents = config.get("agents")
+    if not isinstance(agents, dict) or section.agent not in agents:
+        there = ", ".join(agents) if isinstance(agents, dict) and agents else "none"
+        raise ConfigError(
+            f"{path}.agent' is {section.agent}, which is no agent of {section.run}; it has {there}"
+        )
+    found = _inside(weights, f"members.{section.agent}.")
+    lender = agents[section.agent].get("shares_body_of")
+    if lender is not None:
+        # A body that is shared is kept once, with the agent whose own it is.
+        body = _inside(weights, f"members.{lender}.body.")
+        found |= {f"body.{name}": tensor for name, tensor in body.items()}
+    return found
+
+
+def _inside(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    named = weights.items()
+    return {name.removeprefix(prefix): one for name, one in named if name.startswith(prefix)}
