@@ -23,6 +23,15 @@ TINY: dict[str, Any] = {
     "validation_size": 8,
     "test_size": 16,
 }
+DIGITS: dict[str, Any] = {
+    "kind": "image_classification",
+    "classes_0": [0],
+    "classes_1": [1],
+    "patch_size": 2,
+    "train_size": 20,
+    "validation_size": 8,
+    "test_size": 10,
+}
 ALWAYS = {"kind": "constant", "learns": True}
 NEVER = {"kind": "constant", "learns": False}
 EVEN_RATES = {"body": 1.0, "policy_head": 1.0, "value_head": 1.0, "solo_head": 1.0}

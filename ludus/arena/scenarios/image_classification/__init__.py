@@ -1,0 +1,86 @@
+"""The scenario `image_classification`: to which of two groups of classes a handwritten digit belongs.
+
+A message names a patch of the image, row by row.
+
+Shapes: N images, S the side of an image in pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+
+from ludus.arena.dataset import ArenaDataset
+from ludus.arena.scenario import Datasets, Scenario
+from ludus.arena.scenarios.image_classification.digits import SIDE, load_digits
+from ludus.config.base import Positive, StrictConfig
+from ludus.config.registry import register
+from ludus.core.errors import ConfigError
+from ludus.seeds import generator
+
+Digit = Annotated[int, Field(ge=0, le=9)]
+# The test images come first, so that they stay the same when more is asked for to train on.
+_SPLITS = ("test", "validation", "train")
+
+
+class ImageClassificationParameters(StrictConfig):
+    """Which images there are, and how they are spoken about."""
+
+    kind: Literal["image_classification"]
+    """Handwritten digits, 8 x 8 pixels each, in two groups."""
+    classes_0: Annotated[list[Digit], Field(min_length=1)]
+    """The digits whose label is 0."""
+    classes_1: Annotated[list[Digit], Field(min_length=1)]
+    """The digits whose label is 1; those in neither list are left out."""
+    patch_size: Literal[1, 2, 4]
+    """How many pixels wide and high a patch is, which is what a message names."""
+    train_size: Positive
+    """How many images are learned from."""
+    validation_size: Positive
+    """How many images choose the best model."""
+    test_size: Positive
+    """How many images the final test has."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make impossible."""
+        if both := sorted(set(self.classes_0) & set(self.classes_1)):
+            yield (
+                f"the digit {both[0]} is in 'classes_0' and in 'classes_1', so it would have two labels;"
+                " take it out of one"
+            )
+
+
+@register("scenario", "image_classification")
+class ImageClassification(Scenario):
+    """Gives `image` (N, 1, S, S), from 0 to 1; no image is in two of the datasets."""
+
+    Config = ImageClassificationParameters
+    params: ImageClassificationParameters
+
+    @property
+    def num_symbols(self) -> int:
+        """A patch of the image."""
+        return (SIDE // self.params.patch_size) ** 2
+
+    def make_datasets(self, seed: int) -> Datasets:
+        """Return the images, split by the seed."""
+        params = self.params
+        image_N1SS, digit_N = load_digits()
+        is_one_N = torch.isin(digit_N, torch.tensor(params.classes_1))
+        rows = torch.nonzero(is_one_N | torch.isin(digit_N, torch.tensor(params.classes_0)))[:, 0]
+        wanted = sum(getattr(params, f"{split}_size") for split in _SPLITS)
+        if wanted > len(rows):
+            raise ConfigError(
+                f"'train_size', 'validation_size' and 'test_size' of the scenario add up to {wanted}, but"
+                f" there are {len(rows)} images of these classes; ask for less, or add classes"
+            )
+        source = generator(seed, "arena/image_classification/split")
+        rows = rows[torch.randperm(len(rows), generator=source)]
+        made: dict[str, ArenaDataset] = {}
+        for split in _SPLITS:
+            own, rows = rows.tensor_split([getattr(params, f"{split}_size")])
+            made[split] = ArenaDataset({"image": image_N1SS[own]}, is_one_N[own].long())
+        return Datasets(**made)
