@@ -106,7 +106,7 @@ def _of_length(handler: ProtocolHandler) -> Iterator[str]:
         return
     if _is_decided_in(handler, length - 1):
         return
-    first = max(1, least, length - _LOOKED_AT)
+    first = max(1, length - _LOOKED_AT)
     right = [n for n in range(first, length + _LOOKED_AT) if _is_decided_in(handler, n - 1)]
     if not right:
         yield f"in {type(handler).__name__} no verifier ever has a turn, so nobody decides; give it one"

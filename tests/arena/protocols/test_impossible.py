@@ -123,3 +123,13 @@ def test_a_round_that_is_nobodys_is_refused() -> None:
     params = validate(NipParameters, section("nip"), source="the test")
     with pytest.raises(ConfigError, match="round 2 of variant 0: it is nobody's turn"):
         Silent(params)
+
+
+def test_the_last_round_of_a_long_protocol_is_looked_at_too() -> None:
+    class LateQuarrel(Nip):
+        def turn(self, round_index: int, variant: int) -> Turn:
+            return ROWS if round_index == 99 else super().turn(round_index, variant)
+
+    params = validate(NipParameters, section("nip", max_message_rounds=100), source="the test")
+    with pytest.raises(ConfigError, match="round 99 of variant 0.*both speak in 'main'"):
+        LateQuarrel(params)

@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ludus.arena.protocol import ACCEPT, CONTINUE, REJECT
-from tests.arena.protocols.made import gains, protocol, said_by
+from ludus.arena.protocol import (
+    ACCEPT,
+    CONTINUE,
+    REJECT,
+    ProtocolHandler,
+    ProtocolParameters,
+    Turn,
+)
+from ludus.config.sections import validate
+from ludus.testing.protocols import check_protocol
+from tests.arena.protocols.made import gains, protocol, said_by, section
 
 RIGHT, WRONG, RAN_OUT, WENT_ON, CONVINCED = 2.0, -3.0, -5.0, 0.5, 7.0
 
@@ -113,3 +122,30 @@ def test_a_guess_is_forced_in_the_first_turn_in_which_the_verifier_may_decide() 
     said, y, over = said_by(handler, CONTINUE), torch.tensor([1]), torch.tensor([False])
     ends = [handler.step(index, said, y, over, y).terminated.item() for index in range(4)]
     assert ends == [False, False, False, True]
+
+
+class TwoJudges(ProtocolHandler):
+    """The prover speaks to two judges, who decide in turn; every third episode is not to be decided."""
+
+    agent_names = ("prover", "first", "second")
+    verifier_names = ("first", "second")
+    num_variants = 3
+
+    def is_judged(self, variant: int) -> bool:
+        return variant < 2
+
+    def turn(self, round_index: int, variant: int) -> Turn:
+        judge = "second" if round_index == 2 else "first"
+        return {"prover": ("main",)} if round_index == 0 else {judge: ("main",)}
+
+
+def test_the_verdict_is_that_of_whichever_verifier_decides() -> None:
+    keys = section("multi_channel_test", max_message_rounds=3)
+    handler = TwoJudges(validate(ProtocolParameters, keys, source="the test"))
+    check_protocol(handler)
+    for index, judge, other in ((1, "first", "second"), (2, "second", "first")):
+        found = gains(handler, index, ACCEPT, 1)
+        assert found == {"prover": CONVINCED, judge: RIGHT, other: 0.0}
+    assert gains(handler, 1, CONTINUE, 1)["first"] == WENT_ON
+    assert gains(handler, 2, CONTINUE, 1)["second"] == RAN_OUT
+    assert not any(gains(handler, 2, ACCEPT, 1, seed=5).values())

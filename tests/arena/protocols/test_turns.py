@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ludus.config.rooms import listed
-from tests.arena.protocols.made import OWN, order, protocol
+from tests.arena.protocols.made import OWN, order, protocol, said_by, section
 
 BOTH = "verifier:prover0_channel verifier:prover1_channel"
 
@@ -24,7 +24,9 @@ def test_in_nip_the_verifier_begins_or_the_prover() -> None:
 
 
 def test_in_adp_the_prover_speaks_once_and_the_verifier_decides() -> None:
-    assert order(protocol("adp")) == ["prover:main", "verifier:main"]
+    handler = protocol("adp")
+    assert order(handler) == ["prover:main", "verifier:main"]
+    assert (handler.min_message_rounds, handler.max_message_rounds) == (2, 2)
 
 
 def test_a_solo_verifier_is_active_and_decides_though_nobody_speaks() -> None:
@@ -84,3 +86,16 @@ def test_the_verifier_leads_and_the_provers_follow(kind: str) -> None:
     assert handler.stackelberg_sequence == (("verifier",), handler.prover_names)
     assert handler.verifier_names == ("verifier",)
     assert handler.agent_names == ("verifier", *handler.prover_names)
+
+
+def test_no_tensor_is_made_anew_in_a_round_that_was_played_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler = protocol("zero_knowledge", base=section("merlin_arthur"))
+    seed_B = torch.arange(4)
+    over_B, action_BAK = seed_B > 4, said_by(handler, 1, 4)
+    first = handler.step(1, action_BAK, seed_B % 2, over_B, seed_B)
+    # What is made of numbers of the host waits for the device.
+    monkeypatch.setattr(torch, "tensor", None)
+    again = handler.step(1, action_BAK, seed_B % 2, over_B, seed_B)
+    assert torch.equal(first.rewards, again.rewards)
