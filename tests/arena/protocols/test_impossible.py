@@ -131,5 +131,5 @@ def test_the_last_round_of_a_long_protocol_is_looked_at_too() -> None:
             return ROWS if round_index == 99 else super().turn(round_index, variant)
 
     params = validate(NipParameters, section("nip", max_message_rounds=100), source="the test")
-    with pytest.raises(ConfigError, match="round 99 of variant 0.*both speak in 'main'"):
+    with pytest.raises(ConfigError, match=r"round 99 of variant 0.*both speak in 'main'"):
         LateQuarrel(params)
