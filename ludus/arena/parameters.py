@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from ludus.arena.analyser import AnalyserSection
+from ludus.arena.beginning.parameters import PretrainingParameters
 from ludus.arena.experiment import (
     ExperimentParameters,
     ExperimentSettings,
@@ -132,6 +133,8 @@ class RlHyperParameters(HyperParameters):
     """Keep the weights in models/<opt_steps> every so many iterations; 0 means never."""
     evaluation: EvaluationParameters
     """How the agents are judged while they train."""
+    pretraining: PretrainingParameters | None
+    """Let the bodies of agents learn alone first, to classify the data; null: they begin as they are."""
     analysers: list[AnalyserSection]
     """What else is computed of all rollouts and logged, each kind once; [] is nothing else."""
 
@@ -147,6 +150,8 @@ class RlHyperParameters(HyperParameters):
         if before:
             return
         yield from self._problems_of_pieces()
+        if self.pretraining is not None:
+            yield from self.pretraining.problems_with(self.agents)
         yield from self._problems_of_analysers()
         yield from self.problems_of_learning(self.max_iterations)
         yield from too_long(

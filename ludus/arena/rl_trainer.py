@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ludus.arena.abilities import Abilities
 from ludus.arena.analyser import Watched
+from ludus.arena.beginning.pretraining import make_pretraining
 from ludus.arena.columns import chosen, to_columns, to_tensordict
 from ludus.arena.environment import Environment
 from ludus.arena.evaluation import Evaluation
@@ -94,6 +95,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         self.num_train_steps = config.run_opts
         self._minibatches = Minibatches(config, self.device)
         self._choose_engine()
+        self.pretraining = make_pretraining(self.config, self.scenario_instance)
 
     def _lay_out(self) -> None:
         """Find out, on a few episodes that nobody learns from, what rollouts and the loss are like."""
@@ -278,6 +280,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
             "waiting": self.waiting,
             "meter": self.meter,
             "judge": self.judge,
+            **({} if self.pretraining is None else {"pretraining": self.pretraining}),
         }
 
     def open(self) -> None:

@@ -18,6 +18,7 @@ import torch
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.beginning.loading import Loading
+from ludus.arena.beginning.pretraining import Pretraining
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
 from ludus.arena.scenario import ScenarioInstance
@@ -64,8 +65,9 @@ class Trainer(SessionTrainer):
 
     @property
     def num_total_iterations(self) -> int:
-        """How many iterations all phases with a progress bar have together."""
-        return total_iterations(self)
+        """How many iterations all phases with a progress bar have together, and pretraining."""
+        pretraining = getattr(self.config, "pretraining", None)
+        return total_iterations(self) + (0 if pretraining is None else pretraining.iterations)
 
     def train(self) -> None:
         """Set the seed, train, test and save the models; called by `fit`, which sets the seed."""
@@ -107,6 +109,7 @@ class TensorDictTrainer(Trainer):
     trainer_type: ClassVar[str] = "rl"
     """Which heads the agents are built with: `rl` policy and value, `solo_agent` the solo head."""
 
+    pretraining: Pretraining | None = None
     scenario_instance: ScenarioInstance
 
     def prepare(self, *, max_steps: int | None) -> None:
@@ -123,8 +126,9 @@ class TensorDictTrainer(Trainer):
         self._loading.check(self.run)
 
     def _first_nodes(self) -> tuple[Stage | Repeat, ...]:
-        """Return the stage that loads agents of earlier runs, where there are any."""
-        return self._loading.stages()
+        """Return the stage that loads agents of earlier runs, and pretraining, where they are asked for."""
+        more = () if self.pretraining is None else self.pretraining.nodes()
+        return (*self._loading.stages(), *more)
 
     def _make_instance(self) -> ScenarioInstance:
         rl = getattr(self.config, "rl", None)
