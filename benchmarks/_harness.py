@@ -41,6 +41,8 @@ REPORTED_PACKAGES = (
     "stable_baselines3",
     "tianshou",
     "torchrl",
+    "tensordict",
+    "pettingzoo",
     "skrl",
     "scikit-learn",
     "scikit-activeml",

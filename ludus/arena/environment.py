@@ -107,7 +107,7 @@ class MessageEnvironment(Environment):
         self.agent_names = handler.agent_names
         self.num_envs = num_envs
         self.num_steps = handler.max_message_rounds
-        self._seed, self._name, self._device = seed, name, device
+        self._seed, self._name, self.device = seed, name, device
         self._acting = [handler.acting(index) for index in range(self.num_steps)]
 
     def data_index(self, iteration: int) -> Tensor:
@@ -131,14 +131,14 @@ class MessageEnvironment(Environment):
         source = torch.Generator().manual_seed(
             derive(self._seed, f"arena/{self._name}/episode", iteration)
         )
-        seed_B = torch.randint(2**31, (len(index_B),), generator=source).to(self._device)
-        index_B = index_B.to(self._device)
+        seed_B = torch.randint(2**31, (len(index_B),), generator=source).to(self.device)
+        index_B = index_B.to(self.device)
         channels = len(self.handler.message_channel_names)
         history_BRC = torch.full(
-            (len(index_B), self.num_steps, channels), NOTHING, device=self._device
+            (len(index_B), self.num_steps, channels), NOTHING, device=self.device
         )
         hidden = {"y": self.dataset.y[index_B], "seed": seed_B}
-        over_B = torch.zeros(len(index_B), dtype=torch.bool, device=self._device)
+        over_B = torch.zeros(len(index_B), dtype=torch.bool, device=self.device)
         return self._moment(0, self.dataset.rows(index_B), index_B, history_BRC, over_B, hidden)
 
     def _moment(

@@ -1,0 +1,66 @@
+"""Train the work of the arena's benchmark with ludus: the whole trainer, with its log and checkpoints."""
+
+import time
+
+import torch
+
+import ludus
+from benchmarks._arena_work import TIMED, WARM, config_of
+
+
+class Window:
+    """A callback that takes the time when the warm iterations are over, and when the timed ones are."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self.times: list[float] = []
+
+    def before_iteration(self, run: ludus.Run) -> None:
+        """Look at the clock where the window opens and where it closes."""
+        if run.counters["iteration"] in (WARM, WARM + TIMED):
+            if self._device == "cuda":
+                torch.cuda.synchronize()
+            self.times.append(time.perf_counter())
+
+
+def rate(num_envs: int, device: str, only_rollouts: bool) -> float:
+    """Return the frames a second."""
+    config = config_of(num_envs, device)
+    frames = TIMED * config.frames_per_batch
+    trainer = ludus.build_trainer(config)
+    if only_rollouts:
+        # The same method that its stage `collect` calls.
+        from ludus.core.surroundings import Bare
+
+        return _rollouts_alone(trainer, Bare, device, frames)
+    window = Window(device)
+    trainer.add(window)
+    trainer.fit(name="bench")
+    first, last = window.times
+    return frames / (last - first)
+
+
+def _rollouts_alone(trainer: object, bare: object, device: str, frames: int) -> float:
+    found: list[float] = []
+
+    class Rollouts:
+        def before_train(self) -> None:
+            for index in range(WARM + TIMED):
+                if index == WARM:
+                    _wait(device)
+                    found.append(time.perf_counter())
+                trainer._roll_out(index)  # type: ignore[attr-defined]
+            _wait(device)
+            found.append(time.perf_counter())
+
+        def after_collect(self, run: ludus.Run) -> None:
+            run.stop("enough was timed")
+
+    trainer.add(Rollouts())  # type: ignore[attr-defined]
+    trainer.fit(around=bare)  # type: ignore[attr-defined]
+    return frames / (found[1] - found[0])
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()

@@ -1,0 +1,97 @@
+"""A protocol as an env of TorchRL, for its collectors and whatever else is built on them.
+
+Ludus's own trainers play with `roll_out`, which costs a batched forward pass for each round and little
+else. This is the same environment for those who write their loops with TorchRL.
+
+Shapes: B envs, A agents, C channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torchrl.data import Binary, Bounded, Composite, Unbounded
+from torchrl.envs import EnvBase
+
+from ludus.arena.agents.combined import AGENTS
+from ludus.arena.environment import MessageEnvironment, Moment
+from ludus.core.errors import LudusError
+
+
+class ArenaEnv(EnvBase):
+    """Plays the episodes of a MessageEnvironment, all of its envs in the same round; each reset begins
+    the episodes of the next iteration."""
+
+    def __init__(self, environment: MessageEnvironment, num_symbols: int) -> None:
+        size = torch.Size([environment.num_envs])
+        super().__init__(device=environment.device, batch_size=size)
+        self.environment = environment
+        self._iteration = 0
+        self._moment: Moment | None = None
+        self._make_specs(num_symbols)
+
+    def _make_specs(self, num_symbols: int) -> None:
+        env, B = self.environment, self.environment.num_envs
+        A, C = len(env.agent_names), len(env.handler.message_channel_names)
+        each = torch.Size([B, A])
+        first = env.begin(0)
+        seen = {
+            name: Unbounded(shape=tensor.shape, dtype=tensor.dtype, device=self.device)
+            for name, tensor in {**first.seen, **first.hidden}.items()
+        }
+        masks = Composite(
+            decision_mask=Binary(shape=each, dtype=torch.bool, device=self.device),
+            message_mask=Binary(shape=(B, A, C), dtype=torch.bool, device=self.device),
+            shape=each,
+            device=self.device,
+        )
+        mask = Binary(shape=(B,), dtype=torch.bool, device=self.device)
+        self.observation_spec = Composite(
+            **seen, mask=mask, agents=masks, shape=(B,), device=self.device
+        )
+        high = torch.tensor([3, *[num_symbols] * C]).expand(B, A, 1 + C) - 1
+        action = Bounded(0, high, shape=(B, A, 1 + C), dtype=torch.int64, device=self.device)
+        self.action_spec = self._of_agents(action=action)
+        reward = Unbounded(shape=(B, A, 1), device=self.device)
+        self.reward_spec = self._of_agents(reward=reward)
+        ends = Binary(shape=(B, 1), dtype=torch.bool, device=self.device)
+        self.done_spec = Composite(
+            done=ends, terminated=ends.clone(), shape=(B,), device=self.device
+        )
+
+    def _of_agents(self, **specs: Any) -> Composite:
+        B, A = self.environment.num_envs, len(self.environment.agent_names)
+        own = Composite(**specs, shape=(B, A), device=self.device)
+        return Composite(agents=own, shape=(B,), device=self.device)
+
+    def _seen(self, moment: Moment) -> dict[str, Any]:
+        masks = TensorDict(
+            {"decision_mask": moment.decision_mask, "message_mask": moment.message_mask},
+            batch_size=[*self.batch_size, len(self.environment.agent_names)],
+        )
+        return {**moment.seen, **moment.hidden, "mask": ~moment.over, AGENTS: masks}
+
+    def _reset(self, tensordict: TensorDictBase | None = None, **_: object) -> TensorDict:
+        self._moment = self.environment.begin(self._iteration)
+        self._iteration += 1
+        return TensorDict(self._seen(self._moment), batch_size=self.batch_size)
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDict:
+        if self._moment is None:
+            raise LudusError("ArenaEnv was stepped before it was reset; call reset() first")
+        stepped = self.environment.step(self._moment, tensordict["agents", "action"])
+        self._moment = stepped.moment
+        # An episode that is over waits for the others: all are reset together, when the rounds are.
+        is_last = self._moment.step >= self.environment.num_steps
+        ends = torch.full((*self.batch_size, 1), is_last, device=self.device)
+        found = self._seen(stepped.moment)
+        found[AGENTS].set("reward", stepped.rewards.unsqueeze(-1))
+        return TensorDict(
+            {**found, "done": ends, "terminated": ends.clone()}, batch_size=self.batch_size
+        )
+
+    def _set_seed(self, seed: int | None) -> None:
+        """Begin again with the first iteration: what is drawn follows from the seed of the run."""
+        self._iteration = 0
