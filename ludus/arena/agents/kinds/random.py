@@ -15,11 +15,12 @@ from ludus.arena.agents.body import Body, Rows
 from ludus.arena.agents.heads import ABSENT
 from ludus.arena.protocol import CONTINUE
 from ludus.arena.scenario import Seen
+from ludus.arena.schedule import ConstantSchedule
 from ludus.config.registry import register
 
 
 class RandomParameters(AgentParameters):
-    """There is nothing to say of it."""
+    """A random agent has nothing of its own to be told."""
 
     kind: Literal["random"]
     """It says any symbol, decides nothing and learns nothing."""
@@ -28,6 +29,12 @@ class RandomParameters(AgentParameters):
         """Yield each key that the others make impossible."""
         if self.load is not None:
             yield "'load' names an earlier run, but a random agent has no weights; make it null"
+        schedule = self.update_schedule
+        if not isinstance(schedule, ConstantSchedule) or schedule.learns:
+            yield (
+                "'update_schedule' lets a random agent learn, which has no weights; make it"
+                " {kind: constant, learns: false}"
+            )
 
 
 @register("arena_agent", "random")
