@@ -60,6 +60,8 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
     """
 
     trainer_type: ClassVar[str] = "rl"
+    keeps_episodes_whole: ClassVar[bool] = False
+    """Whether minibatches are of whole episodes, for losses that look at more than one step of each."""
     # The order of an epoch is computed anew.
     derived: ClassVar[tuple[str, ...]] = ("_minibatches", "_plain_state")
     config: RlHyperParameters
@@ -93,7 +95,8 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
             run_steps=config.run_opts,
         )
         self.num_train_steps = config.run_opts
-        self._minibatches = Minibatches(config, self.device)
+        together = self.environment.num_steps if self.keeps_episodes_whole else 1
+        self._minibatches = Minibatches(config, self.device, together=together)
         self._choose_engine()
         self.pretraining = make_pretraining(self.config, self.scenario_instance)
 

@@ -191,6 +191,20 @@ def test_an_operation_may_change_an_argument_and_make_something_new() -> None:
     assert all(torch.equal(a, b) for a, b in zip(own, moments, strict=True))
 
 
+def test_second_derivatives_are_taped_those_that_are_nothing_too() -> None:
+    # The derivative of a sign is zeros without memory.
+    def bent(x: Tensor, y: Tensor) -> Tensor:
+        own = x.detach().requires_grad_()
+        (slope,) = torch.autograd.grad((own.abs() * own.square() * y).sum(), own, create_graph=True)
+        return torch.autograd.grad(slope.dot(y), own)[0]
+
+    taped, generator = Taped(bent), torch.Generator().manual_seed(0)
+    for _ in range(3):
+        x, y = torch.randn(2, 5, generator=generator)
+        assert torch.equal(taped(x, y), bent(x, y))
+        assert torch.allclose(taped(x, y), 6 * x.abs() * y.square())
+
+
 def test_a_type_of_its_own_is_taped_on_its_own() -> None:
     taped = Taped(lambda x: x / 2)
     for values in ([3, 4], [3.7, 4.2], [5, 6], [1.5, 0.5]):

@@ -72,6 +72,9 @@ class Watcher(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func is torch.ops.aten._efficientzerotensor.default:
+            # Zeros without memory, which second derivatives make, could be neither kept nor filled again.
+            func = torch.ops.aten.zeros.default
         if self.is_too_large:
             return func(*args, **kwargs)
         self.has_looked = self.has_looked or any(tag in _LOOKING for tag in func.tags)

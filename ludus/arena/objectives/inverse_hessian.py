@@ -1,0 +1,129 @@
+"""A vector times the inverse of a damped Hessian, of which only products with vectors are known.
+
+Each solves (H + rho I) x = v. The damping rho keeps x finite along directions in which the Hessian is flat.
+No product is looked at on the host, and none draws a random number, so engines can repeat them and a
+resumed run makes the same.
+
+Shapes: n parameters, k columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ludus.arena.parameters import SubParameters
+from ludus.config.base import Positive, PositiveFloat
+
+Product = Callable[[Tensor], Tensor]
+"""Returns H x for a vector x (n,)."""
+
+
+class NystromParameters(SubParameters):
+    """Some columns of the Hessian stand for all of it."""
+
+    kind: Literal["nystrom"]
+    """The inverse is that of the Nystrom approximation by a few columns of the Hessian."""
+    rank: Positive
+    """How many columns: those of the parameters along which the leader's loss is steepest."""
+    rho: PositiveFloat
+    """What is added to the diagonal of the Hessian; the larger, the less followers respond."""
+
+
+class ConjugateGradientParameters(SubParameters):
+    """The equation is solved step by step, along conjugate directions."""
+
+    kind: Literal["conjugate_gradient"]
+    """The inverse is applied by steps of the conjugate gradient method, up to a direction in which the
+    damped Hessian bends downwards."""
+    iterations: Positive
+    """How many steps."""
+    rho: PositiveFloat
+    """What is added to the diagonal of the Hessian; the larger, the less followers respond."""
+
+
+class NeumannParameters(SubParameters):
+    """The inverse is summed up as a series."""
+
+    kind: Literal["neumann"]
+    """The inverse is applied by the first terms of the Neumann series."""
+    iterations: Positive
+    """How many terms follow the first."""
+    rho: PositiveFloat
+    """What is added to the diagonal of the Hessian; the larger, the less followers respond."""
+    scale: PositiveFloat
+    """What the damped Hessian is multiplied by; the series converges where that is below 2 over its largest
+    eigenvalue."""
+
+
+InverseHessianSection = Annotated[
+    NystromParameters | ConjugateGradientParameters | NeumannParameters, Field(discriminator="kind")
+]
+InverseHessian = NystromParameters | ConjugateGradientParameters | NeumannParameters
+
+
+def inverse_product(params: InverseHessian, product: Product, vector: Tensor) -> Tensor:
+    """Return x (n,) with (H + rho I) x = v, or what comes near it."""
+    if isinstance(params, NystromParameters):
+        return nystrom(product, vector, rank=params.rank, rho=params.rho)
+    if isinstance(params, ConjugateGradientParameters):
+        return conjugate_gradient(product, vector, iterations=params.iterations, rho=params.rho)
+    return neumann(
+        product, vector, iterations=params.iterations, rho=params.rho, scale=params.scale
+    )
+
+
+def nystrom(product: Product, vector: Tensor, *, rank: int, rho: float) -> Tensor:
+    """Return the solution for H ~ C W^-1 C', where C are k columns of H and W is where these cross.
+
+    By the Woodbury identity it is v / rho - C (W + C' C / rho)^-1 C' v / rho^2.
+    """
+    places_k = vector.abs().topk(min(rank, len(vector))).indices
+    units_kn = vector.new_zeros(len(places_k), len(vector)).scatter_(1, places_k[:, None], 1.0)
+    # In double precision: with a small rho two large terms all but cancel.
+    columns_nk = torch.stack([product(unit) for unit in units_kn], 1).double()
+    crossed_kk = columns_nk.index_select(0, places_k)
+    inner_kk = crossed_kk + columns_nk.T @ columns_nk / rho
+    # A parameter that does nothing has a column of zeros, which alone would make the matrix singular.
+    jitter = 1e-12 * (1.0 + inner_kk.diagonal().abs().amax())
+    inner_kk = inner_kk + jitter * torch.eye(
+        len(places_k), dtype=torch.float64, device=vector.device
+    )
+    wide = vector.double()
+    solved_k: Tensor = torch.linalg.solve_ex(inner_kk, columns_nk.T @ wide).result
+    found: Tensor = wide / rho - columns_nk @ solved_k / rho**2
+    return found.to(vector.dtype)
+
+
+def conjugate_gradient(product: Product, vector: Tensor, *, iterations: int, rho: float) -> Tensor:
+    """Return the solution after so many steps from 0; where the curvature is not positive it stays."""
+    found, left = torch.zeros_like(vector), vector
+    along, square = left, left.dot(left)
+    goes_on = torch.ones_like(square, dtype=torch.bool)
+    for _ in range(iterations):
+        bent = product(along) + rho * along
+        curvature = along.dot(bent)
+        # Far from its optimum a follower's loss may bend downwards, where the equation has no meaning.
+        goes_on = goes_on & (curvature > 0) & (square > 0)
+        length = torch.where(goes_on, square / curvature, 0.0)
+        found = found + length * along
+        left = left - length * bent
+        following = left.dot(left)
+        along = left + torch.where(goes_on, following / square, 0.0) * along
+        square = following
+    return found
+
+
+def neumann(
+    product: Product, vector: Tensor, *, iterations: int, rho: float, scale: float
+) -> Tensor:
+    """Return scale times the sum of (I - scale (H + rho I))^i v, for i from 0 to `iterations`."""
+    term, total = vector, vector
+    for _ in range(iterations):
+        term = term - scale * (product(term) + rho * term)
+        total = total + term
+    return scale * total

@@ -1,0 +1,264 @@
+"""Stackelberg policy gradients: agents move in a sequence, and leaders reckon with how followers respond.
+
+The loss of an agent is minus its gain, estimated so that all derivatives of it are right, those that mix the
+parameters of several agents too (Loaded DiCE, Farquhar et al., 2019). Turns come one after another,
+agents that act at once in the order of their names. A turn contributes its advantage times the probability of
+what was done, and in second derivatives the probabilities of all turns before it, which led there. The
+variants whose name begins with p have the ratio of probabilities clipped as PPO has.
+
+Shapes: N rows, E episodes, T steps, A agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+from torchrl.objectives import ReinforceLoss
+from torchrl.objectives.utils import distance_loss
+
+from ludus.arena.agents.combined import (
+    ACTION,
+    ADVANTAGE,
+    LOG_PROB,
+    MASKS,
+    VALUE_TARGET,
+    CombinedAgents,
+    make_actor,
+    make_critic,
+)
+from ludus.arena.distribution import TurnDistribution
+from ludus.arena.objectives.inverse_hessian import InverseHessianSection, inverse_product
+from ludus.arena.objectives.objective import Objective, has_turn, standardised
+from ludus.arena.objectives.stackelberg import (
+    Directions,
+    Groups,
+    Losses,
+    Sos,
+    gradient,
+    lookahead_directions,
+    stackelberg_directions,
+)
+from ludus.arena.parameters import RlParameters, SubParameters
+from ludus.config.base import NonNegativeFloat, PositiveFloat
+
+
+class SpgVariant(SubParameters):
+    """Leaders reckon with followers that have answered to the end."""
+
+    kind: Literal["spg"]
+    """Leaders go along the total derivative of their loss, followers being at their optimum."""
+    inverse_hessian: InverseHessianSection
+    """How the inverse of a follower's Hessian is applied."""
+
+
+class PspgVariant(SubParameters):
+    """Leaders reckon with followers that have answered to the end; ratios are clipped."""
+
+    kind: Literal["pspg"]
+    """As spg, with PPO's clipped ratios."""
+    inverse_hessian: InverseHessianSection
+    """How the inverse of a follower's Hessian is applied."""
+    clip_epsilon: PositiveFloat
+    """How far an update may move the probability of an action, as a ratio from 1."""
+
+
+class LolaVariant(SubParameters):
+    """Leaders reckon with one gradient step of their followers."""
+
+    kind: Literal["lola"]
+    """Leaders learn with the learning of their followers in view."""
+    lookahead_rate: PositiveFloat
+    """The learning rate of the step that leaders expect of their followers."""
+
+
+class PolaVariant(SubParameters):
+    """Leaders reckon with one gradient step of their followers; ratios are clipped."""
+
+    kind: Literal["pola"]
+    """As lola, with PPO's clipped ratios."""
+    lookahead_rate: PositiveFloat
+    """The learning rate of the step that leaders expect of their followers."""
+    clip_epsilon: PositiveFloat
+    """How far an update may move the probability of an action, as a ratio from 1."""
+
+
+class SosVariant(SubParameters):
+    """As lola, with as much shaping as keeps agents from leaving what they would all settle for."""
+
+    kind: Literal["sos"]
+    """Stable opponent shaping."""
+    lookahead_rate: PositiveFloat
+    """The learning rate of the step that leaders expect of their followers."""
+    scaling: Annotated[float, Field(gt=0, lt=1)]
+    """How much of the direction without shaping must be left along it, as a share of its length."""
+    threshold: Annotated[float, Field(gt=0, lt=1)]
+    """Below this norm of all gradients the shaping fades, with the square of the norm."""
+
+
+class PsosVariant(SubParameters):
+    """As sos, with PPO's clipped ratios."""
+
+    kind: Literal["psos"]
+    """Stable opponent shaping, with PPO's clipped ratios."""
+    lookahead_rate: PositiveFloat
+    """The learning rate of the step that leaders expect of their followers."""
+    scaling: Annotated[float, Field(gt=0, lt=1)]
+    """How much of the direction without shaping must be left along it, as a share of its length."""
+    threshold: Annotated[float, Field(gt=0, lt=1)]
+    """Below this norm of all gradients the shaping fades, with the square of the norm."""
+    clip_epsilon: PositiveFloat
+    """How far an update may move the probability of an action, as a ratio from 1."""
+
+
+VariantSection = Annotated[
+    SpgVariant | PspgVariant | LolaVariant | PolaVariant | SosVariant | PsosVariant,
+    Field(discriminator="kind"),
+]
+
+
+class SpgParameters(SubParameters):
+    """What Stackelberg policy gradients read besides `rl`."""
+
+    variant: VariantSection
+    """What leaders expect of their followers: spg, lola or sos, or with clipped ratios pspg, pola or psos."""
+    critic_coef: PositiveFloat
+    """How much the value's loss counts beside the policy's."""
+    entropy_coef: NonNegativeFloat
+    """How much the entropy of its policy counts in the loss of each agent."""
+    normalise_advantage: bool
+    """Bring the advantages of each agent, over a minibatch, to mean 0 and deviation 1."""
+
+
+class Spg(Objective, ReinforceLoss):
+    """Finds the direction of each agent, and returns a loss whose gradient it is."""
+
+    def __init__(
+        self,
+        agents: CombinedAgents,
+        rl: RlParameters,
+        params: SpgParameters,
+        *,
+        groups: Groups,
+        num_steps: int,
+    ) -> None:
+        """`groups` are the agents that learn, from the leaders on; rows are of `num_steps` after another."""
+        super().__init__(
+            make_actor(agents),
+            make_critic(agents),
+            loss_critic_type=rl.loss_critic_type,
+            functional=False,
+        )
+        self.set_arena_keys()
+        self.params, self.num_steps = params, num_steps
+        self.groups = [list(group) for group in groups]
+        self.clip: float | None = getattr(params.variant, "clip_epsilon", None)
+
+    @property
+    def agents(self) -> CombinedAgents:
+        """The agents that learn."""
+        found: CombinedAgents = self.actor_network[0].agents
+        return found
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDict:
+        """Return the terms of the loss, how large the response is, and how much shaping is in it."""
+        with torch.enable_grad():
+            td = tensordict.copy()
+            decisions, messages, values = self.agents.policy_and_value(td)
+            now = TurnDistribution(decisions, messages, *[td[key] for key in MASKS.values()])
+            losses = self.losses(td, now)
+            error = distance_loss(td[VALUE_TARGET], values, loss_function=self.loss_critic_type)
+            terms = self._moved(losses)
+        terms["loss_critic"] = self.params.critic_coef * self.averaged("loss_critic", error, td)
+        return TensorDict(terms)
+
+    def losses(self, td: TensorDictBase, now: TurnDistribution) -> Losses:
+        """Return for each agent that learns a number, all derivatives of which are estimates."""
+        log_prob_NA, turns_NA = now.log_prob(td[ACTION]), has_turn(td)
+        advantage_NA1 = td[ADVANTAGE]
+        if self.params.normalise_advantage:
+            advantage_NA1 = standardised(advantage_NA1, td["mask"][:, None].expand_as(turns_NA))
+        log_prob_ET, before_ET = self._in_turn(log_prob_NA), self._in_turn(td[LOG_PROB])
+        past_ET = log_prob_ET.cumsum(-1) - log_prob_ET
+        # 1, with the derivatives of the probability of all that was done before.
+        led_here_ET = (past_ET - past_ET.detach()).exp()
+        reference_ET = log_prob_ET.detach() if self.clip is None else before_ET
+        ratio_ET = (log_prob_ET - reference_ET).exp()
+        entropy_NA, found = now.entropy(), {}
+        for name in self._learning:
+            index = self.agents.names.index(name)
+            weight_ET = self._in_turn(torch.where(turns_NA, advantage_NA1[:, index], 0.0))
+            gain_ET = ratio_ET * weight_ET
+            if self.clip is not None:
+                clipped_ET = ratio_ET.clamp(1 - self.clip, 1 + self.clip) * weight_ET
+                gain_ET = torch.minimum(gain_ET, clipped_ET)
+            gain_ET = gain_ET + (led_here_ET - 1.0) * (gain_ET - gain_ET.detach())
+            bonus = self.params.entropy_coef * entropy_NA[:, index].sum()
+            found[name] = -(gain_ET.sum() + bonus) / len(gain_ET)
+        return found
+
+    def _in_turn(self, values_NA: Tensor) -> Tensor:
+        """Return the turns of each episode, one after another."""
+        return values_NA.reshape(-1, self.num_steps * values_NA.shape[-1])
+
+    @property
+    def _learning(self) -> list[str]:
+        return [name for group in self.groups for name in group]
+
+    def _moved(self, losses: Losses) -> dict[str, Tensor]:
+        """Return a term whose value is that of the losses, and whose gradient is each agent's direction."""
+        parameters = {name: _parameters(self.agents, name) for name in self._learning}
+        directions, told = self._directions(losses, parameters)
+        moved = torch.stack([loss.detach() for loss in losses.values()]).sum()
+        square = torch.zeros_like(moved)
+        for name, own in parameters.items():
+            pieces = directions[name].split([one.numel() for one in own])
+            for one, piece in zip(own, pieces, strict=True):
+                moved = moved + ((one - one.detach()) * piece.view_as(one)).sum()
+            response = directions[name] - gradient(losses[name], own)
+            square = square + response.dot(response)
+        return {"loss_objective": moved, "response_norm": square.sqrt(), **told}
+
+    def _directions(
+        self, losses: Losses, parameters: dict[str, list[Tensor]]
+    ) -> tuple[Directions, dict[str, Tensor]]:
+        variant, groups = self.params.variant, self.groups
+        if isinstance(variant, SpgVariant | PspgVariant):
+            inverse = variant.inverse_hessian
+            found = stackelberg_directions(
+                losses,
+                parameters,
+                groups,
+                lambda product, vector: inverse_product(inverse, product, vector),
+            )
+            return found, {}
+        sos = None
+        if isinstance(variant, SosVariant | PsosVariant):
+            sos = Sos(variant.scaling, variant.threshold)
+        followers = {
+            name: [after for later in groups[level + 1 :] for after in later]
+            for level, group in enumerate(groups)
+            for name in group
+        }
+        rate = variant.lookahead_rate
+        found, share = lookahead_directions(losses, parameters, followers, rate=rate, sos=sos)
+        return found, {} if sos is None else {"shaping_share": share}
+
+
+def learning_groups(
+    sequence: Sequence[Sequence[str]], agents: CombinedAgents, never: Sequence[str]
+) -> list[list[str]]:
+    """Return the groups of a sequence without agents that never learn, which nobody need reckon with."""
+    kept = [
+        [name for name in group if name not in never and _parameters(agents, name)]
+        for group in sequence
+    ]
+    return [group for group in kept if group]
+
+
+def _parameters(agents: CombinedAgents, name: str) -> list[Tensor]:
+    return [one for one in agents.member(name).parameters() if one.requires_grad]

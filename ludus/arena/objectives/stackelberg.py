@@ -1,0 +1,142 @@
+"""The direction in which each agent of a sequence moves: a leader takes into account how followers respond.
+
+Everything is computed from the loss of each agent, as a graph of the parameters of all of them, by products
+of derivatives with vectors; no Hessian is ever written down.
+
+Stackelberg (Fiez, Chasnov and Ratliff, 2020). Followers stand where the gradient of their own losses is 0,
+so that a leader's step moves them by minus the inverse of their Hessian times the mixed derivative. The
+leader goes along the total derivative of its loss: its gradient, less the mixed derivative of the follower's
+loss times the inverse Hessian times the gradient of the leader's loss by the follower's parameters. Followers
+of one group respond to those before them and not to each other; the groups are gone through from the
+last to the first, as each group also responds to the ones between.
+
+LOLA (Foerster et al., 2018) in the form of Letcher et al. (2019). Followers take one gradient step of a given
+rate, and the leader goes along the gradient of its loss after that step, to first order in the rate:
+its gradient, less rate times the mixed derivative of its own loss times the followers' gradients (looking
+ahead), less rate times the mixed derivative of the followers' losses times its gradient by their parameters
+(shaping). SOS weakens the shaping: by a share of at most 1, so small that the direction does not oppose
+looking ahead, and small near fixed points, where shaping would move agents away from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ludus.arena.objectives.inverse_hessian import Product
+
+Losses = Mapping[str, Tensor]
+Parameters = Mapping[str, Sequence[Tensor]]
+Groups = Sequence[Sequence[str]]
+"""Agents from the leaders to the last followers."""
+Directions = dict[str, Tensor]
+"""For each agent one vector, over all its parameters in their order."""
+Solve = Callable[[Product, Tensor], Tensor]
+"""Returns the inverse of a Hessian, given by its products, times a vector."""
+
+
+class Sos(NamedTuple):
+    """How stable opponent shaping weakens the shaping."""
+
+    scaling: float
+    """The share of the looking-ahead direction's own length that must be left along it."""
+    threshold: float
+    """The norm of the gradients below which shaping fades with its square."""
+
+
+def gradient(value: Tensor, parameters: Sequence[Tensor], *, is_graph: bool = False) -> Tensor:
+    """Return the gradient of a number as one vector, 0 for what it does not depend on."""
+    if not value.requires_grad:
+        return torch.cat([torch.zeros_like(one).reshape(-1) for one in parameters])
+    found = torch.autograd.grad(
+        value, list(parameters), create_graph=is_graph, retain_graph=True, materialize_grads=True
+    )
+    return torch.cat([one.reshape(-1) for one in found])
+
+
+def own_gradients(losses: Losses, parameters: Parameters) -> Directions:
+    """Return the gradient of each agent's loss by its own parameters, as a graph."""
+    return {name: gradient(losses[name], own, is_graph=True) for name, own in parameters.items()}
+
+
+def stackelberg_directions(
+    losses: Losses, parameters: Parameters, groups: Groups, solve: Solve
+) -> Directions:
+    """Return the total derivative of each agent's loss, by the responses of all groups after its own."""
+    fields = own_gradients(losses, parameters)
+    found: Directions = {}
+    for level, group in enumerate(groups):
+        for leader in group:
+            response = _response(leader, groups[level + 1 :], losses, parameters, fields, solve)
+            found[leader] = fields[leader].detach() - response
+    return found
+
+
+def _response(
+    leader: str,
+    later: Groups,
+    losses: Losses,
+    parameters: Parameters,
+    fields: Directions,
+    solve: Solve,
+) -> Tensor:
+    """Return what is taken from the leader's gradient because the groups after it respond."""
+    names = [name for group in later for name in group]
+    pulls = {name: gradient(losses[leader], parameters[name]) for name in names}
+    pulls[leader] = torch.zeros_like(fields[leader])
+    for depth in reversed(range(len(later))):
+        total = fields[leader].new_zeros(())
+        for follower in later[depth]:
+            product = _hessian_of(fields[follower], parameters[follower])
+            total = total + fields[follower].dot(solve(product, pulls[follower]))
+        for above in [leader, *[name for group in later[:depth] for name in group]]:
+            pulls[above] = pulls[above] - gradient(total, parameters[above])
+    return -pulls[leader]
+
+
+def _hessian_of(field: Tensor, parameters: Sequence[Tensor]) -> Product:
+    return lambda vector: gradient(field.dot(vector), parameters)
+
+
+def lookahead_directions(
+    losses: Losses,
+    parameters: Parameters,
+    followers: Mapping[str, Sequence[str]],
+    *,
+    rate: float,
+    sos: Sos | None = None,
+) -> tuple[Directions, Tensor]:
+    """Return the direction of each agent by LOLA, or by SOS, and the share of shaping that is in it."""
+    fields = own_gradients(losses, parameters)
+    ahead: Directions = {}
+    shaping: Directions = {}
+    for name, own in parameters.items():
+        looked = shaped = fields[name].new_zeros(())
+        for follower in followers[name]:
+            pull = gradient(losses[name], parameters[follower], is_graph=True)
+            looked = looked + pull.dot(fields[follower].detach())
+            shaped = shaped + fields[follower].dot(pull.detach())
+        ahead[name] = fields[name].detach() - rate * gradient(looked, own)
+        shaping[name] = -rate * gradient(shaped, own)
+    share = torch.ones_like(next(iter(ahead.values())).sum())
+    if sos is not None:
+        share = _share(fields, ahead, shaping, sos)
+    return {name: ahead[name] + share * shaping[name] for name in ahead}, share
+
+
+def _share(fields: Directions, ahead: Directions, shaping: Directions, sos: Sos) -> Tensor:
+    """Return how much of the shaping SOS keeps, by its two criteria."""
+    crossed = _dot(shaping, ahead)
+    by_length = torch.clamp(-sos.scaling * _dot(ahead, ahead) / crossed, max=1.0)
+    by_length = torch.where(crossed >= 0, 1.0, by_length)
+    detached = {name: field.detach() for name, field in fields.items()}
+    square = _dot(detached, detached)
+    near = torch.where(square < sos.threshold**2, square, 1.0)
+    return torch.minimum(by_length, near)
+
+
+def _dot(one: Directions, other: Directions) -> Tensor:
+    return torch.stack([one[name].dot(other[name]) for name in one]).sum()

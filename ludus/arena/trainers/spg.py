@@ -1,0 +1,77 @@
+"""The trainer kind `spg`: Stackelberg policy gradients on the sequence of the protocol, leaders first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from torch import nn
+from torchrl.objectives import ValueEstimators
+
+from ludus.arena.objectives.spg import Spg, SpgParameters, learning_groups
+from ludus.arena.parameters import RlHyperParameters
+from ludus.arena.rl_trainer import TensorDictRlTrainer
+from ludus.config.registry import register_trainer
+
+
+class SpgHyperParameters(RlHyperParameters):
+    """Everything that decides a run of Stackelberg policy gradients in the arena."""
+
+    spg: SpgParameters
+    """How an update learns."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        before = list(super().problems())
+        yield from before
+        if before:
+            return
+        steps, size = (
+            self.frames_per_batch // self.rl.rollouts_per_iteration,
+            self.rl.minibatch_size,
+        )
+        if size % steps:
+            yield (
+                f"'rl.minibatch_size' is {size}, but spg learns from whole episodes of {steps} steps; make"
+                f" it a multiple of {steps}"
+            )
+        for name, section in self.agents.items():
+            other = getattr(section, "shares_body_of", None)
+            if other is not None:
+                yield (
+                    f"'agents.{name}.shares_body_of' is {other}, but under spg each agent moves parameters of"
+                    " its own; set it to null"
+                )
+
+    @property
+    def never_learning(self) -> list[str]:
+        """The agents that are frozen in all iterations."""
+        return [
+            name
+            for name, section in self.agents.items()
+            if not any(map(section.update_schedule.is_learning, range(self.max_iterations)))
+        ]
+
+
+@register_trainer("spg")
+class SpgTrainer(TensorDictRlTrainer):
+    """Leaders, such as verifiers, learn with the answer of their followers in view."""
+
+    Config = SpgHyperParameters
+    keeps_episodes_whole: ClassVar[bool] = True
+    config: SpgHyperParameters
+
+    def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
+        """Return the loss of the sequence, and generalised advantage estimation."""
+        rl, handler = self.config.rl, self.scenario_instance.protocol_handler
+        loss_module = Spg(
+            self.agents,
+            rl,
+            self.config.spg,
+            groups=learning_groups(
+                handler.stackelberg_sequence, self.agents, self.config.never_learning
+            ),
+            num_steps=self.environment.num_steps,
+        )
+        loss_module.make_value_estimator(ValueEstimators.GAE, gamma=rl.gamma, lmbda=rl.gae_lambda)
+        return loss_module, loss_module.value_estimator
