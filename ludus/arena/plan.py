@@ -26,6 +26,28 @@ class Works:
     save_models: Work
 
 
+class Due:
+    """What an iteration ends with, by the counter of iterations."""
+
+    def __init__(self, config: RlHyperParameters) -> None:
+        self._config = config
+
+    def evaluate(self, run: Run) -> bool:
+        """Return whether the agents are judged now."""
+        interval, count = self._config.evaluation.every_iterations, run.counters["iteration"]
+        return is_due(count, interval) or (interval > 0 and count >= self._config.max_iterations)
+
+    def record(self, run: Run) -> bool:
+        """Return whether a record is written now."""
+        config, count = self._config, run.counters["iteration"]
+        is_last = count >= config.max_iterations
+        return self.evaluate(run) or is_last or is_due(count, config.record_every_iterations)
+
+    def save(self, run: Run) -> bool:
+        """Return whether the weights are kept now."""
+        return is_due(run.counters["iteration"], self._config.save_every_iterations)
+
+
 def make_plan(
     config: RlHyperParameters,
     works: Works,
@@ -56,15 +78,7 @@ def _iterations(config: RlHyperParameters, works: Works) -> Repeat:
         body=(Stage(name="train_step", work=works.train_step),),
     )
 
-    def is_evaluated(run: Run) -> bool:
-        interval, count = evaluation.every_iterations, run.counters["iteration"]
-        return is_due(count, interval) or (interval > 0 and count >= config.max_iterations)
-
-    def is_recorded(run: Run) -> bool:
-        count = run.counters["iteration"]
-        is_last = count >= config.max_iterations
-        return is_evaluated(run) or is_last or is_due(count, config.record_every_iterations)
-
+    due = Due(config)
     return Repeat(
         name="iteration",
         times=config.max_iterations,
@@ -72,12 +86,11 @@ def _iterations(config: RlHyperParameters, works: Works) -> Repeat:
             Stage(name="collect", work=works.collect),
             Stage(name="estimate", work=works.estimate),
             Repeat(name="epoch", times=rl.num_epochs, body=(minibatch,)),
-            Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
+            Stage(name="evaluate", work=works.evaluate, when=due.evaluate,
                   note=every(evaluation.every_iterations, ", and after the last")),
-            Stage(name="record", work=works.record, when=is_recorded,
+            Stage(name="record", work=works.record, when=due.record,
                   note=every(config.record_every_iterations, ", after an evaluation and the last")),
-            Stage(name="save", work=works.save,
-                  when=lambda run: is_due(run.counters["iteration"], config.save_every_iterations),
+            Stage(name="save", work=works.save, when=due.save,
                   note=every(config.save_every_iterations)),
         ),
     )  # fmt: skip

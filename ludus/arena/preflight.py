@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from traceback import extract_tb
+
 import torch
 from tensordict import TensorDict
-from torch import nn
+from torch import Tensor, nn
 
-from ludus.arena.agents.combined import ADVANTAGE, CombinedAgents
+from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.environment import Environment
 from ludus.arena.rollout import roll_out
 from ludus.core.errors import ConfigError, LudusError
 from ludus.seeds import derive
+
+_MAKE_IT = "call loss_module.make_value_estimator(ValueEstimators.GAE, gamma=..., lmbda=...)"
 
 
 def tried(
@@ -27,23 +33,47 @@ def tried(
     )
 
 
-def check_loss_module(found: object, owner: str) -> tuple[nn.Module, nn.Module | None]:
-    """Return a loss module and its estimator, once they are seen to be that."""
+def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module, nn.Module | None]:
+    """Return the loss module and the estimator that a trainer makes, once they are seen to be that."""
+    try:
+        found = make()
+    except Exception as error:
+        if any(
+            frame.name == "_default_value_estimator" for frame in extract_tb(error.__traceback__)
+        ):
+            raise ConfigError(
+                f"{owner}._get_loss_module_and_gae reads loss_module.value_estimator before it is made;"
+                f" {_MAKE_IT} first"
+            ) from error
+        raise
     if not isinstance(found, tuple) or len(found) != 2:
         raise LudusError(
             f"{owner}._get_loss_module_and_gae returned {type(found).__name__}; return a loss module and its"
             " advantage estimator, or None in its place"
         )
     loss_module, gae = found
-    if not isinstance(loss_module, nn.Module):
-        raise LudusError(
-            f"{owner}._get_loss_module_and_gae returned a {type(loss_module).__name__} as its loss module;"
-            " return an instance of a subclass of ludus.arena.objectives.Objective"
-        )
-    if gae is None and ADVANTAGE in list(getattr(loss_module, "in_keys", [])):
+    for what, one in (("loss module", loss_module), ("advantage estimator", gae)):
+        if not isinstance(one, nn.Module) and not (one is None and what != "loss module"):
+            raise LudusError(
+                f"{owner}._get_loss_module_and_gae returned a {type(one).__name__} as its {what}; return an"
+                " instance of a subclass of ludus.Objective, and a module or None beside it"
+            )
+    if gae is None and hasattr(getattr(loss_module, "tensor_keys", None), "advantage"):
         raise ConfigError(
-            f"the loss module {type(loss_module).__name__} reads advantages, but has no value estimator; call"
-            " loss_module.make_value_estimator(ValueEstimators.GAE, gamma=..., lmbda=...) and return"
-            " loss_module.value_estimator beside it"
+            f"the loss module {type(loss_module).__name__} reads advantages, but has no value estimator;"
+            f" {_MAKE_IT} and return loss_module.value_estimator beside it"
         )
     return loss_module, gae
+
+
+@contextlib.contextmanager
+def checked_terms(loss_module: nn.Module, columns: Mapping[str, Tensor]) -> Iterator[None]:
+    """Say what a loss module is given, where it looks for something else."""
+    try:
+        yield
+    except KeyError as error:
+        known = ", ".join(columns)
+        raise LudusError(
+            f"{type(loss_module).__name__} looks for what is not in a minibatch: {error}. There are {known};"
+            " tell a loss of TorchRL's with set_keys, or an Objective with set_arena_keys()"
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import ClassVar
 
 import torch
@@ -18,16 +19,16 @@ from ludus.arena.evaluation import Evaluation
 from ludus.arena.meter import Meter
 from ludus.arena.minibatches import Minibatches
 from ludus.arena.parameters import RlHyperParameters
-from ludus.arena.plan import Works, make_plan
-from ludus.arena.preflight import check_loss_module, tried
+from ludus.arena.plan import Due, Works, make_plan
+from ludus.arena.preflight import checked_terms, made_loss_module, tried
 from ludus.arena.rollout import roll_out, rows_of
 from ludus.arena.statistics import critic_statistics
-from ludus.arena.trainer import TensorDictTrainer
+from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.arena.update import ArenaUpdate, Learned
 from ludus.arena.waiting import Waiting, kinds_of
 from ludus.core import Repeat, Run, Stateful
+from ludus.core.errors import LudusError
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.held import Held
 from ludus.nn.learner import Learner
@@ -72,7 +73,10 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         loss_module.make_value_estimator(ValueEstimators.GAE, gamma=..., lmbda=...)
         return loss_module, loss_module.value_estimator
         """
-        raise NotImplementedError(f"{type(self).__name__} defines no _get_loss_module_and_gae")
+        raise LudusError(
+            f"{type(self).__name__} defines no _get_loss_module_and_gae; define it, and return a loss module"
+            " and its advantage estimator, or None in its place"
+        )
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build scenario, agents, loss and evaluation from the config."""
@@ -82,8 +86,8 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         self.config = config = as_begun(self.config, self.run.files)
         self._build()
         self.environment: Environment = self.scenario_instance.train_environment
-        self.loss_module, self.gae = check_loss_module(
-            self._get_loss_module_and_gae(), type(self).__name__
+        self.loss_module, self.gae = made_loss_module(
+            self._get_loss_module_and_gae, type(self).__name__
         )
         self.gae = None if self.gae is None else self.gae.to(self.device)
         self._lay_out()
@@ -108,10 +112,11 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         self.watched = Watched(config.analysers)
         found = self.watched(rollouts, self.environment)
         rows = self._estimated(rollouts)
-        self.meter = Meter([*found, *self._of_critic(rollouts)], self.device)
+        self.meter = Meter([*found, *critic_statistics(rollouts, self.environment)], self.device)
         filled = self._filled(rows)
         with torch.no_grad(), forked(), Held(learned, without=()).kept():
-            learned.lay_out(to_tensordict(filled, 1), list(filled))
+            with checked_terms(learned.objective, filled):
+                learned.lay_out(to_tensordict(filled, 1), list(filled))
         self.update = ArenaUpdate(
             learned,
             config.optimizer,
@@ -134,46 +139,55 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
     def _choose_engine(self) -> None:
         config, update = self.config, self.update
         self._plain_state = PlainState(self.agents)
-        chosen_engine = choose_engine(
+        engine, notes = update.choose_engine(
             config.engine,
-            Subject(update._update, self.loss_module, [self.agents], self.device, lambda: None),
-            is_long=False,
             has_begun=has_begun(self.run.files),
             tell=lambda note: self.run.tell(note, event="engine"),
         )
-        update.update = chosen_engine.by(update._update)
-        self.config = config.replace(engine=chosen_engine.engine)
-        self._engine_notes = list(chosen_engine.notes)
+        self.config, self._engine_notes = config.replace(engine=engine), notes
 
     def plan(self) -> Repeat:
         """Return iterations of episodes and updates, then the test."""
+        own = type(self)
+        has_context = own._build_train_context is not TensorDictRlTrainer._build_train_context
+        build = self._build_train_context if has_context else None
         works = Works(
-            collect=self._collect,
-            estimate=self._estimate,
-            train_step=self._train_step,
+            collect=within(build, self._collect),
+            estimate=within(build, self._estimate),
+            train_step=within(build, self._train_step),
             evaluate=self._evaluate,
             record=self._record,
             save=self._save,
             test=lambda run: self._test_in_context(),
             save_models=lambda run: self._save_models(),
         )
-        if type(self).train is not TensorDictTrainer.train:
+        if own.train is not TensorDictTrainer.train:
             return super().plan()
-        is_own = type(self)._run_train_loop is not TensorDictRlTrainer._run_train_loop
-        own = (lambda run: self._train_in_context()) if is_own else None
-        return make_plan(self.config, works, train_loop=own, first=self._first_nodes())
+        has_loop = own._run_train_loop is not TensorDictRlTrainer._run_train_loop
+        loop = (lambda run: self._train_in_context()) if has_loop else None
+        return make_plan(self.config, works, train_loop=loop, first=self._first_nodes())
+
+    def _build_train_context(self, stack: ExitStack) -> None:
+        """Let gradients be computed; an update sets the mode of the agents itself, and rollouts have none."""
+        stack.enter_context(torch.enable_grad())
 
     @attach_progress_bar(lambda self: self.config.max_iterations)
     def _run_train_loop(self, iteration_context: IterationContext) -> None:
         """Make all iterations; for overriding. Where it is not overridden the plan makes them."""
         iteration_context.set_description("Training")
-        run, rl = self.run, self.config.rl
-        for _ in range(self.config.max_iterations):
+        run, rl, due = self.run, self.config.rl, Due(self.config)
+        while run.counters["iteration"] < self.config.max_iterations and not run.is_ending:
             self._collect(run)
             self._estimate(run)
             for epoch in range(rl.num_epochs):
                 for index in range(self._minibatches.count):
                     self._learn(run, epoch, index)
+            if due.evaluate(run):
+                run.record(self._evaluate(run))
+            if due.record(run):
+                self._record(run)
+            if due.save(run):
+                self._save(run)
             iteration_context.step()
 
     @attach_progress_bar(lambda self: self.config.rl.num_test_iterations)
@@ -191,9 +205,6 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         for name, section in self.config.agents.items():
             self.update.set_learning(name, section.update_schedule.is_learning(iteration))
         self.waiting.rollouts = self._roll_out(iteration)
-        self._count(run)
-
-    def _count(self, run: Run) -> None:
         run.counters["env_steps"] += self.config.frames_per_batch
 
     def _roll_out(self, iteration: int) -> TensorDict:
@@ -212,13 +223,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         rollouts = self.waiting.take_rollouts()
         found = self.watched(rollouts, self.environment)
         self.waiting.rows = self._estimated(rollouts)
-        self.meter.hear({**found, **self._of_critic(rollouts)})
-
-    def _of_critic(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
-        """Return how well the values fit, where there are values: `estimated` rollouts have them."""
-        if self.gae is None or "value_target" not in rollouts["agents"].keys():  # noqa: SIM118
-            return {}
-        return critic_statistics(rollouts, self.environment.agent_names)
+        self.meter.hear({**found, **critic_statistics(rollouts, self.environment)})
 
     @torch.no_grad()
     def _estimated(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
@@ -271,10 +276,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         GUARD.check(metrics, opts)
 
     def _save(self, run: Run) -> None:
-        counters = {name: value for name, value in run.counters.items() if value}
-        run.keep_model(
-            f"models/{run.counters['opt_steps']}", self.weights(), {"counters": counters}
-        )
+        self._keep(f"models/{run.counters['opt_steps']}")
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that must survive."""

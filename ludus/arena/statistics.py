@@ -41,9 +41,14 @@ def rollout_statistics(rollouts: TensorDictBase, environment: Environment) -> St
     return found | _of_decisions(rollouts, environment)
 
 
-def critic_statistics(rollouts: TensorDictBase, agent_names: tuple[str, ...]) -> Statistics:
-    """Return, for each agent, the share of the variance of value targets that its values leave open."""
+def critic_statistics(rollouts: TensorDictBase, environment: Environment) -> Statistics:
+    """Return, for each agent, the share of the variance of value targets that its values leave open.
+
+    Rollouts that nobody has estimated values of have no such statistics.
+    """
     agents, mask_BT1 = rollouts["agents"], rollouts["mask"].unsqueeze(-1)
+    if not {"value", "value_target"} <= set(agents.keys()):
+        return {}
     target_BTA = agents["value_target"].squeeze(-1).double()
     rest_BTA = target_BTA - agents["value"].squeeze(-1).double()
     open_A, all_A = _variance(rest_BTA, mask_BT1), _variance(target_BTA, mask_BT1)
@@ -51,7 +56,7 @@ def critic_statistics(rollouts: TensorDictBase, agent_names: tuple[str, ...]) ->
     share_A = torch.where(all_A > 0, open_A / all_A.clamp_min(1e-300), 0.0)
     return {
         f"{name}/residual_variance": torch.stack([share_A[which], has_any_A[which]])
-        for which, name in enumerate(agent_names)
+        for which, name in enumerate(environment.agent_names)
     }
 
 

@@ -21,6 +21,7 @@ from ludus.arena.beginning.loading import Loading
 from ludus.arena.beginning.pretraining import Pretraining
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
+from ludus.arena.plan import Work
 from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.weights import AgentWeights
 from ludus.core import Repeat, Run, Stage, Stateful
@@ -71,7 +72,10 @@ class Trainer(SessionTrainer):
 
     def train(self) -> None:
         """Set the seed, train, test and save the models; called by `fit`, which sets the seed."""
-        raise NotImplementedError
+        raise LudusError(
+            f"{type(self).__name__} has no train(); define it: run the training loop, run the test loop, save"
+            " the models"
+        )
 
     def plan(self) -> Repeat:
         """Return the whole of `train` as one stage."""
@@ -144,6 +148,10 @@ class TensorDictTrainer(Trainer):
 
     def train(self) -> None:
         """Train, test and save the models, each in its context; `fit` sets the seed and calls it."""
+        if not hasattr(self, "agents"):
+            raise LudusError(
+                "nothing is built before fit(), which calls train(); call trainer.fit()"
+            )
         self._train_in_context()
         self._test_in_context()
         self._save_models()
@@ -180,8 +188,11 @@ class TensorDictTrainer(Trainer):
 
     def _save_models(self) -> None:
         """Keep the weights of all agents in models/final."""
+        self._keep("models/final")
+
+    def _keep(self, name: str) -> None:
         counters = {name: value for name, value in self.run.counters.items() if value}
-        self.run.keep_model("models/final", self.weights(), {"counters": counters})
+        self.run.keep_model(name, self.weights(), {"counters": counters})
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return a copy, on the CPU, of the weights of all agents."""
@@ -203,6 +214,19 @@ class TensorDictTrainer(Trainer):
     def parts(self) -> Mapping[str, Stateful]:
         """Return the agents."""
         return {"agents": AgentWeights(self.agents)}
+
+
+def within(build: Callable[[ExitStack], None] | None, work: Work) -> Work:
+    """Return work that is done in a context; None: as it is."""
+    if build is None:
+        return work
+
+    def done(run: Run) -> Mapping[str, Any] | None:
+        with ExitStack() as stack:
+            build(stack)
+            return work(run)
+
+    return done
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.columns import named, to_tensordict
 from ludus.arena.gradient_update import GradientUpdate
 from ludus.core.errors import LudusError
+from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.optimizer import Adam, Sgd
 
 Forward = Callable[..., Any]
@@ -85,6 +86,21 @@ class ArenaUpdate(GradientUpdate):
             rates=rates,
             terms=learned.terms,
         )
+
+    def choose_engine(
+        self, key: EngineKey, *, has_begun: bool, tell: Callable[[str], None]
+    ) -> tuple[EngineName, list[str]]:
+        """Let an engine execute the update; return which, and what the user is told of it."""
+        learned = self.learned
+        chosen = choose_engine(
+            key,
+            Subject(self._update, learned.objective, [learned.agents], self.device, lambda: None),
+            is_long=False,
+            has_begun=has_begun,
+            tell=tell,
+        )
+        self.update = chosen.by(self._update)
+        return chosen.engine, list(chosen.notes)
 
     def _update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
         def loss_of(net: Forward) -> tuple[Tensor, Tensor]:

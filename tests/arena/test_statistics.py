@@ -155,11 +155,11 @@ def test_residual_variance_is_what_the_values_leave_open_of_each_agent_s_targets
     value_BTA1 = torch.tensor([[[0.0, 1.0], [0.0, 2.0]], [[1.0, 3.0], [1.0, 4.0]]])[..., None]
     rollouts.set(("agents", "value_target"), target_BTA1)
     rollouts.set(("agents", "value"), value_BTA1)
-    found = means(critic_statistics(rollouts, environment.agent_names))
+    found = means(critic_statistics(rollouts, environment))
     # Targets 1, 1, 3, 3 vary by 1; what remains, 1, 1, 2, 2, by a quarter. The prover's do not vary.
     assert found == {"verifier/residual_variance": pytest.approx(0.25)}
     rollouts["mask"][1] = False
-    assert means(critic_statistics(rollouts, environment.agent_names)) == {}
+    assert means(critic_statistics(rollouts, environment)) == {}
 
 
 def test_a_mean_over_iterations_weighs_each_by_what_it_had() -> None:
