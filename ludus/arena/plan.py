@@ -88,7 +88,8 @@ def _iterations(config: RlHyperParameters, works: Works) -> Repeat:
             Repeat(name="epoch", times=rl.num_epochs, body=(minibatch,)),
             Stage(name="evaluate", work=works.evaluate, when=due.evaluate,
                   note=every(evaluation.every_iterations, ", and after the last")),
-            Stage(name="record", work=works.record, when=due.record,
+            # Always: an evaluation may have ended the run, and is to be read of.
+            Stage(name="record", work=works.record, when=due.record, always=True,
                   note=every(config.record_every_iterations, ", after an evaluation and the last")),
             Stage(name="save", work=works.save, when=due.save,
                   note=every(config.save_every_iterations)),

@@ -11,7 +11,9 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.columns import SEPARATOR
 from ludus.arena.environment import Environment
+from ludus.arena.objectives.objective import KEYS
 from ludus.arena.rollout import roll_out
 from ludus.core.errors import ConfigError, LudusError
 from ludus.seeds import derive
@@ -69,11 +71,20 @@ def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module,
 @contextlib.contextmanager
 def checked_terms(loss_module: nn.Module, columns: Mapping[str, Tensor]) -> Iterator[None]:
     """Say what a loss module is given, where it looks for something else."""
+    keys = getattr(loss_module, "tensor_keys", None)
+    for name in ("action", "sample_log_prob", "advantage", "value_target"):
+        key = getattr(keys, name, None)
+        path = key if isinstance(key, str) else SEPARATOR.join(key or ())
+        if path and path not in columns:
+            raise LudusError(
+                f"{type(loss_module).__name__} looks for {key!r}, which is not in a minibatch; call"
+                f" loss_module.set_keys({name}={KEYS[name]!r}), or set_arena_keys() of an Objective"
+            )
     try:
         yield
     except KeyError as error:
         known = ", ".join(columns)
         raise LudusError(
             f"{type(loss_module).__name__} looks for what is not in a minibatch: {error}. There are {known};"
-            " tell a loss of TorchRL's with set_keys, or an Objective with set_arena_keys()"
+            " read one of these"
         ) from error

@@ -186,7 +186,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
                 run.record(self._evaluate(run))
             if due.record(run):
                 self._record(run)
-            if due.save(run):
+            if due.save(run) and not run.is_ending:
                 self._save(run)
             iteration_context.step()
 

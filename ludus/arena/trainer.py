@@ -98,6 +98,10 @@ class Trainer(SessionTrainer):
         return {}
 
 
+ArenaTrainer = Trainer
+"""The same, by a name that no other family's trainer has."""
+
+
 class TensorDictTrainer(Trainer):
     """A trainer of agents that are networks, with loops of its own.
 
