@@ -18,11 +18,12 @@ from tests.arena.sections import GRAPHS
 M = 7
 
 
-def body(num_layers: int = 2, width: int = 8, max_nodes: int = M) -> Gnn:
+def body(num_layers: int = 2, width: int = 8, max_nodes: int = M, *, compares: bool = True) -> Gnn:
     torch.manual_seed(0)
     shapes = {"adjacency": (2, max_nodes, max_nodes), "node_mask": (2, max_nodes)}
     seen = Seen(shapes, num_symbols=2 * max_nodes, max_message_rounds=2, num_channels=1)
-    return Gnn(GnnParameters(kind="gnn", num_layers=num_layers, width=width), seen)
+    params = GnnParameters(kind="gnn", num_layers=num_layers, width=width, compares=compares)
+    return Gnn(params, seen)
 
 
 def pairs(**changes: object) -> Rows:
@@ -135,3 +136,32 @@ def test_width_is_the_number_of_features_of_a_node() -> None:
     assert gnn.width == 15
     assert found.whole.shape == (24, 15)
     assert found.symbols.shape == (24, 2 * M, 15)
+
+
+def test_one_that_compares_tells_a_node_how_like_it_is_to_those_named_in_the_other_graph() -> None:
+    rows = pairs(non_isomorphic_share=0.0, sizes=[7])
+    asked = rows["message_history"].clone()
+    asked[:, 1] = -1
+    gnn = body(num_layers=3)
+    mask = rows["node_mask"].unsqueeze(-1).float()
+    silent = gnn._looked(torch.zeros(24, 2, M, 2), mask, rows["adjacency"])
+    found = gnn._likenesses(silent, asked)
+    assert found.shape == (24, 2 * M, 2)
+    # Of its own graph a node is told nothing, nor of a message that was not sent.
+    assert not found[:, :M].any()
+    assert not found[:, :, 1].any()
+    degrees = rows["adjacency"].sum(-1)
+    best = found[:, M:, 0].max(-1)
+    # The graphs are isomorphic, so one node at least is just like the one that was named.
+    assert bool((best.values > 0.99).all())
+    assert torch.equal(degrees[:, 1].gather(1, best.indices[:, None])[:, 0], degrees[:, 0, 1])
+
+
+def test_one_that_does_not_compare_is_told_nothing_more() -> None:
+    rows, both = pairs(), [body(compares=True), body(compares=False)]
+    names = [{name for name, _ in gnn.named_parameters()} for gnn in both]
+    assert names[0] - names[1] == {"likeness.weight", "likeness.bias"}
+    both[0].load_state_dict(both[1].state_dict(), strict=False)
+    found = [gnn(rows) for gnn in both]
+    assert torch.equal(found[0].whole, found[1].whole)
+    assert not same(found[0].symbols, found[1].symbols)

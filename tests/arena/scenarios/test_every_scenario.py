@@ -20,7 +20,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "tiny": TINY,
 }
 BODIES: dict[str, dict[str, Any]] = {
-    "graph_isomorphism": {"kind": "gnn", "num_layers": 1, "width": 4},
+    "graph_isomorphism": {"kind": "gnn", "num_layers": 1, "width": 4, "compares": True},
     "image_classification": {"kind": "cnn", "num_layers": 1, "width": 4, "sees": "named"},
     "tiny": MLP,
 }

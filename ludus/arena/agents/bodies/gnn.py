@@ -31,10 +31,16 @@ class GnnParameters(StrictConfig):
     to be told apart look alike to it. 0 sees the messages and the number of nodes alone."""
     width: Positive
     """How many features a node has."""
+    compares: bool
+    """Whether a node is also told how like it is to each named node of the other graph, by a second look
+    without the messages: who must answer with the node that matches another needs it, and looks twice."""
 
 
 _GAIN = 4.0
 """How much larger than usual the weights before the sine begin, so that one neighbour more is a big step."""
+
+_SHARPNESS = 10.0
+"""How fast two nodes stop being alike as their features part."""
 
 
 class _Layer(nn.Module):
@@ -67,29 +73,49 @@ class Gnn(Body):
         super().__init__()
         width = params.width
         self.width = 3 * width
-        self.entry = nn.Linear(1 + seen.max_message_rounds * seen.num_channels, width)
+        places = seen.max_message_rounds * seen.num_channels
+        self.entry = nn.Linear(1 + places, width)
         self.layers = nn.ModuleList(_Layer(width) for _ in range(params.num_layers))
         self.num_symbols = seen.num_symbols
-        self.places = seen.max_message_rounds + 1
-        self.clock = nn.Embedding(self.places, width)
+        self.clock = nn.Embedding(seen.max_message_rounds + 1, width)
+        self.likeness = nn.Linear(places, width) if params.compares else None
 
     def forward(self, rows: Rows) -> Found:
         """Return features of pairs and of their nodes."""
-        adjacency, mask = rows["adjacency"], rows["node_mask"]
+        adjacency, mask, history = rows["adjacency"], rows["node_mask"], rows["message_history"]
         N, G, M, _ = adjacency.shape
-        marks = self._marks(rows["message_history"]).reshape(N, G, M, -1)
+        marks = self._marks(history).reshape(N, G, M, -1)
         there = mask.unsqueeze(-1).to(adjacency.dtype)
-        h = torch.relu(self.entry(torch.cat([there, marks], -1))) * there
-        # Every layer is heard, as in jumping knowledge: a sum of nodes alone forgets the early ones.
-        for layer in self.layers:
-            h = h + layer(h, adjacency) * there
+        h = self._looked(marks, there, adjacency)
         graphs = h.sum(-2)
         total = torch.log1p(graphs.sum(1))
         differs = graphs - graphs.flip(1)
         whole = torch.cat([differs[:, 0].abs(), total, self.clock(rows["round"])], -1)
         about = torch.cat([differs, total.unsqueeze(1).expand_as(differs)], -1)
+        if self.likeness is not None:
+            silent = self._looked(torch.zeros_like(marks), there, adjacency)
+            h = h + self.likeness(self._likenesses(silent, history)).reshape(h.shape)
         nodes = torch.cat([h, about.unsqueeze(2).expand(-1, -1, M, -1)], -1)
         return Found(whole, nodes.reshape(N, G * M, -1), mask.reshape(N, G * M))
+
+    def _looked(self, marks: Tensor, there: Tensor, adjacency: Tensor) -> Tensor:
+        """Return (N, G, M, D) features of each node; of one that is not there, zeros."""
+        h = torch.relu(self.entry(torch.cat([there, marks], -1))) * there
+        # Every layer is heard, as in jumping knowledge: a sum of nodes alone forgets the early ones.
+        for layer in self.layers:
+            h = h + layer(h, adjacency) * there
+        return h
+
+    def _likenesses(self, h: Tensor, history: Tensor) -> Tensor:
+        """Return (N, V, R x C) how like each node is to the named node of the other graph, from 0 to 1."""
+        N, G, M, D = h.shape
+        flat, places = h.reshape(N, G * M, D), history.reshape(N, -1)
+        at = places.clamp_min(0)
+        named = flat.gather(1, at.unsqueeze(-1).expand(-1, -1, D))
+        distance = (flat.unsqueeze(2) - named.unsqueeze(1)).abs().sum(-1)
+        side = torch.arange(self.num_symbols, device=h.device) // M
+        counts = (side[:, None] != (at // M).unsqueeze(1)) & (places >= 0).unsqueeze(1)
+        return torch.exp(-_SHARPNESS * distance) * counts
 
     def _marks(self, history: Tensor) -> Tensor:
         """Return (N, V, R x C) which message named each symbol."""
