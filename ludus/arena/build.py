@@ -8,15 +8,16 @@ HyperParameters -> Scenario      -> datasets
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import nn
 
 from ludus.arena.agents.agent import Agent
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.environment import Environment, MessageEnvironment
 from ludus.arena.experiment import ExperimentParameters
 from ludus.arena.protocol import ProtocolHandler
-from ludus.arena.scenario import Datasets, Scenario, ScenarioInstance, Seen
+from ludus.arena.scenario import Scenario, ScenarioInstance, Seen
 from ludus.config.registry import find
 from ludus.seeds import derive, forked
 
@@ -28,20 +29,32 @@ def build_scenario_instance(
     trainer_type: str,
     num_envs: int,
     num_judged: int,
+    num_steps: int | None = None,
     use_shared_body: bool,
 ) -> ScenarioInstance:
-    """Return everything that a trainer of this type needs of an experiment."""
+    """Return everything that a trainer of this type needs of an experiment.
+
+    `num_steps` is how many steps each env takes in an iteration, where no protocol has rounds that say it.
+    """
     scenario: Scenario = find("scenario", params.scenario.kind)(params.scenario)  # type: ignore[attr-defined]
     handler, datasets = params.handler(), scenario.make_datasets(params.seed)
-    seen = scenario.seen(datasets.train, handler)
+    seen = {name: scenario.seen_by(name, datasets, handler) for name in handler.agent_names}
     members = make_agents(
         params, handler, seen, trainer_type=trainer_type, use_shared_body=use_shared_body
     )
-    agents = CombinedAgents(members, handler, list(datasets.train.data)).to(device)
+    agents = CombinedAgents(
+        members, handler, scenario.data_names(datasets), own={} if handler.has_rounds else seen
+    ).to(device)
     sizes = {"train": num_envs, "validation": num_judged, "test": num_envs}
     made = {
-        name: make_environment(
-            datasets, name, handler, num_envs=size, seed=params.seed, device=device
+        name: scenario.make_environment(
+            name,
+            datasets,
+            handler,
+            num_envs=size,
+            num_steps=num_steps,
+            seed=params.seed,
+            device=device,
         )
         for name, size in sizes.items()
     }
@@ -56,25 +69,10 @@ def build_scenario_instance(
     )
 
 
-def make_environment(
-    datasets: Datasets,
-    name: str,
-    handler: ProtocolHandler,
-    *,
-    num_envs: int,
-    seed: int,
-    device: torch.device,
-) -> Environment:
-    """Return episodes about one of the datasets."""
-    return MessageEnvironment(
-        getattr(datasets, name), handler, num_envs=num_envs, seed=seed, name=name, device=device
-    )
-
-
 def make_agents(
     params: ExperimentParameters,
     handler: ProtocolHandler,
-    seen: Seen,
+    seen: Mapping[str, Seen],
     *,
     trainer_type: str,
     use_shared_body: bool,
@@ -91,7 +89,7 @@ def make_agents(
         with forked(derive(params.seed, f"arena/agent/{name}")):
             members[name] = find("arena_agent", section.kind)(
                 section,
-                seen,
+                seen[name],
                 name=name,
                 trainer_type=trainer_type,
                 use_shared_body=use_shared_body,

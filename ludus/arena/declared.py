@@ -10,6 +10,7 @@ declare(
         "arena_agent": "agents/kinds",
         "body": "agents/bodies",
         "analyser": "analysers",
+        "parallel_env": "parallel_envs",
     },
     lengths={"max_iterations": "iteration"},
     directions={"accuracy": "max"},

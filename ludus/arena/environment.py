@@ -50,9 +50,9 @@ class Stepped(NamedTuple):
     rewards: Tensor
     """(B, A)."""
     done: Tensor
-    """(B,) whether the episode ends here."""
+    """(B,) whether the episode ends here, or (B, A) whether it does for each agent."""
     terminated: Tensor
-    """(B,) whether it ends by itself; one that is cut off has a value beyond its end."""
+    """As `done`: whether it ends by itself; one that is cut off has a value beyond its end."""
     successor: dict[str, Tensor]
     """What agents see after the step, stored as `next`; where an env begins anew, not the next moment. Of
     episodes of a protocol also `verdict` (B,), the decision that counted in the step."""
@@ -73,6 +73,14 @@ class Environment(ABC):
     @abstractmethod
     def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
         """Return what the actions of all agents lead to."""
+
+    def is_over(self, moment: Moment) -> bool:
+        """Return whether nothing can happen any more, where the host knows without waiting for the device."""
+        return False
+
+    def statistics(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
+        """Return what an env of another kind has to say of rollouts (B, T), each as a sum and its weight."""
+        return {}
 
     def looked_up(self, index: Tensor) -> dict[str, Tensor]:
         """Return what agents see and rollouts do not store, at these places of the data."""

@@ -23,6 +23,7 @@ from ludus.arena.experiment import (
     SubParameters,
 )
 from ludus.arena.protocol import ProtocolHandler, ProtocolSection
+from ludus.arena.scenario import Scenario
 from ludus.config.base import Count, Positive
 from ludus.config.registry import find
 from ludus.config.sections import kind_of
@@ -57,9 +58,10 @@ class RlParameters(SubParameters):
     """What every RL trainer of the arena reads."""
 
     rollouts_per_iteration: Positive
-    """How many episodes are played side by side in an iteration."""
+    """How many envs play side by side in an iteration: an episode each, of a protocol that has rounds."""
     steps_per_env_per_iteration: Positive | None
-    """How many steps each env takes in an iteration; null where a protocol's rounds say it."""
+    """How many steps each env takes in an iteration, beginning anew where an episode ends; null where a
+    protocol's rounds say it."""
     num_epochs: Positive
     """How many times the updates go through the steps of an iteration."""
     minibatch_size: Positive
@@ -91,6 +93,8 @@ class HyperParameters(ExperimentParameters):
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
+        if list(self.scenario.problems()):
+            return  # told with the section itself
         try:
             handler = self.handler()
         except LudusError as error:
@@ -100,8 +104,9 @@ class HyperParameters(ExperimentParameters):
 
     def handler(self) -> ProtocolHandler:
         """Return the rules of the protocol."""
-        found: ProtocolHandler = find("protocol", self.protocol.kind)(self.protocol)
-        return found
+        rules: ProtocolHandler = find("protocol", self.protocol.kind)(self.protocol)
+        scenario: type[Scenario] = find("scenario", kind_of(self.scenario))
+        return scenario.joined(self.scenario, rules)
 
     def _problems_of_agents(self, handler: ProtocolHandler) -> Iterator[str]:
         names, kind = handler.agent_names, self.protocol.kind
@@ -147,12 +152,14 @@ class RlHyperParameters(HyperParameters):
         """Yield what only shows when keys are read together."""
         before = list(super().problems())
         yield from before
-        if before:
+        if before or list(self.scenario.problems()):
             return
         yield from self._problems_of_pieces()
         if self.pretraining is not None:
             yield from self.pretraining.problems_with(self.agents)
         yield from self._problems_of_analysers()
+        if not self.frames_per_batch:
+            return
         yield from self.problems_of_learning(self.max_iterations)
         yield from too_long(
             self.learning_rate_schedule,
@@ -172,18 +179,25 @@ class RlHyperParameters(HyperParameters):
             yield f"'analysers' names {kind} {kinds.count(kind)} times; once is enough"
 
     def _problems_of_pieces(self) -> Iterator[str]:
-        rl, count = self.rl, self.frames_per_batch
+        rl, has_rounds = self.rl, self.handler().has_rounds
+        if rl.steps_per_env_per_iteration is not None and has_rounds:
+            yield (
+                f"'rl.steps_per_env_per_iteration' is {rl.steps_per_env_per_iteration}, but a protocol's"
+                " rounds say how many steps an episode has; set it to null"
+            )
+        if rl.steps_per_env_per_iteration is None and not has_rounds:
+            yield (
+                "'rl.steps_per_env_per_iteration' is null, but an env has no rounds that say how many steps"
+                " it takes in an iteration; set it, to 128 say"
+            )
+            return
+        count = self.frames_per_batch
         if count % rl.minibatch_size:
             near = [size for size in range(1, count + 1) if count % size == 0]
             best = min(near, key=lambda size: abs(size - rl.minibatch_size))
             yield (
                 f"'rl.minibatch_size' is {rl.minibatch_size}, which does not divide the {count} steps of an"
-                f" iteration (rollouts x rounds); try {best}"
-            )
-        if rl.steps_per_env_per_iteration is not None and self.handler().max_message_rounds > 1:
-            yield (
-                f"'rl.steps_per_env_per_iteration' is {rl.steps_per_env_per_iteration}, but a protocol's"
-                " rounds say how many steps an episode has; set it to null"
+                f" iteration (rollouts x rounds, or steps); try {best}"
             )
 
     def unreached(self) -> dict[str, Any]:
@@ -213,7 +227,9 @@ class RlHyperParameters(HyperParameters):
     @property
     def frames_per_batch(self) -> int:
         """How many steps of all envs an iteration has."""
-        steps = self.rl.steps_per_env_per_iteration or self.handler().max_message_rounds
+        handler = self.handler()
+        given = self.rl.steps_per_env_per_iteration
+        steps = handler.max_message_rounds if handler.has_rounds else given or 0
         return self.rl.rollouts_per_iteration * steps
 
     @property

@@ -64,6 +64,8 @@ class ProtocolHandler(ABC):
     """Knows the rules; holds no state. A subclass says who there is and whose turn it is."""
 
     Config: ClassVar[type[AnyProtocolParameters]] = ProtocolParameters
+    has_rounds: ClassVar[bool] = True
+    """Whether its rounds say how many steps an episode has; false where an env ends them."""
 
     def __init__(self, params: VerifierParameters) -> None:
         """Raise ConfigError where no episode can be played by these parameters."""

@@ -37,7 +37,7 @@ def roll_out(
     afters: list[dict[str, Tensor]] = []
     with torch.no_grad():
         for _ in range(num_steps):
-            if is_interrupted():
+            if is_interrupted() or environment.is_over(moment):
                 break
             decisions, messages = agents.policy(moment.seen, only=moment.acting)
             masks = moment.decision_mask, moment.message_mask
@@ -58,8 +58,8 @@ def roll_out(
                     "entropy": distribution.entropy(),
                 }
             )
-            ended_BA1 = _expanded(stepped.done | moment.over, stepped.rewards)
-            terminated_BA1 = _expanded(stepped.terminated | moment.over, stepped.rewards)
+            ended_BA1 = _expanded(stepped.done, moment.over, stepped.rewards)
+            terminated_BA1 = _expanded(stepped.terminated, moment.over, stepped.rewards)
             afters.append(
                 {
                     **stepped.successor,
@@ -78,9 +78,10 @@ _OF_AGENTS = (
 )  # fmt: skip
 
 
-def _expanded(ended_B: Tensor, rewards_BA: Tensor) -> Tensor:
-    """Return (B, A, 1) an end that is the same for every agent."""
-    return ended_B[:, None, None].expand(*rewards_BA.shape, 1)
+def _expanded(ended: Tensor, over_B: Tensor, rewards_BA: Tensor) -> Tensor:
+    """Return (B, A, 1) where an episode ends or was over, for each agent."""
+    ended_BX = ended.reshape(len(over_B), -1) | over_B[:, None]
+    return ended_BX.expand_as(rewards_BA).unsqueeze(-1)
 
 
 def _assembled(

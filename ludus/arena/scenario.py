@@ -13,12 +13,13 @@ import torch
 from pydantic import SerializeAsAny
 
 from ludus.arena.dataset import ArenaDataset
+from ludus.arena.environment import Environment, MessageEnvironment
 from ludus.config.base import StrictConfig
 from ludus.config.sections import registered
+from ludus.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from ludus.arena.agents.combined import CombinedAgents
-    from ludus.arena.environment import Environment
     from ludus.arena.protocol import ProtocolHandler
 
 ScenarioSection = Annotated[SerializeAsAny[StrictConfig], registered("scenario")]
@@ -45,6 +46,21 @@ class Seen:
     num_channels: int
 
 
+class NoDatasets(Datasets):
+    """What a scenario has that is made of envs: who asks it for data is told so."""
+
+    def __init__(self, scenario: str) -> None:
+        object.__setattr__(self, "_scenario", scenario)
+
+    def __getattr__(self, name: str) -> ArenaDataset:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise ConfigError(
+            f"the scenario {self._scenario} has envs and no data with labels; choose another scenario, or a"
+            " trainer that plays episodes, such as vanilla_ppo"
+        )
+
+
 class Scenario(ABC):
     """Makes the datasets of a config; derive it, and register it as a kind of `scenario`."""
 
@@ -61,6 +77,44 @@ class Scenario(ABC):
     @abstractmethod
     def num_symbols(self) -> int:
         """How many symbols a message is chosen from: nodes, patches of an image, words."""
+
+    @classmethod
+    def joined(cls, params: StrictConfig, handler: ProtocolHandler) -> ProtocolHandler:
+        """Return the protocol as it is for a scenario of these parameters; ConfigError where it is none."""
+        if not handler.has_rounds:
+            raise ConfigError(
+                "the protocol parallel is that of an env; make 'scenario' one of the kind pettingzoo, or"
+                " choose a protocol in which agents speak, such as nip"
+            )
+        return handler
+
+    def data_names(self, datasets: Datasets) -> list[str]:
+        """Return the names of what agents see besides messages."""
+        return list(datasets.train.data)
+
+    def seen_by(self, agent: str, datasets: Datasets, handler: ProtocolHandler) -> Seen:
+        """Return the sizes of what the body of this agent is built for."""
+        return self.seen(datasets.train, handler)
+
+    def make_environment(
+        self,
+        name: str,
+        datasets: Datasets,
+        handler: ProtocolHandler,
+        *,
+        num_envs: int,
+        num_steps: int | None,
+        seed: int,
+        device: torch.device,
+    ) -> Environment:
+        """Return what is played in to `train`, `validation` or `test`: episodes about that dataset.
+
+        `num_steps` is how many steps each env takes where episodes have no rounds.
+        """
+        dataset: ArenaDataset = getattr(datasets, name)
+        return MessageEnvironment(
+            dataset, handler, num_envs=num_envs, seed=seed, name=name, device=device
+        )
 
     def seen(self, dataset: ArenaDataset, handler: ProtocolHandler) -> Seen:
         """Return the sizes of what a body is built for."""

@@ -28,9 +28,7 @@ def rollout_statistics(rollouts: TensorDictBase, environment: Environment) -> St
     found: Statistics = dict(_of_entropies(rollouts, environment.agent_names))
     found["rounds"] = mean_of(rollouts["mask"].double().sum(1))
     if not isinstance(environment, MessageEnvironment):
-        for which, name in enumerate(environment.agent_names):
-            found[f"{name}/reward"] = mean_of(rewards_BA[:, which])
-        return found
+        return found | environment.statistics(rollouts)
     index_B, size = rollouts["index"][:, 0], len(environment.dataset)
     all_B = torch.ones_like(index_B, dtype=torch.bool)
     for which, name in enumerate(environment.agent_names):

@@ -146,6 +146,7 @@ class TensorDictTrainer(Trainer):
             device=self.device,
             trainer_type=self.trainer_type,
             num_envs=1 if rl is None else rl.rollouts_per_iteration,
+            num_steps=None if rl is None else rl.steps_per_env_per_iteration,
             num_judged=1 if evaluation is None else evaluation.rollouts,
             use_shared_body=rl is None or rl.use_shared_body,
         )

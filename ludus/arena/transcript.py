@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.environment import MessageEnvironment
+from ludus.arena.environment import Environment, MessageEnvironment
 from ludus.arena.evaluation import Evaluation
 from ludus.arena.rollout import roll_out
 
@@ -13,7 +13,8 @@ _VERDICTS = ("rejects", "accepts", "goes on")
 def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str]:
     """Return test episode number `index` as lines."""
     environment = evaluation.instance.test_environment
-    assert isinstance(environment, MessageEnvironment)
+    if not isinstance(environment, MessageEnvironment):
+        return _steps_told(agents, environment, evaluation, index)
     data = environment.data_index(index // environment.num_envs)
     place = index % environment.num_envs
     moment = environment.begin_with(data[place : place + 1], index)
@@ -42,3 +43,25 @@ def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str
     rewards_A = rollouts["next", "agents", "reward"].squeeze(-1).sum(0).tolist()
     gains = [f"{name} {gain:+g}" for name, gain in zip(handler.agent_names, rewards_A, strict=True)]
     return [*lines, f"rewards: {', '.join(gains)}"]
+
+
+def _steps_told(
+    agents: CombinedAgents, environment: Environment, evaluation: Evaluation, index: int
+) -> list[str]:
+    """Return an episode of an env as lines: the index says which iteration, and which env in it."""
+    iteration, place = divmod(index, environment.num_envs)
+    rollouts = roll_out(
+        agents, environment, environment.begin(iteration), evaluation.choose("play", index),
+        num_steps=environment.num_steps,
+    )[place]  # fmt: skip
+    lines = []
+    actions_TA = rollouts["agents", "action"][..., 1].tolist()
+    rewards_TA = rollouts["next", "agents", "reward"].squeeze(-1).tolist()
+    for step, is_played in enumerate(rollouts["mask"].tolist()):
+        if is_played:
+            each = zip(environment.agent_names, actions_TA[step], rewards_TA[step], strict=True)
+            did = [f"{name} takes {action} ({gain:+g})" for name, action, gain in each]
+            lines.append(f"step {step + 1}: {', '.join(did)}")
+    totals = rollouts["next", "agents", "reward"].squeeze(-1).sum(0).tolist()
+    gains = zip(environment.agent_names, totals, strict=True)
+    return [*lines, f"rewards: {', '.join(f'{name} {gain:+g}' for name, gain in gains)}"]

@@ -76,7 +76,8 @@ class ArenaUpdate(GradientUpdate):
         self.learned = learned
         self._look = [learned.names.index(name) for name in learned.seen]
         self._has_statistics = any(
-            name != "visible_AC" for name, _ in learned.agents.named_buffers()
+            name != "visible_AC" and "observed_" not in name
+            for name, _ in learned.agents.named_buffers()
         )
         super().__init__(
             learned,

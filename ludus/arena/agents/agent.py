@@ -71,6 +71,14 @@ class Agent(nn.Module):
         """Return (N, 2) logits of the label, by the datum alone."""
         raise NotImplementedError
 
+    def observe(self, rows: Rows) -> None:
+        """Take in the rows of an iteration when all has been learned from them, if it keeps statistics."""
+
+    @property
+    def has_observed(self) -> bool:
+        """Whether it needs to observe nothing before it is first used."""
+        return True
+
     def rates(self) -> dict[str, float]:
         """Return the factor of the learning rate of each part, by the part's name."""
         return {"": 1.0}

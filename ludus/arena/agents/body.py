@@ -45,6 +45,14 @@ class Body(nn.Module):
         """Return the features of these rows."""
         raise NotImplementedError
 
+    def observe(self, rows: Rows) -> None:
+        """Take in the rows of an iteration when all has been learned from them; here, nothing is kept."""
+
+    @property
+    def has_observed(self) -> bool:
+        """Whether it needs to observe nothing before it is first used."""
+        return True
+
 
 def make_body(section: StrictConfig, seen: Seen, *, agent: str) -> Body:
     """Return the body of this section, once the scenario is seen to have what it needs."""

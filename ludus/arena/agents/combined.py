@@ -5,7 +5,8 @@ Shapes: A agents, C channels, R rounds, V symbols; `...` is any batch, flattened
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from tensordict import TensorDictBase
@@ -15,11 +16,14 @@ from tensordict.nn import (
     TensorDictModuleBase,
 )
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ludus.arena.agents.agent import Agent
 from ludus.arena.agents.body import Rows
+from ludus.arena.agents.heads import ABSENT
 from ludus.arena.distribution import TurnDistribution
 from ludus.arena.protocol import NOTHING, ProtocolHandler
+from ludus.arena.scenario import Seen
 
 AGENTS = "agents"
 ACTION = (AGENTS, "action")
@@ -38,15 +42,25 @@ class CombinedAgents(nn.Module):
     """Holds the agents by name, in the order of the protocol, and calls them on rows of a batch."""
 
     def __init__(
-        self, agents: Mapping[str, Agent], handler: ProtocolHandler, data_names: Sequence[str]
+        self,
+        agents: Mapping[str, Agent],
+        handler: ProtocolHandler,
+        data_names: Sequence[str],
+        *,
+        own: Mapping[str, Seen] = MappingProxyType({}),
     ) -> None:
-        """`data_names` are what agents see of a datum: the labels are not among them."""
+        """`data_names` are what agents see of a datum: the labels are not among them.
+
+        `own` says of agents that each have data (N, A, ...) of their own how wide these are, and how many
+        symbols each has; without it all see the same and have the same symbols.
+        """
         super().__init__()
         # A shared body is named after the first member that holds it: the agent whose own it is.
         owners = sorted(agents, key=lambda name: not getattr(agents[name], "has_own_body", True))
         self.members = nn.ModuleDict({name: agents[name] for name in owners})
         self.names = tuple(agents)
         self.data_names = tuple(data_names)
+        self._own_of = [own[name] for name in agents] if own else []
         self.num_channels = len(handler.message_channel_names)
         visible_AC = handler.visibility(torch.device("cpu"))
         # Beside the weights, not among them: it follows from the config.
@@ -61,11 +75,22 @@ class CombinedAgents(nn.Module):
 
     def rows_of(self, index: int, batch: TensorDictBase | Mapping[str, Tensor]) -> Rows:
         """Return what this agent sees of a batch of rows (N, ...): the data, and channels it may read."""
-        rows = {name: batch[name] for name in self.data_names}
+        rows = {name: self._own(index, name, batch[name]) for name in self.data_names}
         history_NRC = batch["message_history"]
         if not self.sees_all[index]:
             history_NRC = torch.where(self.visible_AC[index], history_NRC, NOTHING)  # type: ignore[index]
         return {**rows, "message_history": history_NRC, "round": batch["round"]}
+
+    def _own(self, index: int, name: str, data: Tensor) -> Tensor:
+        """Return what this agent sees of some data."""
+        return data[:, index, : self._own_of[index].shapes[name][0]] if self._own_of else data
+
+    def _padded(self, index: int, message_NCV: Tensor) -> Tensor:
+        """Return logits of as many symbols as any agent has; those that it has not are never chosen."""
+        if not self._own_of:
+            return message_NCV
+        most = max(own.num_symbols for own in self._own_of)
+        return functional.pad(message_NCV, (0, most - message_NCV.shape[-1]), value=ABSENT)
 
     def policy(
         self, batch: TensorDictBase | Mapping[str, Tensor], *, only: Sequence[int] | None = None
@@ -77,7 +102,9 @@ class CombinedAgents(nn.Module):
             if only is None or index in only
         }
         return self._stacked([said[i].decision if i in said else None for i in self._all]), (
-            self._stacked([said[i].message if i in said else None for i in self._all])
+            self._stacked(
+                [self._padded(i, said[i].message) if i in said else None for i in self._all]
+            )
         )
 
     def value(self, batch: TensorDictBase | Mapping[str, Tensor]) -> Tensor:
@@ -96,8 +123,14 @@ class CombinedAgents(nn.Module):
             for index, name in enumerate(self.names)
         ]
         decisions = torch.stack([said.decision for said, _ in both], 1)
-        messages = torch.stack([said.message for said, _ in both], 1)
+        messages = torch.stack([self._padded(i, both[i][0].message) for i in self._all], 1)
         return decisions, messages, torch.stack([value for _, value in both], 1).unsqueeze(-1)
+
+    def observe(self, batch: Mapping[str, Tensor], names: Collection[str]) -> None:
+        """Let the agents of these names take rows into their statistics, each what it sees of them."""
+        for index, name in enumerate(self.names):
+            if name in names:
+                self.member(name).observe(self.rows_of(index, batch))
 
     @property
     def _all(self) -> range:

@@ -93,6 +93,21 @@ class PartsAgent(Agent):
         logits_N2: Tensor = self.solo_head(self.body(rows))
         return logits_N2
 
+    def observe(self, rows: Rows) -> None:
+        """Let the bodies take in rows, unless they never learn."""
+        if self.params.learning_rate_factors.body:
+            for body in self._bodies:
+                body.observe(rows)
+
+    @property
+    def has_observed(self) -> bool:
+        """Whether its bodies need to observe nothing before they are first used."""
+        return all(body.has_observed for body in self._bodies)
+
+    @property
+    def _bodies(self) -> list[Body]:
+        return [body for body in (self.body, self.value_body) if body is not None]
+
     def rates(self) -> dict[str, float]:
         """Return the factor of each part that it has and owns."""
         factors = self.params.learning_rate_factors

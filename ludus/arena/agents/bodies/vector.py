@@ -1,0 +1,118 @@
+"""The body `vector`: a multilayer perceptron on what an agent sees as one row of numbers, as in an env.
+
+It hears no messages. Numbers of different sizes may be brought to mean 0 and deviation 1 first, by running
+statistics that are part of the weights.
+
+Shapes: N rows, V symbols, D features, X numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from ludus.arena.agents.body import Body, Found, Rows
+from ludus.arena.scenario import Seen
+from ludus.config.base import Positive, StrictConfig
+from ludus.config.registry import register
+
+_ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
+_FARTHEST = 10.0
+"""A normalised number is no farther from 0 than this: a constant that changes once is no catastrophe."""
+
+
+class VectorParameters(StrictConfig):
+    """How deep and how wide it is, and what it does to the numbers first."""
+
+    kind: Literal["vector"]
+    """A multilayer perceptron on one row of numbers, without messages."""
+    widths: Annotated[list[Positive], Field(min_length=1)]
+    """The width of each layer, an activation after each. The last is the number of features."""
+    activation: Literal["relu", "tanh"]
+    """What follows each layer."""
+    normalise_observations: bool
+    """Bring each number to mean 0 and deviation 1, by the mean and deviation of all that the agent has seen
+    in the iterations before; it takes none in while it is frozen, evaluated or tested."""
+
+
+@register("body", "vector")
+class Vector(Body):
+    """Looks at everything there is but messages, each datum flattened."""
+
+    Config = VectorParameters
+
+    def __init__(self, params: VectorParameters, seen: Seen) -> None:
+        super().__init__()
+        self.width = params.widths[-1]
+        self.names = sorted(seen.shapes)
+        numbers = sum(math.prod(shape) for shape in seen.shapes.values())
+        made: list[nn.Module] = []
+        for wide, narrow in zip([numbers, *params.widths], params.widths, strict=False):
+            linear = nn.Linear(wide, narrow)
+            nn.init.orthogonal_(linear.weight, math.sqrt(2.0))
+            nn.init.zeros_(linear.bias)
+            made += [linear, _ACTIVATIONS[params.activation]()]
+        self.layers = nn.Sequential(*made)
+        self.symbols = nn.Parameter(torch.randn(seen.num_symbols, self.width))
+        self.observed = Observed(numbers) if params.normalise_observations else None
+
+    def forward(self, rows: Rows) -> Found:
+        """Return the features of the row, and for each symbol those features weighed by its own."""
+        flat_NX = self._flat(rows)
+        if self.observed is not None:
+            flat_NX = self.observed(flat_NX)
+        whole_ND: Tensor = self.layers(flat_NX)
+        return Found(whole_ND, whole_ND.unsqueeze(1) * self.symbols, None)
+
+    def observe(self, rows: Rows) -> None:
+        """Take rows into the running statistics."""
+        if self.observed is not None:
+            self.observed.take_in(self._flat(rows))
+
+    @property
+    def has_observed(self) -> bool:
+        """Whether the statistics are of anything yet; without any it has nothing to wait for."""
+        return self.observed is None or bool(self.observed.observed_count > 0)
+
+    def _flat(self, rows: Rows) -> Tensor:
+        each = [rows[name].flatten(1).to(torch.float32) for name in self.names]
+        return torch.cat(each, -1) if len(each) > 1 else each[0]
+
+
+class Observed(nn.Module):
+    """Running mean and variance of numbers, each row counted once, and what they make of rows."""
+
+    observed_mean: Tensor
+    observed_squares: Tensor
+    observed_count: Tensor
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self.register_buffer("observed_mean", torch.zeros(numbers, dtype=torch.float64))
+        self.register_buffer("observed_squares", torch.zeros(numbers, dtype=torch.float64))
+        self.register_buffer("observed_count", torch.zeros((), dtype=torch.float64))
+
+    def forward(self, rows_NX: Tensor) -> Tensor:
+        """Return rows as deviations from the mean; as they are while nothing has been observed."""
+        variance_X = self.observed_squares / self.observed_count.clamp_min(1.0)
+        # Before anything is seen the variance is 0 and must stand for 1.
+        scale_X = torch.where(variance_X > 1e-8, variance_X, 1.0).rsqrt()
+        moved = (rows_NX - self.observed_mean.float()) * scale_X.float()
+        return moved.clamp(-_FARTHEST, _FARTHEST)
+
+    @torch.no_grad()
+    def take_in(self, rows_NX: Tensor) -> None:
+        """Add rows, in the manner of Chan: exact for any division of the rows into batches."""
+        rows = rows_NX.double()
+        count, mean_X = len(rows), rows.mean(0)
+        total = self.observed_count + count
+        apart_X = mean_X - self.observed_mean
+        squares_X = (rows - mean_X).square().sum(0)
+        squares_X += apart_X.square() * (self.observed_count * count / total)
+        self.observed_squares.add_(squares_X)
+        self.observed_mean.add_(apart_X * (count / total))
+        self.observed_count.copy_(total)

@@ -1,0 +1,104 @@
+"""The parallel env `coordination`: two agents gain where both choose the option that is asked for.
+
+Each sees a half of the request, so what is asked for is known to neither alone; but each also sees what the
+other chose last, and a request lasts a few steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from pettingzoo import ParallelEnv
+
+from ludus.arena.parallel_env import ParallelEnvMaker
+from ludus.config.base import Positive, StrictConfig
+from ludus.config.registry import register
+
+_NAMES = ("row", "column")
+_NUM_OPTIONS = 4
+
+
+class CoordinationParameters(StrictConfig):
+    """How long it takes."""
+
+    kind: Literal["coordination"]
+    """Two agents gain where both choose the option that is asked for."""
+    num_steps: Positive
+    """How many steps an episode has; the last one terminates it."""
+    request_lasts: Positive
+    """For how many steps the same option is asked for."""
+
+
+class CoordinationEnv(ParallelEnv[str, np.ndarray, int]):
+    """Asks for one of four options: `row` sees its first bit, `column` its second, both what was chosen."""
+
+    metadata = {"name": "coordination_v0", "render_modes": []}
+
+    def __init__(self, num_steps: int, request_lasts: int) -> None:
+        self.num_steps, self.request_lasts = num_steps, request_lasts
+        self.possible_agents = list(_NAMES)
+        self.agents: list[str] = []
+        self.rng = np.random.default_rng(0)
+
+    def observation_space(self, agent: str) -> Box:
+        """Return its bit of the request, and one-hot what each chose last."""
+        return Box(0.0, 1.0, (1 + 2 * _NUM_OPTIONS,), np.float32)
+
+    def action_space(self, agent: str) -> Discrete:
+        """Return the options."""
+        return Discrete(_NUM_OPTIONS)
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+        """Begin an episode."""
+        if seed is not None:
+            self.rng = np.random.default_rng(seed)
+        self.agents = list(self.possible_agents)
+        self.step_index = 0
+        self.chosen: dict[str, int] = {}
+        self._ask()
+        return self._seen(), {name: {} for name in self.agents}
+
+    def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
+        """Give half a point for each agent that chose what was asked for, to both."""
+        gain = 0.5 * sum(int(actions[name]) == self.asked for name in _NAMES)
+        self.chosen = {name: int(actions[name]) for name in _NAMES}
+        self.step_index += 1
+        if self.step_index % self.request_lasts == 0:
+            self._ask()
+        names, is_over = list(self.agents), self.step_index >= self.num_steps
+        seen = self._seen()
+        self.agents = [] if is_over else names
+        infos: dict[str, Any] = {name: {} for name in names}
+        ends, cuts = dict.fromkeys(names, is_over), dict.fromkeys(names, False)
+        return seen, dict.fromkeys(names, gain), ends, cuts, infos
+
+    def _ask(self) -> None:
+        self.asked = int(self.rng.integers(_NUM_OPTIONS))
+        self.chosen = {}
+
+    def _seen(self) -> dict[str, np.ndarray]:
+        chosen = np.zeros((2, _NUM_OPTIONS), np.float32)
+        for index, name in enumerate(_NAMES):
+            if name in self.chosen:
+                chosen[index, self.chosen[name]] = 1.0
+        bits = self.asked // 2, self.asked % 2
+        return {
+            name: np.concatenate([[bits[index]], chosen.reshape(-1)]).astype(np.float32)
+            for index, name in enumerate(_NAMES)
+        }
+
+
+@register("parallel_env", "coordination")
+class Coordination(ParallelEnvMaker):
+    """Makes the env of ludus's own."""
+
+    Config = CoordinationParameters
+    params: CoordinationParameters
+
+    def make(self) -> CoordinationEnv:
+        """Return a new env."""
+        return CoordinationEnv(self.params.num_steps, self.params.request_lasts)

@@ -1,0 +1,58 @@
+"""The protocol `parallel`: all agents act at once in every step, and what they gain is the env's to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, Self
+
+from ludus.arena.protocol import ProtocolHandler, Turn
+from ludus.arena.rules import AnyProtocolParameters, Rules
+from ludus.config.registry import register
+
+
+class ParallelParameters(AnyProtocolParameters):
+    """There is nothing more to say: the env has the rules."""
+
+    kind: Literal["parallel"]
+    """All agents act at once, in every step of an env."""
+
+    def rules(self) -> Rules:
+        """Return that there are no rounds and no decisions."""
+        return Rules(0, 0, None, 0.0, 0.0, 0.0)
+
+
+@register("protocol", "parallel")
+class Parallel(ProtocolHandler):
+    """Has one channel, whose symbols are the actions; its agents are named by the env of the scenario."""
+
+    Config = ParallelParameters
+    has_rounds = False
+    names: tuple[str, ...] = ()
+
+    def of(self, names: tuple[str, ...]) -> Self:
+        """Return the protocol of these agents."""
+        self.names = names
+        return self
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """The agents of the env."""
+        return self.names
+
+    @property
+    def verifier_names(self) -> tuple[str, ...]:
+        """Nobody decides."""
+        return ()
+
+    @property
+    def stackelberg_sequence(self) -> tuple[tuple[str, ...], ...]:
+        """All agents in one group: they act at once."""
+        return (self.names,)
+
+    def turn(self, round_index: int, variant: int) -> Turn:
+        """Return that everybody acts."""
+        return dict.fromkeys(self.names, self.message_channel_names)
+
+    def problems(self) -> Iterator[str]:
+        """Yield nothing: who there is is not known before the env is."""
+        yield from ()

@@ -1,0 +1,146 @@
+"""Episodes of parallel envs, several envs side by side, as an Environment that trainers play in.
+
+Every iteration begins with fresh episodes, whose seeds follow from the seed of the run, the iteration, the
+env and the number of the episode in it; so nothing of an env has to be saved. Envs compute on the host: each
+step waits once for the actions.
+
+Shapes: B envs, T steps, A agents, O numbers that an agent sees, K = 2 numbers of an action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from ludus.arena.environment import Environment, Moment, Stepped
+from ludus.arena.parallel_env import AnyParallelEnv
+from ludus.arena.scenarios.pettingzoo.slot import Slot
+from ludus.arena.scenarios.pettingzoo.spec import ParallelSpec
+from ludus.seeds import derive
+
+OBSERVATION = "observation"
+
+
+class ParallelEnvironment(Environment):
+    """Steps envs at once; where one ends, it begins anew, or waits for the others where each plays once."""
+
+    def __init__(
+        self,
+        make: Callable[[], AnyParallelEnv],
+        spec: ParallelSpec,
+        *,
+        num_envs: int,
+        num_steps: int | None,
+        max_episode_steps: int,
+        seed: int,
+        name: str,
+        device: torch.device,
+    ) -> None:
+        """`num_steps` is how many steps each env takes, beginning anew; None: one episode of each."""
+        self.spec, self.agent_names = spec, spec.agent_names
+        self.num_envs = num_envs
+        self.begins_anew = num_steps is not None
+        self.num_steps = max_episode_steps if num_steps is None else num_steps
+        self._limit = max_episode_steps
+        self._make, self._slots = make, list[Slot]()
+        self._seed, self._name, self._device = seed, name, device
+        self._iteration = 0
+        # What an agent sees fills its row from the left; agents differ in how much that is.
+        self._shape = num_envs, len(spec.agent_names), max(spec.num_numbers)
+
+    def begin(self, iteration: int) -> Moment:
+        """Return the first moment of an iteration's episodes."""
+        if not self._slots:
+            self._slots = [
+                Slot(self._make(), self.spec, index, limit=self._limit)
+                for index in range(self.num_envs)
+            ]
+        self._iteration = iteration
+        seen_BAO = np.zeros(self._shape, np.float32)
+        for index, slot in enumerate(self._slots):
+            slot.begin(self._episode_seed(index, 0), 0, seen_BAO[index])
+        over_B = torch.zeros(self.num_envs, dtype=torch.bool, device=self._device)
+        return self._moment(0, seen_BAO, over_B)
+
+    def _episode_seed(self, index: int, episode: int) -> int:
+        name = f"arena/{self._name}/env {index}/episode {episode}"
+        return derive(self._seed, name, self._iteration) % 2**31
+
+    def _moment(self, step: int, seen_BAO: np.ndarray, over_B: Tensor) -> Moment:
+        seen = self._seen(seen_BAO)
+        A = len(self.agent_names)
+        acts_BA = ~over_B[:, None].expand(-1, A)
+        return Moment(
+            step=step,
+            seen=seen,
+            kept=seen,
+            decision_mask=torch.zeros_like(acts_BA),
+            message_mask=acts_BA.unsqueeze(-1),
+            acting=None,
+            over=over_B,
+            hidden={},
+        )
+
+    def _seen(self, seen_BAO: np.ndarray) -> dict[str, Tensor]:
+        B = self.num_envs
+        return {
+            OBSERVATION: torch.from_numpy(seen_BAO).to(self._device),
+            # Nobody says anything: there are no rounds to remember.
+            "message_history": torch.zeros(B, 0, 1, dtype=torch.int64, device=self._device),
+            "round": torch.zeros(B, dtype=torch.int64, device=self._device),
+            "index": torch.arange(B, device=self._device),
+        }
+
+    def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
+        """Return what the actions of all agents lead to."""
+        B, A, _ = self._shape
+        after_BAO, next_BAO = np.zeros(self._shape, np.float32), np.zeros(self._shape, np.float32)
+        rewards_BA = np.zeros((B, A), np.float32)
+        ended_BA = np.zeros((2, B, A), bool)
+        for index, (slot, chosen_A) in enumerate(
+            zip(self._slots, action_BAK[..., 1].tolist(), strict=True)
+        ):
+            if slot.is_over:
+                continue
+            own = after_BAO[index]
+            slot.step(chosen_A, own, rewards_BA[index], ended_BA[:, index])
+            next_BAO[index] = own
+            if self.begins_anew:
+                self._begin_anew(index, next_BAO[index])
+        device = self._device
+        done_BA, terminated_BA = torch.from_numpy(ended_BA).to(device).unbind(0)
+        over_B = torch.tensor([slot.is_over for slot in self._slots]).to(device)
+        following = self._moment(moment.step + 1, next_BAO, over_B)
+        rewards = torch.from_numpy(rewards_BA).to(device)
+        return Stepped(following, rewards, done_BA, terminated_BA, self._seen(after_BAO))
+
+    def _begin_anew(self, index: int, seen_AO: np.ndarray) -> None:
+        """Begin the next episode of an env, if its own is over, and write what the agents see then."""
+        slot = self._slots[index]
+        if slot.is_over:
+            episode = slot.episode + 1
+            slot.begin(self._episode_seed(index, episode), episode, seen_AO)
+
+    def is_over(self, moment: Moment) -> bool:
+        """Return whether every env has played its episode."""
+        return all(slot.is_over for slot in self._slots)
+
+    def statistics(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
+        """Return what an episode brings each agent, and all of them on average, and how many there were.
+
+        An episode that the end of the iteration cut short counts as one.
+        """
+        gained_A = rollouts["next", "agents", "reward"].squeeze(-1).double().sum((0, 1))
+        done_BT = rollouts["next", "agents", "done"][:, :, 0, 0]
+        # One begins with each env, and one after each end but those of the last step.
+        after_BT = done_BT[:, :-1] & rollouts["mask"][:, 1:]
+        count = self.num_envs + after_BT.double().sum()
+        each = zip(self.agent_names, gained_A, strict=True)
+        found = {f"{name}/return": torch.stack([gained, count]) for name, gained in each}
+        found["return"] = torch.stack([gained_A.mean(), count])
+        found["episodes"] = torch.stack([count, torch.ones_like(count)])
+        return found
