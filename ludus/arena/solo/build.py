@@ -22,7 +22,7 @@ def build_solo_instance(
     members = make_agents(
         params,
         handler,
-        scenario.seen(datasets.train, handler),
+        dict.fromkeys(handler.agent_names, scenario.seen(datasets.train, handler)),
         trainer_type=trainer_type,
         use_shared_body=True,
     )
