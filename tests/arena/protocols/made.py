@@ -17,6 +17,7 @@ from ludus.arena.dataset import ArenaDataset
 from ludus.arena.environment import MessageEnvironment
 from ludus.arena.protocol import ProtocolHandler
 from ludus.config.registry import find
+from ludus.config.rooms import listed
 from ludus.config.sections import validate
 
 KEYS: dict[str, Any] = {
@@ -38,6 +39,8 @@ OWN: dict[str, dict[str, Any]] = {
     "debate": {"max_message_rounds": 6, "sequential": True, "provers_hear_each_other": True},
     "multi_channel_test": {"max_message_rounds": 4},
 }
+SPOKEN = sorted(kind for kind in listed("protocol") if kind != "parallel")
+"""The protocols in which agents speak: in a parallel env they act instead."""
 FOR_FORETELLING = {
     "simulator_reward": 0.25,
     "adversary_penalty": 0.125,

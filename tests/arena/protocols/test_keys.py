@@ -10,8 +10,7 @@ import torch
 
 from ludus.arena.protocol import ACCEPT, CONTINUE, ProtocolHandler
 from ludus.config.registry import find
-from ludus.config.rooms import listed
-from tests.arena.protocols.made import gains, order, protocol, section
+from tests.arena.protocols.made import SPOKEN, gains, order, protocol, section
 
 Seen = Callable[[ProtocolHandler], object]
 
@@ -67,8 +66,8 @@ OF_ROUNDS: dict[str, tuple[Any, Seen, object, object]] = {
     "verifier_continue_reward": (0.75, verifier_gains(2, 0, 1), 0.5, 0.75),
 }
 CHANGES: dict[tuple[str, str], tuple[Any, Seen, object, object]] = {
-    **{(kind, key): row for kind in listed("protocol") for key, row in OF_VERIFIERS.items()},
-    **{(kind, key): row for kind in listed("protocol") for key, row in OF_ROUNDS.items()},
+    **{(kind, key): row for kind in SPOKEN for key, row in OF_VERIFIERS.items()},
+    **{(kind, key): row for kind in SPOKEN for key, row in OF_ROUNDS.items()},
     ("debate", "max_message_rounds"): (12, lambda handler: len(order(handler)), 6, 12),
     ("debate", "min_message_rounds"): (4, first_decision, 2, 5),
     ("debate", "verifier_continue_reward"): (0.75, verifier_gains(2, 0, 2), 0.5, 0.75),
@@ -88,7 +87,7 @@ CHANGES: dict[tuple[str, str], tuple[Any, Seen, object, object]] = {
             [0.0] * len(protocol(kind).prover_names),
             [-5.0] * len(protocol(kind).prover_names),
         )
-        for kind in listed("protocol")
+        for kind in SPOKEN
     },
 }
 BESIDE = {("nip", "verifier_first"): 3, ("mnip", "verifier_first"): 3}
@@ -113,7 +112,7 @@ CHANGES |= {
 }
 EVERY = [
     (kind, key)
-    for kind in listed("protocol")
+    for kind in SPOKEN
     for key in find("protocol", kind).Config.model_fields
     if key != "kind"
 ]

@@ -13,7 +13,7 @@ BOTH = "verifier:prover0_channel verifier:prover1_channel"
 
 @pytest.mark.covers("002-S9")
 def test_the_protocols_are_those_of_the_registry() -> None:
-    assert sorted(listed("protocol")) == sorted([*OWN, "zero_knowledge"])
+    assert sorted(listed("protocol")) == sorted([*OWN, "parallel", "zero_knowledge"])
 
 
 def test_in_nip_the_verifier_begins_or_the_prover() -> None:
