@@ -5,8 +5,8 @@ Shapes: A agents, O numbers that an agent sees.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from ludus.arena.parallel_env import AnyParallelEnv
 from ludus.arena.scenarios.pettingzoo.spec import ParallelSpec, flattened
 from ludus.core.errors import LudusError
 from ludus.envs.errors import EnvError
+
+T = TypeVar("T")
 
 
 class Slot:
@@ -69,7 +71,7 @@ class Slot:
             self._check_alive(ended_2A[0])
             self._check_agents("step")
 
-    def _write(self, seen: Any, seen_AO: np.ndarray) -> None:
+    def _write(self, seen: Mapping[str, object], seen_AO: np.ndarray) -> None:
         for place, (name, space) in enumerate(zip(self.spec.agent_names, self.spaces, strict=True)):
             row = flattened(space, self._of(seen, name, "observations"))
             size = self.spec.num_numbers[place]
@@ -82,7 +84,7 @@ class Slot:
         if not np.isfinite(seen_AO).all():
             raise self._error("gave an observation that is not finite", "observations")
 
-    def _of(self, given: Any, name: str, field: str) -> Any:
+    def _of(self, given: Mapping[str, T], name: str, field: str) -> T:
         if name not in given:
             raise self._error(
                 f"says nothing of '{name}' in its {field}; in the arena every agent stays from the first"
