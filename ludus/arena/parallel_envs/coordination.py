@@ -40,15 +40,19 @@ class CoordinationEnv(ParallelEnv[str, np.ndarray, int]):
         self.num_steps, self.request_lasts = num_steps, request_lasts
         self.possible_agents = list(_NAMES)
         self.agents: list[str] = []
+        # PettingZoo asks for the same object every time.
+        numbers = Box(0.0, 1.0, (1 + 2 * _NUM_OPTIONS,), np.float32)
+        self._observation_spaces = dict.fromkeys(_NAMES, numbers)
+        self._action_spaces = {name: Discrete(_NUM_OPTIONS) for name in _NAMES}
         self.rng = np.random.default_rng(0)
 
     def observation_space(self, agent: str) -> Box:
         """Return its bit of the request, and one-hot what each chose last."""
-        return Box(0.0, 1.0, (1 + 2 * _NUM_OPTIONS,), np.float32)
+        return self._observation_spaces[agent]
 
     def action_space(self, agent: str) -> Discrete:
         """Return the options."""
-        return Discrete(_NUM_OPTIONS)
+        return self._action_spaces[agent]
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None

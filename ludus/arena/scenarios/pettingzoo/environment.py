@@ -45,40 +45,42 @@ class ParallelEnvironment(Environment):
         self.num_envs = num_envs
         self.begins_anew = num_steps is not None
         self.num_steps = max_episode_steps if num_steps is None else num_steps
-        self._limit = max_episode_steps
-        self._make, self._slots = make, list[Slot]()
         self._seed, self._name, self._device = seed, name, device
-        self._iteration = 0
+        self._slots = [
+            Slot(make(), spec, index, limit=max_episode_steps) for index in range(num_envs)
+        ]
         # What an agent sees fills its row from the left; agents differ in how much that is.
         self._shape = num_envs, len(spec.agent_names), max(spec.num_numbers)
+        # Nobody says anything, so there are no rounds to remember; the index is the env's place.
+        self._still = {
+            "message_history": torch.zeros(num_envs, 0, 1, dtype=torch.int64, device=device),
+            "round": torch.zeros(num_envs, dtype=torch.int64, device=device),
+            "index": torch.arange(num_envs, device=device),
+        }
+        self._nobody = torch.zeros(self._shape[:2], dtype=torch.bool, device=device)
 
     def begin(self, iteration: int) -> Moment:
         """Return the first moment of an iteration's episodes."""
-        if not self._slots:
-            self._slots = [
-                Slot(self._make(), self.spec, index, limit=self._limit)
-                for index in range(self.num_envs)
-            ]
-        self._iteration = iteration
         seen_BAO = np.zeros(self._shape, np.float32)
         for index, slot in enumerate(self._slots):
-            slot.begin(self._episode_seed(index, 0), 0, seen_BAO[index])
+            self._begin(slot, iteration, 0, seen_BAO[index])
         over_B = torch.zeros(self.num_envs, dtype=torch.bool, device=self._device)
         return self._moment(0, seen_BAO, over_B)
 
-    def _episode_seed(self, index: int, episode: int) -> int:
-        name = f"arena/{self._name}/env {index}/episode {episode}"
-        return derive(self._seed, name, self._iteration) % 2**31
+    def _begin(self, slot: Slot, iteration: int, episode: int, seen_AO: np.ndarray) -> None:
+        """Begin an episode of an env, and write what the agents see."""
+        name = f"arena/{self._name}/env {slot.index}/episode {episode}"
+        seed = derive(self._seed, name, iteration) % 2**31
+        slot.begin(seed, iteration, episode, seen_AO)
 
     def _moment(self, step: int, seen_BAO: np.ndarray, over_B: Tensor) -> Moment:
         seen = self._seen(seen_BAO)
-        A = len(self.agent_names)
-        acts_BA = ~over_B[:, None].expand(-1, A)
+        acts_BA = (~over_B)[:, None].expand_as(self._nobody)
         return Moment(
             step=step,
             seen=seen,
             kept=seen,
-            decision_mask=torch.zeros_like(acts_BA),
+            decision_mask=self._nobody,
             message_mask=acts_BA.unsqueeze(-1),
             acting=None,
             over=over_B,
@@ -86,14 +88,7 @@ class ParallelEnvironment(Environment):
         )
 
     def _seen(self, seen_BAO: np.ndarray) -> dict[str, Tensor]:
-        B = self.num_envs
-        return {
-            OBSERVATION: torch.from_numpy(seen_BAO).to(self._device),
-            # Nobody says anything: there are no rounds to remember.
-            "message_history": torch.zeros(B, 0, 1, dtype=torch.int64, device=self._device),
-            "round": torch.zeros(B, dtype=torch.int64, device=self._device),
-            "index": torch.arange(B, device=self._device),
-        }
+        return {OBSERVATION: torch.from_numpy(seen_BAO).to(self._device), **self._still}
 
     def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
         """Return what the actions of all agents lead to."""
@@ -104,30 +99,23 @@ class ParallelEnvironment(Environment):
         for index, (slot, chosen_A) in enumerate(
             zip(self._slots, action_BAK[..., 1].tolist(), strict=True)
         ):
-            if slot.is_over:
+            if slot.has_ended():
                 continue
             own = after_BAO[index]
             slot.step(chosen_A, own, rewards_BA[index], ended_BA[:, index])
             next_BAO[index] = own
-            if self.begins_anew:
-                self._begin_anew(index, next_BAO[index])
+            if self.begins_anew and slot.has_ended():
+                self._begin(slot, slot.iteration, slot.episode + 1, next_BAO[index])
         device = self._device
         done_BA, terminated_BA = torch.from_numpy(ended_BA).to(device).unbind(0)
-        over_B = torch.tensor([slot.is_over for slot in self._slots]).to(device)
+        over_B = torch.tensor([slot.has_ended() for slot in self._slots]).to(device)
         following = self._moment(moment.step + 1, next_BAO, over_B)
         rewards = torch.from_numpy(rewards_BA).to(device)
         return Stepped(following, rewards, done_BA, terminated_BA, self._seen(after_BAO))
 
-    def _begin_anew(self, index: int, seen_AO: np.ndarray) -> None:
-        """Begin the next episode of an env, if its own is over, and write what the agents see then."""
-        slot = self._slots[index]
-        if slot.is_over:
-            episode = slot.episode + 1
-            slot.begin(self._episode_seed(index, episode), episode, seen_AO)
-
     def is_over(self, moment: Moment) -> bool:
         """Return whether every env has played its episode."""
-        return all(slot.is_over for slot in self._slots)
+        return all(slot.has_ended() for slot in self._slots)
 
     def statistics(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
         """Return what an episode brings each agent, and all of them on average, and how many there were.

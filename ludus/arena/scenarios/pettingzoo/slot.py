@@ -25,19 +25,23 @@ class Slot:
         """`limit` is how many steps an episode may have before it is cut off."""
         self.env, self.spec, self.index, self.limit = env, spec, index, limit
         self.spaces = [env.observation_space(name) for name in spec.agent_names]
-        self.episode = self.num_steps = 0
-        self.is_over = True
+        self.iteration = self.episode = self.num_steps = 0
+        self._is_over = True
 
-    def begin(self, seed: int, episode: int, seen_AO: np.ndarray) -> None:
-        """Begin an episode, and write what the agents see."""
-        self.episode, self.num_steps = episode, 0
+    def has_ended(self) -> bool:
+        """Return whether the episode is over."""
+        return self._is_over
+
+    def begin(self, seed: int, iteration: int, episode: int, seen_AO: np.ndarray) -> None:
+        """Begin an episode of this number in an iteration, and write what the agents see."""
+        self.iteration, self.episode, self.num_steps = iteration, episode, 0
         try:
             seen, _ = self.env.reset(seed=seed)
         except Exception as error:
             raise self._failed("reset", error) from error
         self._check_agents("reset")
         self._write(seen, seen_AO)
-        self.is_over = False
+        self._is_over = False
 
     def step(
         self,
@@ -66,8 +70,8 @@ class Slot:
             ended_2A[0, place] = has_ended or bool(self._of(cuts, name, "truncations")) or is_cut
         if not np.isfinite(rewards_A).all():
             raise self._error("gave a reward that is not a finite number", "rewards")
-        self.is_over = bool(ended_2A[0].all())
-        if not self.is_over:
+        self._is_over = bool(ended_2A[0].all())
+        if not self._is_over:
             self._check_alive(ended_2A[0])
             self._check_agents("step")
 
