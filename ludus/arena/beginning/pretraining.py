@@ -53,7 +53,7 @@ class Pretraining:
         members = make_agents(
             config,
             alone,
-            scenario.seen(train, alone),
+            dict.fromkeys(alone.agent_names, scenario.seen(train, alone)),
             trainer_type="solo_agent",
             use_shared_body=True,
         )
