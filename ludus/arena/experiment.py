@@ -77,6 +77,11 @@ class ExperimentParameters(TrainerConfig):
         """The largest learning rate that the schedule comes to."""
         return highest(self.learning_rate_schedule, self.optimizer.learning_rate)
 
+    def learning(self, iteration: int) -> list[str]:
+        """Return the names of the agents that learn in this iteration."""
+        sections = self.agents.items()
+        return [name for name, one in sections if one.update_schedule.is_learning(iteration)]
+
     def problems_of_bodies(self) -> Iterator[str]:
         """Yield what is wrong with bodies that are to be shared."""
         for name, section in self.agents.items():

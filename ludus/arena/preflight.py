@@ -14,7 +14,7 @@ from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.columns import SEPARATOR
 from ludus.arena.environment import Environment
 from ludus.arena.objectives.objective import KEYS
-from ludus.arena.rollout import roll_out
+from ludus.arena.rollout import roll_out, rows_of
 from ludus.core.errors import ConfigError, LudusError
 from ludus.seeds import derive
 
@@ -24,15 +24,18 @@ _MAKE_IT = "call loss_module.make_value_estimator(ValueEstimators.GAE, gamma=...
 def tried(
     agents: CombinedAgents, environment: Environment, *, seed: int, device: torch.device
 ) -> TensorDict:
-    """Return one iteration's episodes, which nobody learns from."""
+    """Return one iteration's episodes, which nobody learns from; empty statistics begin with them."""
     source = torch.Generator(device).manual_seed(derive(seed, "arena/tried"))
-    return roll_out(
+    rollouts = roll_out(
         agents,
         environment,
         environment.begin(0),
         lambda distribution: distribution.drawn(source),
         num_steps=environment.num_steps,
     )
+    if fresh := agents.fresh:
+        agents.observe(environment.filled(rows_of(rollouts)), fresh)
+    return rollouts
 
 
 def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module, nn.Module | None]:

@@ -114,8 +114,6 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         rows = self._estimated(rollouts)
         self.meter = Meter([*found, *critic_statistics(rollouts, self.environment)], self.device)
         filled = self._filled(rows)
-        fresh = [one for one in self.agents.names if not self.agents.member(one).has_observed]
-        self.agents.observe(filled, fresh)
         with torch.no_grad(), forked(), Held(learned, without=()).kept():
             with checked_terms(learned.objective, filled):
                 learned.lay_out(to_tensordict(filled, 1), list(filled))
@@ -248,10 +246,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         places_M = self._minibatches(iteration, epoch, index)
         self.train_step(dict(zip(rows, chosen(rows, places_M), strict=True)), index)
         if is_last:
-            # Not before: an update compares with the policy that acted, which saw by the statistics of then.
-            sections = self.config.agents.items()
-            learn = [name for name, one in sections if one.update_schedule.is_learning(iteration)]
-            self.agents.observe(self._filled(rows), learn)
+            self.agents.observe(self._filled(rows), self.config.learning(iteration))
         run.counters["opt_steps"] += 1
         run.counters["iteration"] += is_last
 

@@ -126,11 +126,20 @@ class CombinedAgents(nn.Module):
         messages = torch.stack([self._padded(i, both[i][0].message) for i in self._all], 1)
         return decisions, messages, torch.stack([value for _, value in both], 1).unsqueeze(-1)
 
-    def observe(self, batch: Mapping[str, Tensor], names: Collection[str]) -> None:
-        """Let the agents of these names take rows into their statistics, each what it sees of them."""
+    def observe(self, batch: TensorDictBase | Mapping[str, Tensor], names: Collection[str]) -> None:
+        """Let the agents of these names take rows into their statistics, each what it sees of them.
+
+        This comes after the updates that learn from the rows: an update compares with the policy that
+        acted, which saw by the statistics of then.
+        """
         for index, name in enumerate(self.names):
             if name in names:
                 self.member(name).observe(self.rows_of(index, batch))
+
+    @property
+    def fresh(self) -> list[str]:
+        """The agents that are to observe something before they are first used."""
+        return [name for name in self.names if not self.member(name).has_observed]
 
     @property
     def _all(self) -> range:
