@@ -93,11 +93,8 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         self._lay_out()
         self.evaluation = Evaluation(config, self.scenario_instance)
         self.judge = self.evaluation.judge()
-        self.rate = Schedule(
-            config.learning_rate_schedule,
-            initial=config.optimizer.learning_rate,
-            run_steps=config.run_opts,
-        )
+        schedule, initial = config.learning_rate_schedule, config.optimizer.learning_rate
+        self.rate = Schedule(schedule, initial=initial, run_steps=config.run_opts)
         self.num_train_steps = config.run_opts
         together = self.environment.num_steps if self.keeps_episodes_whole else 1
         self._minibatches = Minibatches(config, self.device, together=together)
