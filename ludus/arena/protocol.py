@@ -17,6 +17,9 @@ from torch import Tensor
 
 from ludus.arena.impossible import impossible
 from ludus.arena.rules import (
+    ACCEPT,
+    CONTINUE,
+    REJECT,
     AnyProtocolParameters,
     ProtocolParameters,
     ProtocolSection,
@@ -40,8 +43,6 @@ __all__ = [
     "VerifierParameters",
 ]
 
-REJECT, ACCEPT, CONTINUE = 0, 1, 2
-"""What a verifier may decide; only the first two end an episode."""
 NOTHING = -1
 """A place of the message history where nobody has spoken, or which the agent may not see."""
 
@@ -173,14 +174,14 @@ class ProtocolHandler(ABC):
         active = {name for turn in self._turns(round_index) for name in turn}
         return tuple(i for i, name in enumerate(self.agent_names) if name in active)
 
-    def forced(self, decision_BA: Tensor, y_B: Tensor) -> Tensor:
+    def forced(self, decision_B: Tensor, y_B: Tensor) -> Tensor:
         """Return the decisions that count: those made, or the guess that is forced."""
         guess = self.rules.force_guess
         if guess is None:
-            return decision_BA
+            return decision_B
         if guess == "y":
-            return y_B[:, None].expand_as(decision_BA)
-        return torch.full_like(decision_BA, ACCEPT if guess == "one" else REJECT)
+            return y_B
+        return torch.full_like(decision_B, ACCEPT if guess == "one" else REJECT)
 
     def step(
         self, round_index: int, action_BAK: Tensor, y_B: Tensor, over_B: Tensor, seed_B: Tensor
@@ -189,27 +190,61 @@ class ProtocolHandler(ABC):
 
         An episode that was over gains nothing more.
         """
-        rules, is_last = self.rules, round_index == self.max_message_rounds - 1
-        goals_A = self.constant("goals", y_B.device, self._goals)
-        deciders_BA = self.deciders(round_index, seed_B) & ~over_B[:, None]
-        verdict_BA = torch.where(deciders_BA, self.forced(action_BAK[..., 0], y_B), CONTINUE)
-        undecided = rules.verifier_terminated_reward if is_last else rules.verifier_continue_reward
-        rewards_BA = (
-            rules.verifier_reward * (verdict_BA == y_B[:, None])
-            + rules.verifier_incorrect_reward * (verdict_BA == 1 - y_B[:, None])
-            + undecided * (deciders_BA & (verdict_BA == CONTINUE))
+        going_B = ~over_B
+        verdict_B = self._verdict(round_index, action_BAK[..., 0], y_B, going_B, seed_B)
+        # What is gained follows from variant, verdict and label: a few rows, of which each episode has one.
+        gains_WVYA = self.constant(
+            f"gains/{round_index}", y_B.device, lambda: self._gains(round_index)
         )
-        # One verifier at most decides in a round: its verdict is the least, its reward the only one.
-        verdict_B = verdict_BA.amin(1)
-        if rules.shared_reward:
-            rewards_BA = rewards_BA + rewards_BA.sum(1, keepdim=True) * (goals_A >= 0)
-        else:
-            rewards_BA = rewards_BA + rules.prover_reward * (verdict_B[:, None] == goals_A)
+        row_B = (seed_B % self.num_variants * 3 + verdict_B) * 2 + y_B
+        rewards_BA = gains_WVYA.flatten(0, 2).index_select(0, row_B)
         side_BA = self.side_rewards(round_index, action_BAK, seed_B)
-        if side_BA is not None:
-            rewards_BA = rewards_BA + side_BA * ~over_B[:, None]
-        ends_B = ~over_B if is_last else verdict_B != CONTINUE
-        return Outcome(rewards_BA, ends_B, verdict_B)
+        rewards_BA = rewards_BA if side_BA is None else rewards_BA + side_BA
+        is_last = round_index == self.max_message_rounds - 1
+        ends_B = going_B if is_last else verdict_B != CONTINUE
+        return Outcome(rewards_BA * going_B[:, None], ends_B, verdict_B)
+
+    def _verdict(
+        self, round_index: int, decision_BA: Tensor, y_B: Tensor, going_B: Tensor, seed_B: Tensor
+    ) -> Tensor:
+        """Return (B,) the decision of the verifier that decides in this round, if one does."""
+        judges = [one for one in dict.fromkeys(self._judges(round_index)) if one is not None]
+        if not judges:
+            return torch.full_like(y_B, CONTINUE)
+        decides_BA = self.deciders(round_index, seed_B)
+        # One at most decides; where it is always the same, nobody else has to be looked at.
+        first, *others = self.indices(judges)
+        decision_B, may_B = decision_BA[:, first], decides_BA[:, first]
+        for which in others:
+            decision_B = torch.where(decides_BA[:, which], decision_BA[:, which], decision_B)
+            may_B = may_B | decides_BA[:, which]
+        return torch.where(may_B & going_B, self.forced(decision_B, y_B), CONTINUE)
+
+    def _judges(self, round_index: int) -> list[str | None]:
+        """Return, by variant, whose decision counts in this round."""
+        names = self.verifier_names
+        return [
+            next((name for name in names if self.decides(name, round_index, variant)), None)
+            for variant in self._variants
+        ]
+
+    def _gains(self, round_index: int) -> list[list[list[list[float]]]]:
+        """Return, by variant, verdict and label, what each agent gains by the decision in this round."""
+        return [
+            [[self._gained(round_index, judge, verdict, y) for y in (0, 1)] for verdict in range(3)]
+            for judge in self._judges(round_index)
+        ]
+
+    def _gained(self, round_index: int, judge: str | None, verdict: int, y: int) -> list[float]:
+        """Return what each agent gains when this judge decides so about a datum with this label."""
+        rules, gains = self.rules, dict.fromkeys(self.agent_names, 0.0)
+        if judge is None:
+            return [*gains.values()]
+        own = gains[judge] = rules.of_verifier(verdict, y, round_index)
+        for prover in self.prover_names:
+            argued = rules.prover_reward if verdict == self.prover_goals[prover] else 0.0
+            gains[prover] = own if rules.shared_reward else argued
+        return [*gains.values()]
 
     def side_rewards(self, round_index: int, action_BAK: Tensor, seed_B: Tensor) -> Tensor | None:
         """Return (B, A) what agents gain by what is said, beside the decision; None: nothing."""
@@ -235,10 +270,6 @@ class ProtocolHandler(ABC):
         is_late_enough = round_index >= self.min_message_rounds - 1
         is_verifier = name in self.verifier_names and name in self.turn(round_index, variant)
         return is_late_enough and is_verifier and self.is_judged(variant)
-
-    def _goals(self) -> list[int]:
-        """Return the decision that each agent argues for; -1, which nobody makes, for those that do not."""
-        return [self.prover_goals.get(name, -1) for name in self.agent_names]
 
     @property
     def _variants(self) -> range:

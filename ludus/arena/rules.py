@@ -9,6 +9,8 @@ from pydantic import SerializeAsAny
 from ludus.config.base import Count, Positive, StrictConfig
 from ludus.config.sections import registered
 
+REJECT, ACCEPT, CONTINUE = 0, 1, 2
+"""What a verifier may decide; only the first two end an episode."""
 Guess = Literal["zero", "one", "y"]
 
 
@@ -24,6 +26,14 @@ class Rules(NamedTuple):
     verifier_continue_reward: float = 0.0
     shared_reward: bool = False
     prover_reward: float = 0.0
+
+    def of_verifier(self, verdict: int, y: int, round_index: int) -> float:
+        """Return what a verifier gains by its decision about a datum with this label."""
+        if verdict != CONTINUE:
+            return self.verifier_reward if verdict == y else self.verifier_incorrect_reward
+        if round_index == self.max_message_rounds - 1:
+            return self.verifier_terminated_reward
+        return self.verifier_continue_reward
 
 
 class AnyProtocolParameters(StrictConfig):

@@ -136,10 +136,10 @@ class ZeroKnowledge(ProtocolHandler):
         count = len(self.base.message_channel_names)
         answers_BC, simulated_BC = heard_BC[:, count : 2 * count], heard_BC[:, 2 * count :]
         foretold_B = ((answers_BC == simulated_BC) & (answers_BC != NOTHING)).sum(1)
-        gains_WA = self.constant("gains", seed_B.device, self._gains)
+        gains_WA = self.constant("foretold", seed_B.device, self._of_foretelling)
         return self.of_variant(gains_WA, seed_B) * foretold_B[:, None]
 
-    def _gains(self) -> list[list[float]]:
+    def _of_foretelling(self) -> list[list[float]]:
         """Return, by variant, what each agent gains by an answer that is foretold."""
         of_provers = dict.fromkeys(self.prover_names, self.gains.prover_simulated_reward)
         gains = {**of_provers, SIMULATOR: self.gains.simulator_reward}
