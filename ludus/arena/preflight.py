@@ -78,7 +78,8 @@ def checked_terms(loss_module: nn.Module, columns: Mapping[str, Tensor]) -> Iter
     for name in ("action", "sample_log_prob", "advantage", "value_target"):
         key = getattr(keys, name, None)
         path = key if isinstance(key, str) else SEPARATOR.join(key or ())
-        if path and path not in columns:
+        # What stands at its right place and is not there is not read: a loss without a critic, say.
+        if path and path not in columns and key != KEYS[name]:
             raise LudusError(
                 f"{type(loss_module).__name__} looks for {key!r}, which is not in a minibatch; call"
                 f" loss_module.set_keys({name}={KEYS[name]!r}), or set_arena_keys() of an Objective"

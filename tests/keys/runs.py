@@ -15,8 +15,10 @@ from ludus import Logger
 from ludus.core.surroundings import Bare, Request
 from ludus.nn.target import Target
 from ludus.seeds import derive, seed_everything
+from tests.arena.small import small_arena
 from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo
+from tests.keys.table import ARENA
 from tests.rl.small import small
 from tests.supervised.conftest import MLP, QUIET, WINE
 
@@ -62,6 +64,8 @@ def tiny(kind: str, **changed: Any) -> Any:
         return small_dqn(**changed)
     if kind == "fused_ppo":
         return small_ppo(**changed)
+    if kind in ARENA.split(", "):
+        return small_arena(kind, **changed)
     own = dict(_RL)
     if kind == "ppo":
         own |= _PPO
@@ -142,6 +146,8 @@ class Outcome:
 
 def weights_of(trainer: Any) -> dict[str, Tensor]:
     """Return a copy of every network's weights by its name."""
+    if hasattr(trainer, "agents"):
+        return {name: weight.detach().clone() for name, weight in trainer.agents.named_parameters()}
     if not hasattr(trainer, "agent"):
         named = trainer.flat.by_name(trainer.flat.vectors)
         return {"model": torch.cat([weight.detach().flatten() for weight in named.values()])}
@@ -158,6 +164,8 @@ def _copied(batch: Any) -> Any:
         return batch.clone()
     if hasattr(batch, "_fields"):
         return type(batch)(*map(_copied, batch))
+    if isinstance(batch, dict):
+        return {name: _copied(one) for name, one in batch.items()}
     return [*map(_copied, batch)] if isinstance(batch, tuple | list) else batch
 
 

@@ -24,6 +24,7 @@ TRAINERS = "supervised, active, dqn, iqn, sac, ppo, fused_ppo, fused_dqn"
 RL = "dqn, iqn, sac, ppo"
 OFF_POLICY = "dqn, iqn, sac"
 VALUES = "dqn, iqn"
+ARENA = "vanilla_ppo, reinforce, spg"
 CATEGORIES = (
     "model",
     "dataset",
