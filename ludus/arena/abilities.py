@@ -42,8 +42,10 @@ class Abilities:
         size = self.config.rl.rollouts_per_iteration
         count = -(-(episodes or size * max(1, self.config.rl.num_test_iterations)) // size)
         name = "test" if seed is None else f"test {seed}"
+        # Iterations that no run comes to, so that another seed means other episodes and data in other order.
+        first = 0 if seed is None else 2**20 + derive(seed, "arena/test/first") % 2**20
         with self._spared(weights):
-            found = self.evaluation.test(None, count, name=name)
+            found = self.evaluation.test(None, count, name=name, first=first)
         return {f"eval/{key}": value for key, value in found.items()}
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:

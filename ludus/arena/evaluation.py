@@ -58,10 +58,11 @@ class Evaluation:
         count: int,
         step: Callable[[], None] = lambda: None,
         name: str = "test",
+        first: int = 0,
     ) -> dict[str, float]:
-        """Return the statistics of so many iterations of test episodes, all together."""
+        """Return the statistics of so many iterations of test episodes, from this one on, all together."""
         environment, rollouts = self.instance.test_environment, []
-        for index in range(count):
+        for index in range(first, first + count):
             rollouts.append(self._played(environment, index, name, run))
             step()
         # Together, for a datum may come up in several iterations.

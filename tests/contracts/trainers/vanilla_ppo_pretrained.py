@@ -12,4 +12,4 @@ REFUSALS = {
 
 
 def make() -> ludus.Trainer:
-    return ludus.build_trainer(pretrained(max_iterations=1, save_every_iterations=0))
+    return ludus.build_trainer(pretrained({"iterations": 1}, **{"evaluation.every_iterations": 1}))

@@ -1,0 +1,216 @@
+"""The trainer kind `rerun_tests`: it trains nothing, and tests every model that an earlier run has kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor
+
+from ludus.config.base import Positive, TrainerConfig
+from ludus.config.registry import register_trainer
+from ludus.core import Repeat, Run, Stage, Stateful, states
+from ludus.core.abilities import Evaluates, Recalls
+from ludus.core.errors import CheckpointError, ConfigError, LudusError, StorageError
+from ludus.core.trainer import Trainer as AnyTrainer
+from ludus.session.build import rebuild_trainer
+from ludus.session.resumption import refuse_edited
+from ludus.session.trainer import Trainer
+from ludus.show.terminal import tell
+from ludus.store import checkpoint
+from ludus.store.checkpoint_files import numbers
+from ludus.store.models import read_model
+from ludus.store.storage import Storage
+
+
+class RerunTestsParameters(TrainerConfig):
+    """Which run, and what of it."""
+
+    run: str
+    """The directory of the earlier run."""
+    models: list[str] | None
+    """Which of the models it has kept, such as final or best; null: all of them, in the order of their
+    training."""
+    checkpoints: bool
+    """Test the agents of each checkpoint that is still there, too."""
+    episodes: Positive | None
+    """In how many episodes each is tested; null: in as many as that run's own test has."""
+    other_episodes: bool
+    """Test in episodes that follow from this file's seed; false: in those of that run's own test."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make impossible."""
+        if self.models == [] and not self.checkpoints:
+            yield "'models' is empty and 'checkpoints' is false, so there is nothing to test; set one"
+
+
+class Model(NamedTuple):
+    """One thing to test."""
+
+    name: str
+    """Where it is in the run: models/final, checkpoints/0000000120."""
+    counters: Mapping[str, int]
+    """How far the run was."""
+
+
+class Queue:
+    """What is tested, in order; a part, for the earlier run may go on and keep other models meanwhile."""
+
+    def __init__(self) -> None:
+        self.models: list[Model] = []
+
+    def at(self, place: int) -> Model:
+        """Return the one at this place."""
+        if place >= len(self.models):
+            raise CheckpointError(
+                "what was to be tested is not there; resume from a checkpoint that holds the list"
+            )
+        return self.models[place]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of them."""
+        return {"models": [[one.name, dict(one.counters)] for one in self.models]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what was listed."""
+        states.check_keys(state, "models")
+        found = []
+        for row in states.rows(state, "models"):
+            if not isinstance(row, list) or len(row) != 2:
+                raise states.StateError("models", "is no list of names and counters")
+            line = {"name": row[0], "counters": row[1]}
+            found.append(Model(states.text(line, "name"), states.counts(line, "counters")))
+        self.models = found
+
+
+@register_trainer("rerun_tests")
+class RerunTests(Trainer):
+    """Steps through what an earlier run has kept, and only tests.
+
+    train
+      list_models
+      model x as many as there are
+        test
+
+    A record is written for each, under the counters that the earlier run had reached, so that a report
+    shows the tests along its training. It works for every kind that `ludus eval` can evaluate.
+    """
+
+    Config = RerunTestsParameters
+    # It is built from the earlier run's config; weights that are tested are put in its agents and taken out.
+    derived: ClassVar[tuple[str, ...]] = ("_tested",)
+    config: RerunTestsParameters
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build the trainer of the earlier run, as it was."""
+        super().prepare(max_steps=max_steps)
+        try:
+            tested, self._storage = rebuild_trainer(self.config.run, [])
+        except LudusError as error:
+            raise ConfigError(f"'run': {error}") from None
+        self._tested: AnyTrainer = tested
+        if not isinstance(tested, Evaluates):
+            raise ConfigError(
+                f"'run' is {self.config.run}, of kind '{tested.config.kind}', whose weights alone cannot be"
+                " evaluated; name another run"
+            )
+        saved = checkpoint.read_newest(self._storage, damaged=tell)
+        if saved is not None:
+            refuse_edited(self._storage, saved, tested.config)
+        tested.config = tested.config.replace(settings=self.config.settings)
+        tested.prepare(max_steps=None)
+        self._queue = Queue()
+        self._listed()
+
+    def _listed(self) -> list[Model]:
+        """Return what is to be tested; raise ConfigError where that is nothing."""
+        found = [*_kept(self._storage)]
+        if self.config.models is not None:
+            found = [self._named(name, found) for name in self.config.models]
+        if self.config.checkpoints:
+            found += _checkpoints(self._storage)
+        if not found:
+            raise ConfigError(
+                f"'run' is {self.config.run}, which has kept no model yet; let it end, set its"
+                " save_every_iterations, or set 'checkpoints' to true"
+            )
+        return sorted(found, key=lambda one: (one.counters.get("opt_steps", 0), one.name))
+
+    def _named(self, name: str, found: list[Model]) -> Model:
+        models = {one.name: one for one in _kept(self._storage, with_copies=True)}
+        if f"models/{name}" not in models:
+            there = ", ".join(one.name.removeprefix("models/") for one in found) or "none"
+            raise ConfigError(
+                f"'models' names {name}, which {self.config.run} has not kept; it has {there}"
+            )
+        return models[f"models/{name}"]
+
+    def plan(self) -> Repeat:
+        """Return a test for each model."""
+        test = Stage(name="test", work=self._test)
+        return Repeat(
+            name="train",
+            times=1,
+            body=(
+                Stage(name="list_models", work=self._list),
+                Repeat(
+                    name="model",
+                    times=lambda run: len(self._queue.models),
+                    body=(test,),
+                    note="each that is listed",
+                ),
+            ),
+        )
+
+    def _list(self, run: Run) -> None:
+        self._queue.models = self._listed()
+
+    def _test(self, run: Run) -> None:
+        tested, model = self._tested, self._queue.at(run.round("model"))
+        assert isinstance(tested, Evaluates)
+        weights, about = self._read(model)
+        if about and isinstance(tested, Recalls):
+            tested.recall(about)
+        seed = self.config.seed if self.config.other_episodes else None
+        found = tested.evaluate_weights(weights, episodes=self.config.episodes, seed=seed)
+        for name in run.counters:
+            run.counters[name] = model.counters.get(name, 0)
+        run.log.text("model", model.name)
+        run.record({f"test/{name.removeprefix('eval/')}": one for name, one in found.items()})
+        run.log.write(run)
+
+    def _read(self, model: Model) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+        """Return the weights, and the note of a kept model."""
+        folder, _, name = model.name.partition("/")
+        try:
+            if folder == "models":
+                return read_model(self._storage, model.name)
+            state = checkpoint.read(self._storage, int(name), may_lose_best=True).state
+        except (CheckpointError, StorageError) as error:
+            raise CheckpointError(f"{model.name} was to be tested: {error}") from None
+        assert isinstance(self._tested, Evaluates)
+        return self._tested.weights_of(state), {}
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return what is tested."""
+        return {"queue": self._queue}
+
+    def close(self) -> None:
+        """Let the trainer of the earlier run go."""
+        self._tested.close()
+
+
+def _kept(storage: Storage, *, with_copies: bool = False) -> Iterator[Model]:
+    """Yield the models of a run; those that are copies of others, for people, only if they are asked for."""
+    for name in sorted(storage.names("models")):
+        if storage.exists(f"models/{name}/model.json"):
+            _, about = read_model(storage, f"models/{name}")
+            is_copy = about.get("model", f"models/{name}") != f"models/{name}"
+            if with_copies or not is_copy:
+                yield Model(f"models/{name}", dict(about.get("counters", {})))
+
+
+def _checkpoints(storage: Storage) -> Iterator[Model]:
+    for number in numbers(storage):
+        state = checkpoint.read(storage, number, may_lose_best=True).state
+        yield Model(f"checkpoints/{number:010d}", dict(state["run"]["counters"]))
