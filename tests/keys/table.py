@@ -38,6 +38,11 @@ CATEGORIES = (
     "oracle",
     "state_estimation",
     "shift",
+    "protocol",
+    "scenario",
+    "arena_agent",
+    "body",
+    "analyser",
 )
 
 CASES: dict[tuple[str, str], str] = {}
