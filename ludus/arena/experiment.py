@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ludus.arena.agents.agent import AgentSection
+from ludus.arena.agents.agent import AgentParameters, AgentSection
 from ludus.arena.protocol import ProtocolHandler
+from ludus.arena.refused import unused_settings
 from ludus.arena.scenario import ScenarioSection
 from ludus.config.base import (
     Count,
@@ -68,6 +69,10 @@ class ExperimentParameters(TrainerConfig):
     max_grad_norm: PositiveFloat | None
     """Clip the gradient of all agents together to this norm; null does not clip."""
 
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        yield from unused_settings(self.settings)
+
     def handler(self) -> ProtocolHandler:
         """Return the rules under which the agents meet."""
         raise NotImplementedError
@@ -101,6 +106,7 @@ class ExperimentParameters(TrainerConfig):
         """Yield that nobody learns, where that is so."""
         learn = {
             name: any(map(section.update_schedule.is_learning, range(num_iterations)))
+            and not _is_still(section)
             for name, section in self.agents.items()
         }
         if not any(learn.values()):
@@ -110,5 +116,11 @@ class ExperimentParameters(TrainerConfig):
             )
             yield (
                 f"'agents': {which} frozen in all {num_iterations} iterations, so nothing would be"
-                " learned; let an 'update_schedule' learn"
+                " learned; let an 'update_schedule' learn, at a rate above 0"
             )
+
+
+def _is_still(section: AgentParameters) -> bool:
+    """Return whether the factors of all parts of an agent are 0."""
+    factors = getattr(section, "learning_rate_factors", None)
+    return factors is not None and not any(factors.model_dump().values())

@@ -9,6 +9,7 @@ ExperimentSettings      what does not decide the result, as for every trainer of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
@@ -93,6 +94,7 @@ class HyperParameters(ExperimentParameters):
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
+        yield from super().problems()
         if list(self.scenario.problems()):
             return  # told with the section itself
         try:
@@ -193,8 +195,7 @@ class RlHyperParameters(HyperParameters):
             return
         count = self.frames_per_batch
         if count % rl.minibatch_size:
-            near = [size for size in range(1, count + 1) if count % size == 0]
-            best = min(near, key=lambda size: abs(size - rl.minibatch_size))
+            best = nearest_divisor(count, rl.minibatch_size)
             yield (
                 f"'rl.minibatch_size' is {rl.minibatch_size}, which does not divide the {count} steps of an"
                 f" iteration (rollouts x rounds, or steps); try {best}"
@@ -241,3 +242,9 @@ class RlHyperParameters(HyperParameters):
     def run_opts(self) -> int:
         """How many optimisation steps the run has."""
         return self.max_iterations * self.opts_an_iteration
+
+
+def nearest_divisor(count: int, size: int) -> int:
+    """Return the divisor of a count that is nearest to a size."""
+    low = [one for one in range(1, math.isqrt(count) + 1) if count % one == 0]
+    return min([*low, *(count // one for one in low)], key=lambda one: abs(one - size))

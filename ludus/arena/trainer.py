@@ -22,6 +22,7 @@ from ludus.arena.beginning.pretraining import Pretraining
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
 from ludus.arena.plan import Work
+from ludus.arena.refused import OwnParts
 from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.weights import AgentWeights
 from ludus.core import Repeat, Run, Stage, Stateful
@@ -32,7 +33,7 @@ from ludus.session.trainer import Trainer as SessionTrainer
 from ludus.show.progress import total_iterations
 
 
-class Trainer(SessionTrainer):
+class Trainer(OwnParts, SessionTrainer):
     """Owns the whole process of an experiment: training, logging, checkpoints, tests, saved models.
 
     Derive it where data are no TensorDict, and define `train`: set the seed, run the training loop,

@@ -51,6 +51,7 @@ class SoloHyperParameters(ExperimentParameters):
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
+        yield from super().problems()
         if not self.agents:
             yield "'agents' is empty; describe at least one"
         yield from self.problems_of_bodies()
