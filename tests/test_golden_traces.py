@@ -21,7 +21,7 @@ import ludus
 from ludus.session.fingerprint import cpu_name
 from ludus.session.logger import Logger
 from tests.active.conftest import small_active
-from tests.arena.small import KL, small_arena
+from tests.arena.small import KL, SOS, small_arena
 from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo, small_self_play
 from tests.rl.small import NORMALISE, PRIORITISED, small
@@ -126,8 +126,23 @@ TRACES: dict[str, Any] = {
     "vanilla_ppo by KL": lambda: small_arena(
         seed=3, **{"ppo.loss": KL, "rl.use_shared_body": False}
     ),
+    "reinforce": lambda: small_arena("reinforce", seed=3, learning_rate_schedule=FALLING),
+    "reinforce by reward to go": lambda: small_arena(
+        "reinforce", seed=3, **{"reinforce.weight": {"kind": "reward_to_go"}, "rl.gae_lambda": 1.0}
+    ),
+    "spg": lambda: small_arena("spg", seed=3, max_grad_norm=0.5, **{"rl.minibatch_size": 16}),
+    "spg by SOS": lambda: small_arena(
+        "spg", seed=3, engine="eager", **{"spg.variant": SOS, "rl.minibatch_size": 16}
+    ),
 }
-LEARNED = {"supervised": "model", "active": "model", "fused_ppo": "ppo", "vanilla_ppo": "update"}
+LEARNED = {
+    "supervised": "model",
+    "active": "model",
+    "fused_ppo": "ppo",
+    "vanilla_ppo": "update",
+    "reinforce": "update",
+    "spg": "update",
+}
 """What of a trainer holds its weights, where that is no agent."""
 
 

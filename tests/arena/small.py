@@ -37,6 +37,8 @@ SMALL: dict[str, Any] = {
 }
 KL = {"kind": "kl_penalty", "target": 0.01, "beta": 1.0, "increment": 2.0, "decrement": 0.5}
 
+SOS = {"kind": "sos", "lookahead_rate": 1.0, "scaling": 0.5, "threshold": 0.1}
+
 
 def small_arena(kind: str = "vanilla_ppo", **changed: Any) -> Any:
     """Return the config of a run that takes well under a second; sections are changed by path."""
