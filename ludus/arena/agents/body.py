@@ -27,8 +27,8 @@ class Found(NamedTuple):
 
     whole: Tensor
     """(N, D) features of the datum as a whole."""
-    symbols: Tensor
-    """(N, V, D) features of each symbol."""
+    symbols: Tensor | None
+    """(N, V, D) features of each symbol; None where it has none to tell apart by."""
     present: Tensor | None
     """(N, V) which symbols there are to be chosen; None: all."""
 
@@ -39,6 +39,8 @@ class Body(nn.Module):
     Config: ClassVar[type[StrictConfig]]
     needs: ClassVar[tuple[str, ...]] = ()
     """The names of the data without which it cannot be."""
+    has_symbols: ClassVar[bool] = True
+    """Whether it finds features of each symbol; false lets the head choose by the whole alone."""
     width: int
 
     def forward(self, rows: Rows) -> Found:

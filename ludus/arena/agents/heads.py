@@ -6,6 +6,7 @@ Shapes: N rows, C channels, V symbols, D features.
 from __future__ import annotations
 
 import itertools
+import math
 
 import torch
 from torch import Tensor, nn
@@ -35,12 +36,19 @@ def layers(widths: list[int]) -> nn.Sequential:
 
 
 class PolicyHead(nn.Module):
-    """Decides by the whole, and chooses a symbol for each channel by the features of each."""
+    """Decides by the whole, and chooses a symbol for each channel by the features of each.
 
-    def __init__(self, params: HeadParameters, width: int, num_channels: int) -> None:
+    Where symbols have no features of their own, it chooses among so many by the whole.
+    """
+
+    def __init__(
+        self, params: HeadParameters, width: int, num_channels: int, *, num_symbols: int | None
+    ) -> None:
+        """`num_symbols` is None where the body gives features of each symbol."""
         super().__init__()
+        self._shape = num_channels, num_symbols or 1
         self.decide = layers([width, *params.widths, 3])
-        self.choose = layers([width, *params.widths, num_channels])
+        self.choose = layers([width, *params.widths, math.prod(self._shape)])
         for last in (self.decide[-1], self.choose[-1]):
             assert isinstance(last, nn.Linear)
             # A policy that begins near the uniform one tries everything.
@@ -49,7 +57,10 @@ class PolicyHead(nn.Module):
 
     def forward(self, found: Found) -> Said:
         """Return the logits of decision and messages."""
-        message_NCV = self.choose(found.symbols).transpose(-1, -2)
+        if found.symbols is None:
+            message_NCV = self.choose(found.whole).unflatten(-1, self._shape)
+        else:
+            message_NCV = self.choose(found.symbols).transpose(-1, -2)
         if found.present is not None:
             message_NCV = message_NCV.masked_fill(~found.present.unsqueeze(1), ABSENT)
         return Said(self.decide(found.whole), message_NCV)

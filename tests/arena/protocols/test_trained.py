@@ -9,9 +9,8 @@ import pytest
 import torch
 
 import ludus
-from ludus.config.rooms import listed
 from ludus.config.sections import validate
-from tests.arena.protocols.made import protocol, section
+from tests.arena.protocols.made import SPOKEN, protocol, section
 from tests.arena.sections import TINY, parts
 from tests.arena.small import MLP, small_arena
 
@@ -32,7 +31,7 @@ def config(kind: str, **changed: object) -> Any:
     return validate(type(small_arena()), known, source="the test")
 
 
-@pytest.mark.parametrize("kind", listed("protocol"))
+@pytest.mark.parametrize("kind", SPOKEN)
 def test_every_agent_learns_under_every_protocol(kind: str, tmp_path: Path) -> None:
     trainer: Any = ludus.build_trainer(config(kind))
     trainer.fit(root=str(tmp_path), name="run")

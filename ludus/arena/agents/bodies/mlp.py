@@ -52,7 +52,10 @@ class Mlp(Body):
         heard = _one_hot(history_NRC + 1, self.num_symbols + 1)
         clock = _one_hot(round_N, self.num_rounds + 1)
         each = [*(rows[name] for name in self.names), heard, clock]
-        flat = torch.cat([one.reshape(N, -1).to(torch.float32) for one in each], -1)
+        # By number, as an env has no rounds and nothing was ever heard.
+        sizes = [math.prod(one.shape[1:]) for one in each]
+        rows_of_each = zip(each, sizes, strict=True)
+        flat = torch.cat([one.reshape(N, size).float() for one, size in rows_of_each], -1)
         whole_ND: Tensor = torch.relu(self.layers(flat))
         return Found(whole_ND, whole_ND.unsqueeze(1) * self.symbols, None)
 

@@ -3,7 +3,7 @@
 It hears no messages. Numbers of different sizes may be brought to mean 0 and deviation 1 first, by running
 statistics that are part of the weights.
 
-Shapes: N rows, V symbols, D features, X numbers.
+Shapes: N rows, D features, X numbers.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Vector(Body):
     """Looks at everything there is but messages, each datum flattened."""
 
     Config = VectorParameters
+    has_symbols = False
 
     def __init__(self, params: VectorParameters, seen: Seen) -> None:
         super().__init__()
@@ -57,16 +58,15 @@ class Vector(Body):
             nn.init.zeros_(linear.bias)
             made += [linear, _ACTIVATIONS[params.activation]()]
         self.layers = nn.Sequential(*made)
-        self.symbols = nn.Parameter(torch.randn(seen.num_symbols, self.width))
         self.observed = Observed(numbers) if params.normalise_observations else None
 
     def forward(self, rows: Rows) -> Found:
-        """Return the features of the row, and for each symbol those features weighed by its own."""
+        """Return the features of the row."""
         flat_NX = self._flat(rows)
         if self.observed is not None:
             flat_NX = self.observed(flat_NX)
         whole_ND: Tensor = self.layers(flat_NX)
-        return Found(whole_ND, whole_ND.unsqueeze(1) * self.symbols, None)
+        return Found(whole_ND, None, None)
 
     def observe(self, rows: Rows) -> None:
         """Take rows into the running statistics."""

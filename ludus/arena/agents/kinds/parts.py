@@ -60,7 +60,12 @@ class PartsAgent(Agent):
         if trainer_type == "solo_agent":
             self.solo_head = SoloHead(params.solo_head, width)
             return
-        self.policy_head = PolicyHead(params.policy_head, width, seen.num_channels)
+        self.policy_head = PolicyHead(
+            params.policy_head,
+            width,
+            seen.num_channels,
+            num_symbols=None if self.body.has_symbols else seen.num_symbols,
+        )
         self.value_head = ValueHead(params.value_head, width)
         if not use_shared_body:
             self.value_body = make_body(params.body, seen, agent=name)
