@@ -39,8 +39,8 @@ from ludus.arena.objectives.stackelberg import (
     Groups,
     Losses,
     Sos,
-    gradient,
     lookahead_directions,
+    own_gradients,
     stackelberg_directions,
 )
 from ludus.arena.parameters import RlParameters, SubParameters
@@ -212,19 +212,20 @@ class Spg(Objective, ReinforceLoss):
     def _moved(self, losses: Losses) -> dict[str, Tensor]:
         """Return a term whose value is that of the losses, and whose gradient is each agent's direction."""
         parameters = {name: _parameters(self.agents, name) for name in self._learning}
-        directions, told = self._directions(losses, parameters)
+        fields = own_gradients(losses, parameters)
+        directions, told = self._directions(losses, parameters, fields)
         moved = torch.stack([loss.detach() for loss in losses.values()]).sum()
         square = torch.zeros_like(moved)
         for name, own in parameters.items():
             pieces = directions[name].split([one.numel() for one in own])
             for one, piece in zip(own, pieces, strict=True):
                 moved = moved + ((one - one.detach()) * piece.view_as(one)).sum()
-            response = directions[name] - gradient(losses[name], own)
+            response = directions[name] - fields[name].detach()
             square = square + response.dot(response)
         return {"loss_objective": moved, "response_norm": square.sqrt(), **told}
 
     def _directions(
-        self, losses: Losses, parameters: dict[str, list[Tensor]]
+        self, losses: Losses, parameters: dict[str, list[Tensor]], fields: Directions
     ) -> tuple[Directions, dict[str, Tensor]]:
         variant, groups = self.params.variant, self.groups
         if isinstance(variant, SpgVariant | PspgVariant):
@@ -232,6 +233,7 @@ class Spg(Objective, ReinforceLoss):
             found = stackelberg_directions(
                 losses,
                 parameters,
+                fields,
                 groups,
                 lambda product, vector: inverse_product(inverse, product, vector),
             )
@@ -245,7 +247,9 @@ class Spg(Objective, ReinforceLoss):
             for name in group
         }
         rate = variant.lookahead_rate
-        found, share = lookahead_directions(losses, parameters, followers, rate=rate, sos=sos)
+        found, share = lookahead_directions(
+            losses, parameters, fields, followers, rate=rate, sos=sos
+        )
         return found, {} if sos is None else {"shaping_share": share}
 
 

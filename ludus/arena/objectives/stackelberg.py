@@ -63,10 +63,12 @@ def own_gradients(losses: Losses, parameters: Parameters) -> Directions:
 
 
 def stackelberg_directions(
-    losses: Losses, parameters: Parameters, groups: Groups, solve: Solve
+    losses: Losses, parameters: Parameters, fields: Directions, groups: Groups, solve: Solve
 ) -> Directions:
-    """Return the total derivative of each agent's loss, by the responses of all groups after its own."""
-    fields = own_gradients(losses, parameters)
+    """Return the total derivative of each agent's loss, by the responses of all groups after its own.
+
+    `fields` are the gradients that `own_gradients` gives.
+    """
     found: Directions = {}
     for level, group in enumerate(groups):
         for leader in group:
@@ -104,13 +106,13 @@ def _hessian_of(field: Tensor, parameters: Sequence[Tensor]) -> Product:
 def lookahead_directions(
     losses: Losses,
     parameters: Parameters,
+    fields: Directions,
     followers: Mapping[str, Sequence[str]],
     *,
     rate: float,
     sos: Sos | None = None,
 ) -> tuple[Directions, Tensor]:
     """Return the direction of each agent by LOLA, or by SOS, and the share of shaping that is in it."""
-    fields = own_gradients(losses, parameters)
     ahead: Directions = {}
     shaping: Directions = {}
     for name, own in parameters.items():

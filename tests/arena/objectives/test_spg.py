@@ -12,7 +12,7 @@ from torch import Tensor
 from ludus.arena.distribution import TurnDistribution
 from ludus.arena.objectives.ppo import ClipPpo
 from ludus.arena.objectives.spg import Spg, learning_groups
-from ludus.arena.objectives.stackelberg import gradient
+from ludus.arena.objectives.stackelberg import gradient, own_gradients
 from ludus.core.errors import ConfigError
 from tests.arena.objectives.rows import gradients, prepared, rows_of
 from tests.arena.sections import ALWAYS, NEVER, parts
@@ -155,7 +155,7 @@ def test_the_gradient_of_what_is_returned_is_each_agents_direction(variant: str)
     owners = {
         name: list(trainer.agents.member(name).parameters()) for name in ("verifier", "prover")
     }
-    directions, _ = loss_module._directions(losses, owners)
+    directions, _ = loss_module._directions(losses, owners, own_gradients(losses, owners))
     for name, own in owners.items():
         assert torch.equal(gradient(found["loss_objective"], own), directions[name])
     values = torch.stack([loss.detach() for loss in losses.values()])

@@ -14,6 +14,7 @@ from ludus.arena.objectives.inverse_hessian import conjugate_gradient
 from ludus.arena.objectives.stackelberg import (
     Sos,
     lookahead_directions,
+    own_gradients,
     stackelberg_directions,
 )
 
@@ -27,16 +28,16 @@ def point(*values: float) -> Tensor:
 
 
 def directions(game: Game, groups: list[list[str]], solve: Any = EXACT, **at: Tensor) -> Any:
-    return stackelberg_directions(
-        game(**at), {name: [one] for name, one in at.items()}, groups, solve
-    )
+    losses, own = game(**at), {name: [one] for name, one in at.items()}
+    return stackelberg_directions(losses, own, own_gradients(losses, own), groups, solve)
 
 
 def ahead(
     game: Game, rate: float, sos: Sos | None = None, followers: Any = BOTH, **at: Tensor
 ) -> Any:
-    parameters = {name: [one] for name, one in at.items()}
-    return lookahead_directions(game(**at), parameters, followers, rate=rate, sos=sos)
+    losses, own = game(**at), {name: [one] for name, one in at.items()}
+    fields = own_gradients(losses, own)
+    return lookahead_directions(losses, own, fields, followers, rate=rate, sos=sos)
 
 
 def test_the_leader_of_a_quadratic_game_goes_along_its_total_derivative() -> None:
