@@ -151,8 +151,12 @@ def test_a_seed_gives_the_same_pairs_and_another_seed_others(monkeypatch, tmp_pa
 
 
 def test_the_test_pairs_stay_when_more_is_learned_from() -> None:
-    one, other = datasets(), datasets(train_size=40, validation_size=10)
+    # So few graphs that some pairs would be drawn in both, and must give way in one.
+    easy = {"sizes": [4], "wl_scores": {"score_1": 1.0, "score_2": 0.0, "more": 0.0}}
+    one = datasets(**easy, train_size=20, validation_size=60, test_size=60)
+    other = datasets(**easy, train_size=300, validation_size=60, test_size=60)
     assert torch.equal(one.test.data["adjacency"], other.test.data["adjacency"])
+    assert torch.equal(one.validation.data["adjacency"], other.validation.data["adjacency"])
 
 
 def test_pairs_are_made_once(monkeypatch) -> None:
