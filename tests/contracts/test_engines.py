@@ -24,6 +24,8 @@ from ludus.nn.optimizer import Adam
 from ludus.supervised.update import Update
 from ludus.testing.engine_cases import EngineCase
 from ludus.testing.engines import by_name, check_engine, check_followed
+from tests.arena.small import small_arena
+from tests.arena.small_solo import small_solo
 from tests.games.dqn.small import prepared, small_dqn
 from tests.games.ppo.small import small_ppo
 from tests.rl.small import small
@@ -108,6 +110,32 @@ def player_of(device: str = "cpu") -> EngineCase:
     return EngineCase(ppo._update, (rows, numbers), ppo.state_dict, ppo.device, ppo, [ppo.learner])
 
 
+def agents_of(kind: str, device: str = "cpu") -> EngineCase:
+    """Return the update of agents under a protocol that have not learned yet."""
+    config = small_arena(kind, engine="eager", max_grad_norm=0.5, **{"settings.device": device})
+    trainer: Any = ludus.build_trainer(config)
+    trainer.prepare(max_steps=None)
+    rows = trainer._filled(trainer._estimated(trainer._roll_out(0)))
+    return _case(trainer, list(rows.values()))
+
+
+def students_of(device: str = "cpu") -> EngineCase:
+    """Return the update of agents that learn alone and have not learned yet."""
+    config = small_solo(engine="eager", max_grad_norm=0.5, **{"settings.device": device})
+    trainer: Any = ludus.build_trainer(config)
+    trainer.prepare(max_steps=None)
+    return _case(trainer, trainer._passes(0, 0))
+
+
+def _case(trainer: Any, columns: list[torch.Tensor]) -> EngineCase:
+    update, rate = trainer.update, torch.full((), 0.01, device=trainer.device)
+    inputs = (rate, *columns)
+    learners = [update.learner]
+    return EngineCase(
+        update._update, inputs, update.state_dict, trainer.device, update, learners
+    )
+
+
 SUBJECTS: dict[str, Callable[..., EngineCase]] = {
     "supervised": model_of,
     "active": model_of,  # each round's fit is supervised's
@@ -115,13 +143,18 @@ SUBJECTS: dict[str, Callable[..., EngineCase]] = {
     **{kind: (lambda device="cpu", kind=kind: agent_of(kind, device)) for kind in ("sac", "ppo")},
     "fused_dqn": lambda device="cpu": role_of("agent", device),
     "fused_ppo": player_of,
+    "vanilla_ppo": lambda device="cpu": agents_of("vanilla_ppo", device),
+    "reinforce": lambda device="cpu": agents_of("reinforce", device),
+    "solo_agent": students_of,
 }
+NOTHING_LEARNED = {"rerun_tests"}
 
 
 def test_the_update_of_every_trainer_is_a_subject() -> None:
     """Those that `configs/` has a file for."""
     configs = (Path(__file__).parents[2] / "configs").glob("*.yaml")
-    assert {path.stem.split("-")[0] for path in configs} <= {*SUBJECTS}
+    kinds = {path.stem.split("-")[0] for path in configs}
+    assert kinds <= {*SUBJECTS} | NOTHING_LEARNED
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
