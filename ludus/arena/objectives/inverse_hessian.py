@@ -94,9 +94,25 @@ def nystrom(product: Product, vector: Tensor, *, rank: int, rho: float) -> Tenso
         len(places_k), dtype=torch.float64, device=vector.device
     )
     wide = vector.double()
-    solved_k: Tensor = torch.linalg.solve_ex(inner_kk, columns_nk.T @ wide).result
-    found: Tensor = wide / rho - columns_nk @ solved_k / rho**2
+    found: Tensor = wide / rho - columns_nk @ solved(inner_kk, columns_nk.T @ wide) / rho**2
     return found.to(vector.dtype)
+
+
+def solved(matrix_kk: Tensor, vector_k: Tensor) -> Tensor:
+    """Return the solution of a small system by elimination, the largest pivot first.
+
+    Of plain operations: torch's own solvers may let the host wait for CUDA, which a CUDA graph cannot.
+    """
+    rows = torch.cat([matrix_kk, vector_k[:, None]], 1)
+    order_k = torch.arange(len(vector_k), device=vector_k.device)
+    for step in range(len(vector_k)):
+        pivot = torch.where(order_k >= step, rows[:, step].abs(), -1.0).argmax()
+        taken_k = torch.where(order_k == pivot, step, order_k)
+        taken_k = torch.where(order_k == step, pivot, taken_k)
+        rows = rows.index_select(0, taken_k)
+        first = rows[step] / rows[step, step]
+        rows = torch.where((order_k == step)[:, None], first, rows - rows[:, step, None] * first)
+    return rows[:, -1]
 
 
 def conjugate_gradient(product: Product, vector: Tensor, *, iterations: int, rho: float) -> Tensor:

@@ -15,6 +15,7 @@ from ludus.arena.objectives.inverse_hessian import (
     inverse_product,
     neumann,
     nystrom,
+    solved,
 )
 
 
@@ -28,7 +29,7 @@ def by(matrix: Tensor) -> Product:
     return lambda vector: matrix @ vector
 
 
-def solved(matrix: Tensor, vector: Tensor, rho: float) -> Tensor:
+def inverse_of(matrix: Tensor, vector: Tensor, rho: float) -> Tensor:
     return torch.linalg.inv(matrix + rho * torch.eye(len(matrix)).double()) @ vector
 
 
@@ -39,13 +40,13 @@ VECTOR = torch.randn(6, generator=torch.Generator().manual_seed(1)).double()
 def test_with_all_columns_nystrom_is_the_inverse(rho: float) -> None:
     matrix = positive(6, 6)
     assert torch.allclose(
-        nystrom(by(matrix), VECTOR, rank=6, rho=rho), solved(matrix, VECTOR, rho), atol=1e-6
+        nystrom(by(matrix), VECTOR, rank=6, rho=rho), inverse_of(matrix, VECTOR, rho), atol=1e-6
     )
 
 
 def test_as_many_columns_as_the_hessian_has_rank_are_enough_and_fewer_are_not() -> None:
     matrix = positive(6, 3)
-    expected = solved(matrix, VECTOR, 0.5)
+    expected = inverse_of(matrix, VECTOR, 0.5)
     assert torch.allclose(nystrom(by(matrix), VECTOR, rank=3, rho=0.5), expected, atol=1e-6)
     assert not torch.allclose(nystrom(by(matrix), VECTOR, rank=2, rho=0.5), expected, atol=1e-3)
 
@@ -66,10 +67,21 @@ def test_parameters_that_do_nothing_leave_nystrom_finite() -> None:
     assert torch.allclose(found, VECTOR / 0.5)
 
 
+def test_a_small_system_is_solved_whatever_the_order_of_its_pivots() -> None:
+    source = torch.Generator().manual_seed(2)
+    for size in (1, 2, 5, 9):
+        matrix = torch.randn(size, size, generator=source).double()
+        vector = torch.randn(size, generator=source).double()
+        assert torch.allclose(solved(matrix, vector), torch.linalg.solve(matrix, vector), atol=1e-9)
+    turned = torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 4.0], [0.5, 1.0, 0.0]]).double()
+    found = solved(turned, torch.tensor([2.0, 4.0, 2.0]).double())
+    assert found.tolist() == pytest.approx([2.0, 1.0, 1.0])
+
+
 @pytest.mark.covers("002-D13")
 def test_as_many_conjugate_gradients_as_parameters_are_the_inverse() -> None:
     matrix = positive(6, 6)
-    expected = solved(matrix, VECTOR, 0.5)
+    expected = inverse_of(matrix, VECTOR, 0.5)
     found = conjugate_gradient(by(matrix), VECTOR, iterations=6, rho=0.5)
     assert torch.allclose(found, expected, atol=1e-6)
     assert not torch.allclose(
@@ -103,7 +115,7 @@ def test_nothing_asked_for_is_nothing_found() -> None:
 
 def test_a_long_neumann_series_is_the_inverse_and_a_short_one_its_first_terms() -> None:
     matrix = positive(6, 6)
-    expected = solved(matrix, VECTOR, 0.5)
+    expected = inverse_of(matrix, VECTOR, 0.5)
     found = neumann(by(matrix), VECTOR, iterations=400, rho=0.5, scale=0.2)
     assert torch.allclose(found, expected, atol=1e-6)
     damped = matrix + 0.5 * torch.eye(6).double()
