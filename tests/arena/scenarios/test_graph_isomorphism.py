@@ -166,12 +166,32 @@ def test_pairs_are_made_once(monkeypatch) -> None:
     assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
 
 
-def test_a_score_that_no_pair_can_have_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr(pairs, "_MAX_TRIES", 2000)
+def test_a_score_that_no_pair_can_have_is_refused_soon_however_many_are_wanted(monkeypatch) -> None:
+    calls = []
+
+    def counted(*given: Any) -> Any:
+        calls.append(given)
+        return candidates(*given)
+
+    candidates = pairs._candidates
+    monkeypatch.setattr(pairs, "_candidates", counted)
+    monkeypatch.setattr(pairs, "_MAX_TRIES", 10_000)
     hard = {"score_1": 0.0, "score_2": 0.0, "more": 1.0}
     told = "graphs with 4 nodes, edge probability 0.4 and a Weisfeiler-Leman score of more than 2"
     with pytest.raises(ConfigError, match=told):
-        datasets(sizes=[4], edge_probabilities=[0.4], wl_scores=hard)
+        datasets(sizes=[4, 8], edge_probabilities=[0.4], wl_scores=hard, test_size=1000)
+    # 4,096 at once, half of them for the size that can be.
+    assert len(calls) < 16
+
+
+def test_pairs_that_are_all_taken_are_refused() -> None:
+    # Of two nodes there are two graphs, and one pair that differs, in either order.
+    with pytest.raises(ConfigError, match="no new pair of graphs with 2 nodes"):
+        datasets(
+            sizes=[2],
+            non_isomorphic_share=1.0,
+            wl_scores={"score_1": 1.0, "score_2": 0.0, "more": 0.0},
+        )
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from ludus.core.errors import ConfigError
 _BATCH = 4096
 _PROPOSALS = 64
 _MAX_TRIES = 50_000
+"""After how many tries in a row without any pair of a sort none is looked for any more."""
 MORE = 3
 """Stands for every score above 2, and for pairs that colour refinement never tells apart."""
 
@@ -47,6 +48,11 @@ class Wanted:
         return Wanted(
             self.size[rows], self.probability[rows], self.score[rows], self.is_isomorphic[rows]
         )
+
+    def sorts(self) -> NDArray[np.int64]:
+        """Return (N,) numbers that are equal for pairs of which the same is wanted."""
+        each = np.stack([self.size, self.probability, self.score, self.is_isomorphic], 1)
+        return np.unique(each, axis=0, return_inverse=True)[1].reshape(-1)
 
     def __len__(self) -> int:
         return len(self.size)
@@ -79,7 +85,9 @@ def find_pairs(
     found = Pairs(
         np.zeros(square, np.bool_), np.zeros(square, np.bool_), _mask(wanted.size, max_nodes)
     )
-    pending_P, tries = np.arange(count), 0
+    sort_N = wanted.sorts()
+    misses_S = np.zeros(int(sort_N.max(initial=0)) + 1, np.int64)
+    pending_P = np.arange(count)
     while len(pending_P):
         repeats = max(1, _BATCH // len(pending_P))
         rows_N = np.repeat(pending_P, repeats)
@@ -91,9 +99,13 @@ def find_pairs(
         chosen = (np.arange(len(pending_P)) * repeats + fits_PR.argmax(1))[has_P]
         done = pending_P[has_P]
         found.one[done], found.other[done] = pairs.one[chosen], pairs.other[chosen]
-        pending_P, tries = pending_P[~has_P], tries + repeats
-        if tries > _MAX_TRIES and len(pending_P):
-            raise _not_found(wanted, int(pending_P[0]), tries)
+        # Counted for all pairs of a sort together: many that cannot be found are given up as soon as one.
+        misses_S += np.bincount(sort_N[rows_N], minlength=len(misses_S))
+        misses_S[sort_N[done]] = 0
+        pending_P = pending_P[~has_P]
+        hopeless = pending_P[misses_S[sort_N[pending_P]] > _MAX_TRIES]
+        if len(hopeless):
+            raise _not_found(wanted, int(hopeless[0]), int(misses_S[sort_N[hopeless[0]]]))
     return found
 
 
