@@ -51,6 +51,14 @@ def modules_in(folder: str) -> dict[str, ModuleType]:
     return found
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep data that are made once out of the home of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LUDUS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
     """One process that has torch imported; it serves all tests that need many short-lived ones."""

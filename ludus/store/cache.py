@@ -86,6 +86,8 @@ def _keep(path: Path, tensors: Mapping[str, Tensor]) -> None:
     os.close(descriptor)
     try:
         write_tensors(Path(beside), {**tensors, _DIGEST: _digest(tensors)})
+        # A temporary file is its owner's alone, but others may share the folder.
+        os.chmod(beside, 0o644)
         sync_file(Path(beside))
         os.replace(beside, path)
         sync_directory(path.parent)

@@ -51,6 +51,8 @@ def test_it_is_made_once_and_read_after_that(folder: Path) -> None:
     assert is_right(ask(maker, told, seed=1))
     assert (maker.count, told) == (1, [])
     assert only_file(folder).suffix == ".safetensors"
+    # Whoever shares the folder may read it.
+    assert only_file(folder).stat().st_mode & 0o777 == 0o644
 
 
 def test_whatever_it_is_about_makes_another() -> None:
