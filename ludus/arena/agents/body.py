@@ -31,6 +31,8 @@ class Found(NamedTuple):
     """(N, V, D) features of each symbol; None where it has none to tell apart by."""
     present: Tensor | None
     """(N, V) which symbols there are to be chosen; None: all."""
+    context: Tensor | None = None
+    """(N, P, E) features that the symbols of each of P equal stretches have in common; None: nothing more."""
 
 
 class Body(nn.Module):
@@ -42,6 +44,11 @@ class Body(nn.Module):
     has_symbols: ClassVar[bool] = True
     """Whether it finds features of each symbol; false lets the head choose by the whole alone."""
     width: int
+    """The number of features of the whole."""
+    symbol_width: int = 0
+    """The number of features of a symbol; 0: as many as the whole has."""
+    context_width: int = 0
+    """The number of features of a stretch of symbols; 0: there is no context."""
 
     def forward(self, rows: Rows) -> Found:
         """Return the features of these rows."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.arena.agents.agent import Said
-from ludus.arena.agents.body import Found
+from ludus.arena.agents.body import Body, Found
 from ludus.config.base import Positive, StrictConfig
 
 ABSENT = -1e9
@@ -42,13 +42,16 @@ class PolicyHead(nn.Module):
     """
 
     def __init__(
-        self, params: HeadParameters, width: int, num_channels: int, *, num_symbols: int | None
+        self, params: HeadParameters, body: Body, num_channels: int, *, num_symbols: int
     ) -> None:
-        """`num_symbols` is None where the body gives features of each symbol."""
         super().__init__()
-        self._shape = num_channels, num_symbols or 1
-        self.decide = layers([width, *params.widths, 3])
-        self.choose = layers([width, *params.widths, math.prod(self._shape)])
+        self._shape = num_channels, 1 if body.has_symbols else num_symbols
+        self.decide = layers([body.width, *params.widths, 3])
+        widths = [*params.widths, math.prod(self._shape)]
+        self.choose = layers([body.symbol_width or body.width, *widths])
+        self.by_context: nn.Linear | None = None
+        if body.context_width:
+            self.by_context = nn.Linear(body.context_width, widths[0], bias=False)
         for last in (self.decide[-1], self.choose[-1]):
             assert isinstance(last, nn.Linear)
             # A policy that begins near the uniform one tries everything.
@@ -60,10 +63,23 @@ class PolicyHead(nn.Module):
         if found.symbols is None:
             message_NCV = self.choose(found.whole).unflatten(-1, self._shape)
         else:
-            message_NCV = self.choose(found.symbols).transpose(-1, -2)
+            message_NCV = self._chosen(found.symbols, found.context).transpose(-1, -2)
         if found.present is not None:
             message_NCV = message_NCV.masked_fill(~found.present.unsqueeze(1), ABSENT)
         return Said(self.decide(found.whole), message_NCV)
+
+    def _chosen(self, symbols_NVD: Tensor, context_NPE: Tensor | None) -> Tensor:
+        """Return (N, V, C) logits; what symbols have in common passes the first layer once."""
+        first, *others = self.choose
+        hidden = first(symbols_NVD)
+        if self.by_context is not None:
+            assert context_NPE is not None
+            shared = self.by_context(context_NPE).unsqueeze(2)
+            N, P, _, H = shared.shape
+            hidden = (hidden.view(N, P, -1, H) + shared).view(N, -1, H)
+        for layer in others:
+            hidden = layer(hidden)
+        return torch.as_tensor(hidden)
 
 
 class ValueHead(nn.Module):

@@ -69,6 +69,10 @@ def test_the_order_of_nodes_and_of_the_two_graphs_does_not_matter(order: str) ->
     assert found.present is not None
     assert again.present is not None
     assert torch.equal(again.present[:, places], found.present)
+    assert found.context is not None
+    assert again.context is not None
+    is_swapped = places[0] >= M
+    assert same(again.context.flip(1) if is_swapped else again.context, found.context)
     assert not same(again.symbols, found.symbols)
 
 
@@ -113,7 +117,11 @@ def test_naming_a_node_is_seen_and_so_is_when() -> None:
     turned = gnn({**rows, "message_history": rows["message_history"].flip(1)})
     later = gnn({**rows, "round": rows["round"] + 1})
     assert not same(found[0].symbols, found[1].symbols)
-    assert not same(turned.symbols, gnn(rows).symbols)
+    assert same(turned.whole, gnn(rows).whole)  # at first a question and its answer look alike
+    torch.nn.init.normal_(gnn.when.weight)
+    assert not same(
+        gnn({**rows, "message_history": rows["message_history"].flip(1)}).whole, gnn(rows).whole
+    )
     assert not same(later.whole, gnn(rows).whole)
 
 
@@ -135,7 +143,9 @@ def test_width_is_the_number_of_features_of_a_node() -> None:
     found = gnn(pairs())
     assert gnn.width == 15
     assert found.whole.shape == (24, 15)
-    assert found.symbols.shape == (24, 2 * M, 15)
+    assert found.symbols.shape == (24, 2 * M, gnn.symbol_width) == (24, 2 * M, 5)
+    assert found.context is not None
+    assert found.context.shape == (24, 2, gnn.context_width) == (24, 2, 10)
 
 
 def test_one_that_compares_tells_a_node_how_like_it_is_to_those_named_in_the_other_graph() -> None:

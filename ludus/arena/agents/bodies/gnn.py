@@ -1,9 +1,9 @@
 """The body `gnn`: a graph isomorphism network on pairs of small graphs, as dense batches.
 
-A node begins with the messages that named it: a bit for each round and channel. Each layer adds up
-neighbours and the node itself. The nodes of a graph are added up to the graph. The whole is the absolute
-difference of the two graphs and their sum, so that the order of the pair does not matter to it; a node also
-knows how its own graph differs from the other.
+A node begins with the messages that named it: how many did, and a bit for each round and channel. Each
+layer adds up neighbours and the node itself. The nodes of a graph are added up to the graph. The whole is
+the absolute difference of the two graphs and their sum, so that the order of the pair does not matter to it;
+the nodes of a graph have in common how it differs from the other.
 
 Shapes: N rows, G the two graphs, M nodes of a graph, R rounds, C channels, D features, V = G x M symbols.
 """
@@ -74,7 +74,12 @@ class Gnn(Body):
         width = params.width
         self.width = 3 * width
         places = seen.max_message_rounds * seen.num_channels
-        self.entry = nn.Linear(1 + places, width)
+        self.symbol_width, self.context_width = width, 2 * width
+        self.entry = nn.Linear(2, width)
+        self.when = nn.Linear(places, width, bias=False)
+        # At first it counts that a node was named, not when: a question and its answer then look alike, and
+        # two graphs with matching marks differ in nothing.
+        nn.init.zeros_(self.when.weight)
         self.layers = nn.ModuleList(_Layer(width) for _ in range(params.num_layers))
         self.num_symbols = seen.num_symbols
         self.clock = nn.Embedding(seen.max_message_rounds + 1, width)
@@ -84,7 +89,7 @@ class Gnn(Body):
         """Return features of pairs and of their nodes."""
         adjacency, mask, history = rows["adjacency"], rows["node_mask"], rows["message_history"]
         N, G, M, _ = adjacency.shape
-        marks = self._marks(history).reshape(N, G, M, -1)
+        marks = self._marks(history).reshape(N, G, M, -1).to(adjacency.dtype)
         there = mask.unsqueeze(-1).to(adjacency.dtype)
         h = self._looked(marks, there, adjacency)
         graphs = h.sum(-2)
@@ -95,12 +100,12 @@ class Gnn(Body):
         if self.likeness is not None:
             silent = self._looked(torch.zeros_like(marks), there, adjacency)
             h = h + self.likeness(self._likenesses(silent, history)).reshape(h.shape)
-        nodes = torch.cat([h, about.unsqueeze(2).expand(-1, -1, M, -1)], -1)
-        return Found(whole, nodes.reshape(N, G * M, -1), mask.reshape(N, G * M))
+        return Found(whole, h.reshape(N, G * M, -1), mask.reshape(N, G * M), about)
 
     def _looked(self, marks: Tensor, there: Tensor, adjacency: Tensor) -> Tensor:
         """Return (N, G, M, D) features of each node; of one that is not there, zeros."""
-        h = torch.relu(self.entry(torch.cat([there, marks], -1))) * there
+        named = marks.sum(-1, keepdim=True)
+        h = torch.relu(self.entry(torch.cat([there, named], -1)) + self.when(marks)) * there
         # Every layer is heard, as in jumping knowledge: a sum of nodes alone forgets the early ones.
         for layer in self.layers:
             h = h + layer(h, adjacency) * there

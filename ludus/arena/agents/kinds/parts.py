@@ -61,10 +61,7 @@ class PartsAgent(Agent):
             self.solo_head = SoloHead(params.solo_head, width)
             return
         self.policy_head = PolicyHead(
-            params.policy_head,
-            width,
-            seen.num_channels,
-            num_symbols=None if self.body.has_symbols else seen.num_symbols,
+            params.policy_head, self.body, seen.num_channels, num_symbols=seen.num_symbols
         )
         self.value_head = ValueHead(params.value_head, width)
         if not use_shared_body:
