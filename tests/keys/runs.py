@@ -15,10 +15,11 @@ from ludus import Logger
 from ludus.core.surroundings import Bare, Request
 from ludus.nn.target import Target
 from ludus.seeds import derive, seed_everything
+from tests.arena.small import QUIET as ARENA_QUIET
 from tests.arena.small import small_arena
+from tests.arena.small_solo import small_solo
 from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo
-from tests.keys.table import ARENA
 from tests.rl.small import small
 from tests.supervised.conftest import MLP, QUIET, WINE
 
@@ -60,12 +61,16 @@ def tiny(kind: str, **changed: Any) -> Any:
         return ludus.example(kind).replace(
             **{**own, **(_ACTIVE if kind == "active" else {}), **changed}
         )
+    if kind in ("vanilla_ppo", "reinforce", "spg"):
+        return small_arena(kind, **changed)
+    if kind == "solo_agent":
+        return small_solo(**changed)
+    if kind == "rerun_tests":
+        return ludus.example(kind).replace(**{**ARENA_QUIET, **changed})
     if kind == "fused_dqn":
         return small_dqn(**changed)
     if kind == "fused_ppo":
         return small_ppo(**changed)
-    if kind in ARENA.split(", "):
-        return small_arena(kind, **changed)
     own = dict(_RL)
     if kind == "ppo":
         own |= _PPO
@@ -96,6 +101,8 @@ class Outcome:
         trainer.add(self, name="outcome")
         self._learn()
         self.result = trainer.fit(around=self._around)
+        if not hasattr(trainer, "train_step"):
+            self.moments.append(weights_of(trainer))
 
     def _around(self, trainer: Any, request: Request) -> Bare:
         run = trainer.run
@@ -104,6 +111,8 @@ class Outcome:
         return Bare(trainer, request)
 
     def _learn(self) -> None:
+        if not hasattr(self.trainer, "train_step"):
+            return
         train_step = self.trainer.train_step
 
         def watched(batch: Any, batch_idx: int) -> Any:
@@ -162,6 +171,8 @@ def weights_of(trainer: Any) -> dict[str, Tensor]:
 def _copied(batch: Any) -> Any:
     if isinstance(batch, Tensor):
         return batch.clone()
+    if isinstance(batch, Mapping):
+        return {name: _copied(value) for name, value in batch.items()}
     if hasattr(batch, "_fields"):
         return type(batch)(*map(_copied, batch))
     if isinstance(batch, dict):

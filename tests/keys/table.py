@@ -8,6 +8,7 @@ or that may be of several kinds, is a key by itself: what stands there must take
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import pytest
@@ -20,11 +21,12 @@ from ludus.nn.schedules import ScheduleSection
 
 F = TypeVar("F", bound=Callable[..., None])
 
-TRAINERS = "supervised, active, dqn, iqn, sac, ppo, fused_ppo, fused_dqn"
+ARENA_RL = "vanilla_ppo, reinforce, spg"
+ARENA = f"{ARENA_RL}, solo_agent"
+TRAINERS = f"supervised, active, dqn, iqn, sac, ppo, fused_ppo, fused_dqn, {ARENA}, rerun_tests"
 RL = "dqn, iqn, sac, ppo"
 OFF_POLICY = "dqn, iqn, sac"
 VALUES = "dqn, iqn"
-ARENA = "vanilla_ppo, reinforce, spg"
 CATEGORIES = (
     "model",
     "dataset",
@@ -66,6 +68,16 @@ def changes(groups: str, *keys: str, shown_by: str | None = None) -> Callable[[F
         return marked
 
     return remember
+
+
+def shown_elsewhere(test: str, groups: str, *keys: str) -> None:
+    """Say which test of another folder, `file::name`, shows what a change of these keys does."""
+    path, _, name = test.partition("::")
+    text = (Path(__file__).parents[1] / path).read_text()
+    assert f"def {name}(" in text, f"{path} has no {name}"
+    for group in groups.split(", "):
+        for key in keys:
+            CASES[group, key] = test
 
 
 def every_key() -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 def test_every_key_has_a_test_of_what_a_change_of_it_does() -> None:
     for path in sorted(HERE.glob("test_*.py")):
         importlib.import_module(f"tests.keys.{path.stem}")
+    importlib.import_module("tests.keys.elsewhere")
     keys = list(every_key())
     assert len(keys) > 400
     missing = [(group, key) for group, key in keys if (group, key) not in CASES]

@@ -38,7 +38,7 @@ class ClipParameters(SubParameters):
 
     kind: Literal["clip"]
     """Take no gradient that would move the ratio of probabilities further than allowed."""
-    clip_epsilon: PositiveFloat
+    clip_epsilon: Annotated[float, Field(gt=0, lt=1)]
     """How far an update may move the probability of an action, as a ratio from 1."""
 
 
