@@ -1,6 +1,8 @@
 """Train the work of the arena's benchmark with TorchRL, put together as its multi-agent examples do it."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from tensordict import TensorDictBase
@@ -12,6 +14,7 @@ from torchrl.trainers import ReplayBufferTrainer, Trainer
 from benchmarks._arena_work import TIMED, WARM, config_of
 from ludus.arena.agents.combined import make_actor, make_critic
 from ludus.arena.build import build_scenario_instance
+from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.torchrl_env import ArenaEnv
 
 KEYS = {
@@ -39,55 +42,42 @@ def rate(num_envs: int, device: str, only_rollouts: bool) -> float:
         num_judged=1,
         use_shared_body=config.rl.use_shared_body,
     )
-    symbols = 2 * max(config.scenario.sizes)
-    env = ArenaEnv(instance.train_environment, symbols)
-    actor, critic = make_actor(instance.agents), make_critic(instance.agents)
-    frames, iterations = config.frames_per_batch, WARM + TIMED
-    collector = Collector(
-        env,
-        actor,
-        frames_per_batch=frames,
-        total_frames=frames * (iterations + 1),
-        device=device,
-        no_cuda_sync=True,
-    )
     times: list[float] = []
 
     def look(index: int) -> None:
-        if index in (WARM, iterations):
+        if index in (WARM, WARM + TIMED):
             if device == "cuda":
                 torch.cuda.synchronize()
             times.append(time.perf_counter())
 
+    trainer = make_trainer(config, instance, WARM + TIMED, look)
     if only_rollouts:
-        for index, _ in enumerate(collector):
+        for index, _ in enumerate(trainer.collector):
             look(index)
     else:
-        _trainer(config, actor, critic, collector, look).train()
-    return TIMED * frames / (times[1] - times[0])
+        trainer.train()
+    return TIMED * config.frames_per_batch / (times[1] - times[0])
 
 
-def _trainer(config, actor, critic, collector, look):  # type: ignore[no-untyped-def]
-    rl, ppo = config.rl, config.ppo
-    loss = ClipPPOLoss(
-        actor,
-        critic,
-        clip_epsilon=ppo.loss.clip_epsilon,
-        entropy_coeff=ppo.entropy_coef,
-        critic_coeff=ppo.critic_coef,
-        loss_critic_type=rl.loss_critic_type,
-        normalize_advantage=ppo.normalise_advantage,
-        normalize_advantage_exclude_dims=(-2,),
+def make_trainer(
+    config: Any, instance: ScenarioInstance, iterations: int, look: Callable[[int], None]
+) -> Trainer:
+    """Return TorchRL's trainer of this experiment; `look` is called after so many iterations' updates."""
+    env = ArenaEnv(instance.train_environment, 2 * max(config.scenario.sizes))
+    actor, critic = make_actor(instance.agents), make_critic(instance.agents)
+    frames, device = config.frames_per_batch, config.settings.device
+    # One more than is learned from: looking comes when the episodes after an iteration are there.
+    total = frames * (iterations + 1)
+    collector = Collector(
+        env, actor, frames_per_batch=frames, total_frames=total, device=device, no_cuda_sync=True
     )
-    loss.set_keys(**KEYS)
-    loss.make_value_estimator(ValueEstimators.GAE, gamma=rl.gamma, lmbda=rl.gae_lambda)
-    frames = config.frames_per_batch
+    loss = _loss(config, actor, critic)
     trainer = Trainer(
         collector=collector,
-        total_frames=frames * (WARM + TIMED + 1),
+        total_frames=total,
         frame_skip=1,
-        optim_steps_per_batch=frames // rl.minibatch_size,
-        num_epochs=rl.num_epochs,
+        optim_steps_per_batch=frames // config.rl.minibatch_size,
+        num_epochs=config.rl.num_epochs,
         loss_module=loss,
         optimizer=torch.optim.Adam(
             loss.parameters(), lr=config.optimizer.learning_rate, fused=True
@@ -109,14 +99,26 @@ def _trainer(config, actor, critic, collector, look):  # type: ignore[no-untyped
 
     trainer.register_op("batch_process", prepared)
     buffer = TensorDictReplayBuffer(
-        storage=LazyTensorStorage(frames, device=batch_device(config)),
+        storage=LazyTensorStorage(frames, device=device),
         sampler=SamplerWithoutReplacement(),
-        batch_size=rl.minibatch_size,
+        batch_size=config.rl.minibatch_size,
     )
     ReplayBufferTrainer(buffer, flatten_tensordicts=True).register(trainer)
     return trainer
 
 
-def batch_device(config) -> str:  # type: ignore[no-untyped-def]
-    """Return where the buffer's rows lie."""
-    return str(config.settings.device)
+def _loss(config: Any, actor: torch.nn.Module, critic: torch.nn.Module) -> ClipPPOLoss:
+    rl, ppo = config.rl, config.ppo
+    loss = ClipPPOLoss(
+        actor,
+        critic,
+        clip_epsilon=ppo.loss.clip_epsilon,
+        entropy_coeff=ppo.entropy_coef,
+        critic_coeff=ppo.critic_coef,
+        loss_critic_type=rl.loss_critic_type,
+        normalize_advantage=ppo.normalise_advantage,
+        normalize_advantage_exclude_dims=(-2,),
+    )
+    loss.set_keys(**KEYS)
+    loss.make_value_estimator(ValueEstimators.GAE, gamma=rl.gamma, lmbda=rl.gae_lambda)
+    return loss

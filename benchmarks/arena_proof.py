@@ -1,0 +1,61 @@
+"""Learn whether two graphs are isomorphic: with a prover to ask, alone, and supervised; in ludus and TorchRL.
+
+The shipped experiment, vanilla_ppo.yaml: a verifier of two layers asks about a node, a prover that gains by
+being believed answers, the verifier decides. `alone` is the same verifier without a prover, by the same PPO
+(protocol solo_verifier); `supervised` the solo agents, verifier and prover, on the labels. TorchRL's
+collector, loss and trainer learn the first with the same networks and settings, from bodies pretrained as
+long. The score is the accuracy of the last weights on 1,024 pairs that nobody learned from or chose by.
+
+The curves go to arena-proof-curves.json in the current directory:
+`python -m benchmarks._plot_arena arena-proof-curves.json FILE.svg` draws them.
+"""
+
+import statistics
+from collections.abc import Iterator
+
+from benchmarks._harness import Case, Role, Row
+from benchmarks._seeds import over_seeds
+
+ROUNDS = 5
+"""How many seeds, unless the command line says otherwise."""
+
+
+def run(rounds: int) -> list[Row]:
+    """Return the test accuracies, the rounds being seeds 0, 1, ..."""
+    outcomes = over_seeds(_cases(), rounds, "arena-proof-curves.json")
+    rows = []
+    for case, runs in outcomes.items():
+        scores = tuple(run["score"] for run in runs)
+        rows.append(
+            Row(
+                work=case.work,
+                system=case.system,
+                value=statistics.median(scores),
+                unit=case.unit,
+                spread=max(scores) - min(scores),
+                ratio=None,
+                values=scores,
+            )
+        )
+    return rows
+
+
+def _cases() -> Iterator[Case]:
+    yield _case("with a prover", "ludus", "ludus", "with_prover")
+    yield _case("with a prover", "torchrl", "peer", "with_prover_by_torchrl")
+    yield _case("alone", "ludus", "ludus", "alone")
+    yield _case("supervised, verifier", "ludus", "ludus", "supervised_verifier")
+    yield _case("supervised, prover", "ludus", "ludus", "supervised_prover")
+
+
+def _case(work: str, system: str, role: Role, function: str) -> Case:
+    return Case(
+        work=work,
+        system=system,
+        unit="accuracy",
+        role=role,
+        module="benchmarks._arena_proof",
+        function=function,
+        requires=("torchrl",),
+        is_larger_better=True,
+    )
