@@ -54,7 +54,9 @@ def test_its_features_are_as_many_as_it_says(kind: str) -> None:
     one = body(kind)
     found = one(rows())
     assert found.whole.shape == (5, one.width)
-    assert found.symbols.shape == (5, 16, one.width)
+    assert found.symbols.shape == (5, 16, one.symbol_width or one.width)
+    assert (found.context is None) == (one.context_width == 0)
+    assert found.context is None or found.context.shape[::2] == (5, one.context_width)
     assert found.present is None or found.present.shape == (5, 16)
 
 
@@ -65,6 +67,8 @@ def test_a_row_is_looked_at_by_itself(kind: str) -> None:
     alone = one({name: tensor[2:3] for name, tensor in given.items()})
     assert torch.allclose(alone.whole, whole.whole[2:3], atol=1e-5)
     assert torch.allclose(alone.symbols, whole.symbols[2:3], atol=1e-5)
+    if whole.context is not None:
+        assert torch.allclose(alone.context, whole.context[2:3], atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", SECTIONS)
