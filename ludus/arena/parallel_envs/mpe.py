@@ -51,7 +51,7 @@ class Mpe(ParallelEnvMaker):
         """Return a new env."""
         task = self.params.task
         module = imported(
-            f"mpe2.{_MODULES[task]}", what=f"the env {task}", install="'ludus[arena]' mpe2"
+            f"mpe2.{_MODULES[task]}", what=f"the env {task}", install="'ludus[arena]'"
         )
         env: AnyParallelEnv = module.parallel_env(
             max_cycles=self.params.max_cycles, continuous_actions=False

@@ -33,7 +33,7 @@ class Pursuit(ParallelEnvMaker):
         """Return a new env."""
         params = self.params
         module = imported(
-            "pettingzoo.sisl.pursuit.pursuit", what="the env pursuit", install="'pettingzoo[sisl]'"
+            "pettingzoo.sisl.pursuit.pursuit", what="the env pursuit", install="'ludus[arena]'"
         )
         env: AnyParallelEnv = module.parallel_env(
             max_cycles=params.max_cycles,

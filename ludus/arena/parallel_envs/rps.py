@@ -28,7 +28,7 @@ class Rps(ParallelEnvMaker):
     def make(self) -> AnyParallelEnv:
         """Return a new env."""
         module = imported(
-            "pettingzoo.classic.rps.rps", what="the env rps", install="'pettingzoo[classic]'"
+            "pettingzoo.classic.rps.rps", what="the env rps", install="'ludus[arena]'"
         )
         env: AnyParallelEnv = module.parallel_env(max_cycles=self.params.max_cycles)
         return env

@@ -10,7 +10,7 @@ import pytest
 import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.envs.errors import EnvError
-from tests.arena.pettingzoo.made import counting, small_counting, small_env
+from tests.arena.pettingzoo.made import counting, prepared, small_counting, small_env
 from tests.arena.small import small_arena
 
 NIP = {"kind": "nip", "max_message_rounds": 2, "min_message_rounds": 0, "verifier_first": False,
@@ -101,7 +101,7 @@ def test_an_env_in_which_agents_of_the_arena_cannot_act_is_refused(
 )
 def test_an_env_that_breaks_its_word_is_told_with_the_place(fault: str, sentence: str) -> None:
     with pytest.raises(EnvError, match=sentence):
-        ludus.build_trainer(small_counting(counting(fault=fault))).fit(max_steps=1)
+        prepared(small_counting(counting(fault=fault)))
 
 
 def test_data_are_not_asked_of_a_scenario_that_has_none() -> None:

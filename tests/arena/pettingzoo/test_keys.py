@@ -153,7 +153,9 @@ def test_a_vector_body_is_as_deep_wide_and_smooth_as_its_keys_say() -> None:
     assert vector(activation="relu")(rows).whole.min() == 0.0
     assert vector(activation="relu")(rows).whole.max() > 1.0
     assert vector(normalise_observations=False).observed is None
-    assert vector().observed is not None
+    body, numbers = vector(), rows["observation"]
+    assert torch.equal(body(rows).whole, body.layers(body.observed(numbers)))
+    assert not torch.equal(body(rows).whole, body.layers(numbers))
 
 
 def test_a_run_is_told_step_by_step() -> None:
