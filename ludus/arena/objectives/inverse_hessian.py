@@ -124,7 +124,7 @@ def conjugate_gradient(product: Product, vector: Tensor, *, iterations: int, rho
         bent = product(along) + rho * along
         curvature = along.dot(bent)
         # Far from its optimum a follower's loss may bend downwards, where the equation has no meaning.
-        goes_on = goes_on & (curvature > 0) & (square > 0)
+        goes_on = goes_on & (curvature > 0)
         length = torch.where(goes_on, square / curvature, 0.0)
         found = found + length * along
         left = left - length * bent
