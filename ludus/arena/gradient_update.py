@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,6 +47,7 @@ class GradientUpdate(ABC):
         self.totals = torch.zeros(len(self.names), dtype=torch.float64, device=self.device)
         """The sum of each metric since the last record."""
         self.num_counted = 0
+        self._statistics = statistics_of(self.learner, network, rates)
         self.update: Callable[..., Any] = self._update
         self._rate: Tensor | None = None
         self._last_rate: float | None = None
@@ -63,6 +65,15 @@ class GradientUpdate(ABC):
             self._last_rate = learning_rate
         self.num_counted += 1
         self.update(self._rate, *columns)
+
+    @contextlib.contextmanager
+    def _frozen_as_they_are(self) -> Iterator[None]:
+        """Let no buffer of what is frozen change in the block: statistics of a normalisation, say."""
+        before = [[one.clone() for one in part.buffers()] for part, _ in self._statistics]
+        yield
+        for (part, is_frozen), own in zip(self._statistics, before, strict=True):
+            for buffer, old in zip(part.buffers(), own, strict=True):
+                buffer.copy_(torch.where(is_frozen, old, buffer))
 
     @abstractmethod
     def _update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
@@ -107,10 +118,31 @@ def groups_of(network: nn.Module, agent: str, rates: Mapping[str, float]) -> lis
     """Return a group for each part of an agent that has something to train."""
     found = []
     for part, rate in rates.items():
-        path = ".".join(name for name in ("agents.members", agent, part) if name)
+        path = _path(agent, part)
         own = network.get_submodule(path)
         if any(parameter.requires_grad for parameter in own.parameters()):
             # A factor of 0 is a part that never learns.
             name = f"{agent}/{part or 'all'}"
             found.append(Group(name, (path,), rate or 1.0, is_frozen=rate == 0))
     return found
+
+
+def statistics_of(
+    learner: Learner, network: nn.Module, rates: Mapping[str, Mapping[str, float]]
+) -> list[tuple[nn.Module, Tensor]]:
+    """Return each part of an agent that has buffers, and whether it is frozen: a tensor, as it may change."""
+    found = []
+    frozen = {
+        part.group.name: part.is_frozen for part in learner.flat.parts if part.group is not None
+    }
+    for agent, own in rates.items():
+        for name in own:
+            part = network.get_submodule(_path(agent, name))
+            is_frozen = frozen.get(f"{agent}/{name or 'all'}")
+            if is_frozen is not None and next(part.buffers(), None) is not None:
+                found.append((part, is_frozen))
+    return found
+
+
+def _path(agent: str, part: str) -> str:
+    return ".".join(name for name in ("agents.members", agent, part) if name)

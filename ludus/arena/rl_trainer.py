@@ -226,8 +226,8 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
     def _estimated(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
         """Return the steps of all envs as rows, with advantages where there is an estimator."""
         if self.gae is not None:
-            found = self.gae(self.environment.filled(rollouts))
-            own = found["agents"]
+            with self.agents.trained_as_they_are():
+                own = self.gae(self.environment.filled(rollouts))["agents"]
             for name in ("value", "advantage", "value_target"):
                 if name in own.keys():  # noqa: SIM118
                     rollouts.set(("agents", name), own[name])

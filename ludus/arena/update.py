@@ -111,5 +111,6 @@ class ArenaUpdate(GradientUpdate):
         # A ratio compares with the policy that acted, so this one is computed in the same mode.
         loss, norm, told = self.learner.improve(loss_of, learning_rate, in_train_mode=False)
         if self._has_statistics:
-            self.learner.observe(*[columns[place] for place in self._look], norm=norm)
+            with self._frozen_as_they_are():
+                self.learner.observe(*[columns[place] for place in self._look], norm=norm)
         return self._count(loss, norm, told)

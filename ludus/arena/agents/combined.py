@@ -5,7 +5,8 @@ Shapes: A agents, C channels, R rounds, V symbols; `...` is any batch, flattened
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import torch
@@ -149,6 +150,16 @@ class CombinedAgents(nn.Module):
     def _stacked(each: list[Tensor | None]) -> Tensor:
         like = next(one for one in each if one is not None)
         return torch.stack([torch.zeros_like(like) if one is None else one for one in each], 1)
+
+    @contextlib.contextmanager
+    def trained_as_they_are(self) -> Iterator[None]:
+        """Leave which parameters are trained as it is: TorchRL's estimators make all of them so, or none."""
+        before = [(one, one.requires_grad) for one in self.parameters()]
+        try:
+            yield
+        finally:
+            for one, is_trained in before:
+                one.requires_grad_(is_trained)
 
     def rates(self) -> dict[str, dict[str, float]]:
         """Return the factor of the learning rate of each part of each agent."""

@@ -104,7 +104,8 @@ class SoloUpdate(GradientUpdate):
             loss, told_A2 = net(*columns)
             return loss, told_A2
 
-        loss, norm, told_A2 = self.learner.improve(loss_of, learning_rate)
+        with self._frozen_as_they_are():
+            loss, norm, told_A2 = self.learner.improve(loss_of, learning_rate)
         return self._count(loss, norm, told_A2.reshape(-1))
 
 
