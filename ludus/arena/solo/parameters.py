@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,8 @@ from ludus.arena.experiment import ExperimentParameters, JudgingParameters, SubP
 from ludus.arena.solo.alone import Alone
 from ludus.config.base import Count, Positive
 from ludus.nn.engines.choice import EngineKey
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class SoloParameters(SubParameters):
@@ -54,6 +57,12 @@ class SoloHyperParameters(ExperimentParameters):
         yield from super().problems()
         if not self.agents:
             yield "'agents' is empty; describe at least one"
+        for name in self.agents:
+            if not _NAME.fullmatch(name):
+                yield (
+                    f"'agents' has one named '{name}'; use lower-case letters, digits and '_', a letter"
+                    " first"
+                )
         yield from self.problems_of_bodies()
         yield from self.problems_of_learning(self.max_iterations)
         for key, value in self.unreached().items():
