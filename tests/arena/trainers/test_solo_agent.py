@@ -30,6 +30,7 @@ def records(config: Any, root: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+@pytest.mark.covers("002-M8")
 def test_an_agent_learns_the_parity_of_two_bits() -> None:
     trainer = fitted(
         small_solo(
@@ -48,6 +49,7 @@ def test_an_agent_learns_the_parity_of_two_bits() -> None:
     assert found["eval/verifier/accuracy"] > 0.95
 
 
+@pytest.mark.covers("002-S1")
 def test_the_loss_is_the_cross_entropy_of_each_agent_and_its_gradient_moves_the_weights() -> None:
     sgd = {"kind": "sgd", "learning_rate": 0.1, "momentum": 0.0, "nesterov": False}
     config = small_solo(
