@@ -109,7 +109,7 @@ def test_pretraining_is_logged_after_each_pass(tmp_path: Path) -> None:
     assert "pretraining/verifier/loss" in told[0]
 
 
-@pytest.mark.covers("002-D9")
+@pytest.mark.covers("002-M6", "002-D9")
 def test_the_total_of_iterations_counts_pretraining() -> None:
     with_it, without = (
         ludus.build_trainer(one).num_total_iterations for one in (pretrained(), small_arena())
