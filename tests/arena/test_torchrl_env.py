@@ -35,7 +35,8 @@ def test_torchrl_finds_nothing_wrong_with_it(instance: ScenarioInstance) -> None
 
 @pytest.mark.filterwarnings("ignore")
 def test_it_leads_where_a_rollout_of_ludus_leads(instance: ScenarioInstance) -> None:
-    env, rounds = ArenaEnv(instance.train_environment, 16), 4
+    env = ArenaEnv(instance.train_environment, 16)
+    rounds = instance.protocol_handler.max_message_rounds
     td = env.rollout(2 * rounds, make_actor(instance.agents), break_when_any_done=False)
     assert td["next", "done"][0, :, 0].tolist() == ([False] * (rounds - 1) + [True]) * 2
     for iteration in range(2):
