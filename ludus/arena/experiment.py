@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Self
 
 from ludus.arena.agents.agent import AgentParameters, AgentSection
 from ludus.arena.protocol import ProtocolHandler
@@ -17,6 +18,8 @@ from ludus.config.base import (
     StrictConfig,
     TrainerConfig,
 )
+from ludus.config.overrides import override
+from ludus.config.sections import validate
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest
 
@@ -68,6 +71,18 @@ class ExperimentParameters(TrainerConfig):
     """How the learning rate changes with the optimisation steps, from the optimizer's own."""
     max_grad_norm: PositiveFloat | None
     """Clip the gradient of all agents together to this norm; null does not clip."""
+
+    @classmethod
+    def like(cls, other: TrainerConfig, **changes: object) -> Self:
+        """Return these parameters with the keys that another config has too, and some given or changed.
+
+        A key is a name of this class, or a dotted path below one.
+        """
+        data = {key: value for key, value in other.model_dump().items() if key in cls.model_fields}
+        data |= {key: value for key, value in changes.items() if key in cls.model_fields}
+        for key in changes.keys() - cls.model_fields.keys():
+            override(data, key, changes[key])
+        return validate(cls, data, source="like")
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""

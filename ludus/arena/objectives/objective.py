@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import torch
 from tensordict import TensorDictBase
-from torch import Tensor
-from torchrl.objectives import LossModule
+from torch import Tensor, nn
+from torchrl.objectives import LossModule, ValueEstimators
+from torchrl.objectives.value import GAE
 
 from ludus.arena.agents.combined import (
     ACTION,
@@ -21,6 +22,7 @@ from ludus.arena.agents.combined import (
     VALUE,
     VALUE_TARGET,
 )
+from ludus.core.errors import LudusError
 
 VALUE_TERMS = ("loss_critic",)
 """The terms that are averaged over all agents; the others over those that had a turn."""
@@ -40,10 +42,34 @@ class Objective(LossModule):
     """Derive it, beside a loss of TorchRL's or alone, and return terms `loss_...` from `forward`."""
 
     def set_arena_keys(self) -> None:
-        """Tell TorchRL where in a rollout everything stands."""
+        """Tell TorchRL where in a rollout everything stands; for losses that derive one of its own."""
         known = {name for name in vars(self.default_keys) if not name.startswith("_")}
         known |= set(getattr(self.default_keys, "__dataclass_fields__", {}))
         self.set_keys(**{name: key for name, key in KEYS.items() if name in known})
+
+    def make_value_estimator(
+        self, value_type: ValueEstimators | None = None, **hyperparams: float
+    ) -> LossModule:
+        """Make the estimator of advantages, with `gamma` and `lmbda`, of the values of `critic_network`."""
+        inherited = super().make_value_estimator
+        if inherited.__func__ is not LossModule.make_value_estimator:
+            inherited(value_type, **hyperparams)
+            return self
+        if value_type is not ValueEstimators.GAE:
+            raise LudusError(
+                f"{type(self).__name__} can be given ValueEstimators.GAE, not {value_type}; for another,"
+                " return a module of yours beside the loss module"
+            )
+        if not isinstance(getattr(self, "critic_network", None), nn.Module):
+            raise LudusError(
+                f"{type(self).__name__} has no critic_network, whose values advantages are made of; set"
+                " self.critic_network = ludus.make_critic(agents)"
+            )
+        estimator = GAE(value_network=self.critic_network, **hyperparams)
+        known = ("value", "reward", "done", "terminated", "advantage", "value_target")
+        estimator.set_keys(**{name: KEYS[name] for name in known})
+        self._value_estimator = estimator
+        return self
 
     def averaged(self, name: str, term: Tensor, td: TensorDictBase) -> Tensor:
         """Return the mean of a term (N, A) or (N, A, 1) over what counts."""
