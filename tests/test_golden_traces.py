@@ -128,9 +128,11 @@ TRACES: dict[str, Any] = {
     "vanilla_ppo by KL": lambda: small_arena(
         seed=3, **{"ppo.loss": KL, "rl.use_shared_body": False}
     ),
-    "reinforce": lambda: small_arena("reinforce", seed=3, learning_rate_schedule=FALLING),
+    "reinforce": lambda: small_arena(
+        "reinforce", seed=3, learning_rate_schedule=FALLING, **{"rl.gae_lambda": 0.9}
+    ),
     "reinforce by reward to go": lambda: small_arena(
-        "reinforce", seed=3, **{"reinforce.weight": {"kind": "reward_to_go"}, "rl.gae_lambda": 1.0}
+        "reinforce", seed=3, **{"reinforce.weight": {"kind": "reward_to_go"}, "rl.gamma": 0.9}
     ),
     "spg": lambda: small_arena("spg", seed=3, max_grad_norm=0.5, **{"rl.minibatch_size": 16}),
     "spg by SOS": lambda: small_arena(

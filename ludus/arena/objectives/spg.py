@@ -46,6 +46,8 @@ from ludus.arena.objectives.stackelberg import (
 from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 
+OpenShare = Annotated[float, Field(gt=0, lt=1)]
+
 
 class SpgVariant(SubParameters):
     """Leaders reckon with followers that have answered to the end."""
@@ -63,7 +65,7 @@ class PspgVariant(SubParameters):
     """As spg, with PPO's clipped ratios."""
     inverse_hessian: InverseHessianSection
     """How the inverse of a follower's Hessian is applied."""
-    clip_epsilon: PositiveFloat
+    clip_epsilon: OpenShare
     """How far an update may move the probability of an action, as a ratio from 1."""
 
 
@@ -83,7 +85,7 @@ class PolaVariant(SubParameters):
     """As lola, with PPO's clipped ratios."""
     lookahead_rate: PositiveFloat
     """The learning rate of the step that leaders expect of their followers."""
-    clip_epsilon: PositiveFloat
+    clip_epsilon: OpenShare
     """How far an update may move the probability of an action, as a ratio from 1."""
 
 
@@ -94,9 +96,9 @@ class SosVariant(SubParameters):
     """Stable opponent shaping."""
     lookahead_rate: PositiveFloat
     """The learning rate of the step that leaders expect of their followers."""
-    scaling: Annotated[float, Field(gt=0, lt=1)]
+    scaling: OpenShare
     """How much of the direction without shaping must be left along it, as a share of its length."""
-    threshold: Annotated[float, Field(gt=0, lt=1)]
+    threshold: OpenShare
     """Below this norm of all gradients the shaping fades, with the square of the norm."""
 
 
@@ -107,11 +109,11 @@ class PsosVariant(SubParameters):
     """Stable opponent shaping, with PPO's clipped ratios."""
     lookahead_rate: PositiveFloat
     """The learning rate of the step that leaders expect of their followers."""
-    scaling: Annotated[float, Field(gt=0, lt=1)]
+    scaling: OpenShare
     """How much of the direction without shaping must be left along it, as a share of its length."""
-    threshold: Annotated[float, Field(gt=0, lt=1)]
+    threshold: OpenShare
     """Below this norm of all gradients the shaping fades, with the square of the norm."""
-    clip_epsilon: PositiveFloat
+    clip_epsilon: OpenShare
     """How far an update may move the probability of an action, as a ratio from 1."""
 
 

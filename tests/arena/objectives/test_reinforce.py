@@ -17,8 +17,9 @@ from ludus.core.errors import ConfigError
 from tests.arena.objectives.rows import gradients, prepared, rows_of
 from tests.arena.small import small_arena
 
-TO_GO = {"reinforce.weight": {"kind": "reward_to_go"}, "rl.gae_lambda": 1.0}
+TO_GO = {"reinforce.weight": {"kind": "reward_to_go"}, "rl.gamma": 0.9}
 PLAIN: dict[str, Any] = {"reinforce.normalise_weight": False, "reinforce.entropy_coef": 0.0}
+NEAR = {"rl.gamma": 0.9, "rl.gae_lambda": 0.8}
 
 
 def rollouts(rewards_BTA: torch.Tensor, done_BT: torch.Tensor) -> TensorDict:
@@ -58,7 +59,7 @@ def test_it_is_torchrls_reward_to_go_of_each_agent() -> None:
 @pytest.mark.covers("002-S1")
 @pytest.mark.parametrize("error", ["smooth_l1", "l2", "l1"])
 def test_loss_and_gradient_are_torchrls_where_everybody_has_a_turn(error: str) -> None:
-    trainer = prepared("reinforce", **PLAIN, **{"rl.loss_critic_type": error})
+    trainer = prepared("reinforce", **PLAIN, **NEAR, **{"rl.loss_critic_type": error})
     rows = rows_of(trainer, everybody=True)
     own = trainer.loss_module(rows)
     theirs = ReinforceLoss(
@@ -124,4 +125,4 @@ def test_the_loss_is_the_mean_over_turns_of_log_probability_times_weight() -> No
 
 def test_a_lambda_that_reward_to_go_does_not_read_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'rl.gae_lambda' is 0.95, but 'reinforce.weight' is"):
-        small_arena("reinforce", **{"reinforce.weight": {"kind": "reward_to_go"}})
+        small_arena("reinforce", **TO_GO, **{"rl.gae_lambda": 0.95})
