@@ -43,13 +43,16 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
 def override(data: dict[str, Any], key: str, value: object) -> str:
     """Set one key of a nested mapping in place and return its path.
 
-    The key is a dotted path, or a bare name that stands in just one section.
+    The key is a dotted path, or a bare name that stands in just one section. A section that stands in
+    another once more, such as the optimizer of a pretraining, is not meant by the bare name.
     """
     path = key.replace("__", ".").split(".")
     if hint := _known_earlier(path, data, value):
         raise ConfigError(f"'{key}' is not a key of this config.{hint}")
     if len(path) == 1 and key not in data:
         places = [place for place in key_paths(data) if place.split(".")[-1] == key]
+        outer = [one for one in places if all(f".{two}".endswith(f".{one}") for two in places)]
+        places = outer or places
         if len(places) > 1:
             raise ConfigError(f"'{key}' stands in several sections; say which: {', '.join(places)}")
         path = places[0].split(".") if places else path

@@ -413,6 +413,15 @@ def test_a_bare_name_at_the_top_wins_over_nested_ones(data: dict[str, Any]) -> N
     assert data["model"]["kind"] == "mlp"
 
 
+def test_a_bare_name_means_a_section_rather_than_one_like_it_inside_another() -> None:
+    data = {"first": {"optimizer": {"rate": 1}}, "optimizer": {"rate": 2}}
+    assert override(data, "rate", 3) == "optimizer.rate"
+    assert data == {"first": {"optimizer": {"rate": 1}}, "optimizer": {"rate": 3}}
+    both = {"first": {"optimizer": {"rate": 1}}, "second": {"optimizer": {"rate": 2}}}
+    with pytest.raises(ConfigError, match="stands in several sections"):
+        override(both, "rate", 3)
+
+
 @pytest.mark.parametrize(
     ("key", "told"),
     [
