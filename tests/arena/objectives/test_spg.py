@@ -9,12 +9,15 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
+import ludus
 from ludus.arena.distribution import TurnDistribution
 from ludus.arena.objectives.ppo import ClipPpo
 from ludus.arena.objectives.spg import Spg, learning_groups
 from ludus.arena.objectives.stackelberg import gradient, own_gradients
+from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from tests.arena.objectives.rows import gradients, prepared, rows_of
+from tests.arena.protocols.made import protocol, section
 from tests.arena.sections import ALWAYS, NEVER, parts
 from tests.arena.small import MLP, example, small_arena
 
@@ -178,7 +181,7 @@ def test_one_step_of_plain_descent_goes_that_way_on_flat_parameters(variant: str
         "nesterov": False,
         "weight_decay": 0.0,
     }
-    trainer = made(variant, optimizer=sgd, **{"rl.minibatch_size": 16})
+    trainer = made(variant, optimizer=sgd, engine="eager", **{"rl.minibatch_size": 16})
     rows = rows_of(trainer)
     terms = trainer.loss_module(rows)
     expected = gradients(trainer, terms["loss_objective"] + terms["loss_critic"])
@@ -237,3 +240,25 @@ def test_a_shared_body_is_refused() -> None:
     shared = {"verifier": parts(MLP), "prover": parts(MLP, shares_body_of="verifier")}
     with pytest.raises(ConfigError, match="under spg each agent moves parameters of its own"):
         small_arena("spg", agents=shared)
+
+
+def test_a_longer_sequence_is_learned_from_its_first_group_to_its_last() -> None:
+    known = small_arena("spg").model_dump()
+    handler = protocol("zero_knowledge")
+    known |= {
+        "agents": {name: parts(MLP) for name in handler.agent_names},
+        "protocol": section("zero_knowledge"),
+        "engine": "eager",
+    }
+    known["rl"]["minibatch_size"] = 8 * handler.max_message_rounds
+    trainer: Any = ludus.build_trainer(validate(type(small_arena("spg")), known, source="the test"))
+    trainer.prepare(max_steps=None)
+    assert trainer.loss_module.groups == [list(group) for group in handler.stackelberg_sequence]
+    rows = rows_of(trainer)
+    losses = losses_of(trainer, rows)
+    found = trainer.loss_module(rows)["loss_objective"]
+    for level, name in enumerate(sum(handler.stackelberg_sequence, ())):
+        own = [one for one in trainer.agents.member(name).parameters() if one.requires_grad]
+        direction, alone = gradient(found, own), gradient(losses[name], own)
+        assert torch.isfinite(direction).all()
+        assert torch.equal(direction, alone) == (level == 3)
