@@ -31,7 +31,7 @@ def roll_out(
 ) -> TensorDict:
     """Return (B, T) what happened from this moment on; `choose` draws the actions, or takes the likeliest.
 
-    Nothing in it waits for the device.
+    Nothing in it waits for the device. Steps after all is over are zeros, and masked.
     """
     steps: list[dict[str, Tensor]] = []
     afters: list[dict[str, Tensor]] = []
@@ -69,7 +69,7 @@ def roll_out(
                 }
             )
             moment = stepped.moment
-    return _assembled(steps, afters)
+    return _assembled(steps, afters, num_steps)
 
 
 _OF_AGENTS = (
@@ -85,15 +85,18 @@ def _expanded(ended: Tensor, over_B: Tensor, rewards_BA: Tensor) -> Tensor:
 
 
 def _assembled(
-    steps: Sequence[dict[str, Tensor]], afters: Sequence[dict[str, Tensor]]
+    steps: Sequence[dict[str, Tensor]], afters: Sequence[dict[str, Tensor]], num_steps: int
 ) -> TensorDict:
     """Return the steps as one TensorDict (B, T), those after them as its `next`."""
-    td, following = _stacked(steps), _stacked(afters)
+    td, following = _stacked(steps, num_steps), _stacked(afters, num_steps)
     td.set("next", following)
     return td
 
 
-def _stacked(steps: Sequence[dict[str, Tensor]]) -> TensorDict:
+def _stacked(steps: Sequence[dict[str, Tensor]], num_steps: int) -> TensorDict:
+    # Rollouts that were over early are as long as others, so that they can be put together.
+    blank = {name: torch.zeros_like(tensor) for name, tensor in steps[0].items()}
+    steps = [*steps, *[blank] * (num_steps - len(steps))]
     columns = {name: torch.stack([step[name] for step in steps], 1) for name in steps[0]}
     batch = columns["action" if "action" in columns else "reward"].shape[:3]
     own = {name: columns.pop(name) for name in _OF_AGENTS if name in columns}

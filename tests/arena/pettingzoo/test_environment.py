@@ -15,7 +15,8 @@ from ludus.arena.parallel_envs.coordination import Coordination, CoordinationEnv
 from ludus.arena.parallel_envs.gymnasium import GymnasiumEnv, GymnasiumParameters
 from ludus.arena.rollout import roll_out
 from ludus.seeds import generator
-from tests.arena.pettingzoo.made import environment, prepared, small_counting
+from tests.arena.pettingzoo.made import VECTOR, environment, prepared, small_counting, small_env
+from tests.arena.sections import parts
 
 FIRST = torch.zeros(2, 2, 2, dtype=torch.int64)
 
@@ -147,8 +148,11 @@ def test_to_judge_each_env_plays_one_episode_and_then_all_is_over() -> None:
     rollouts = roll_out(
         trainer.agents, judged, judged.begin(0), lambda one: one.drawn(source), num_steps=100
     )
-    assert rollouts.batch_size == (3, 3)
-    assert rollouts["mask"].all()
+    # Three steps of each were played; the rest is there for rollouts to be of one length, and masked.
+    assert rollouts.batch_size == (3, 100)
+    assert rollouts["mask"].sum(1).tolist() == [3, 3, 3]
+    assert not rollouts["mask"][:, 3:].any()
+    assert not rollouts["next", "agents", "reward"][:, 3:].any()
     rewards_BTA = rollouts["next", "agents", "reward"][..., 0]
     found = judged.statistics(rollouts)
     assert found["episodes"].tolist() == [3.0, 1.0]
@@ -165,3 +169,17 @@ def test_returns_are_of_every_episode_that_was_begun() -> None:
         small_counting(**{"rl.steps_per_env_per_iteration": 6, "rl.minibatch_size": 6})
     )
     assert short.environment.statistics(short._roll_out(0))["episodes"].tolist() == [4.0, 1.0]
+
+
+def test_tests_of_several_iterations_are_put_together_however_long_their_episodes_were() -> None:
+    scenario = {
+        "kind": "pettingzoo",
+        "env": {"kind": "gymnasium", "id": "CartPole-v1"},
+        "max_episode_steps": 60,
+    }
+    trainer = prepared(small_env(scenario=scenario, agents={"agent": parts(VECTOR)}))
+    found = trainer.evaluation.test(None, 3)
+    # A pole falls the later the more is gained: a point a step.
+    assert found["return"] == pytest.approx(found["rounds"])
+    assert found["episodes"] == 6.0
+    assert 8.0 <= found["return"] <= 60.0

@@ -126,7 +126,7 @@ class ParallelEnvironment(Environment):
         done_BT = rollouts["next", "agents", "done"][:, :, 0, 0]
         # One begins with each env, and one after each end but those of the last step.
         after_BT = done_BT[:, :-1] & rollouts["mask"][:, 1:]
-        count = self.num_envs + after_BT.double().sum()
+        count = len(done_BT) + after_BT.double().sum()
         each = zip(self.agent_names, gained_A, strict=True)
         found = {f"{name}/return": torch.stack([gained, count]) for name, gained in each}
         found["return"] = torch.stack([gained_A.mean(), count])
