@@ -54,7 +54,7 @@ class GraphIsomorphismParameters(StrictConfig):
     """Which pairs of graphs there are."""
 
     kind: Literal["graph_isomorphism"]
-    """Pairs of graphs: are they the same but for the order of their nodes?"""
+    """Pairs of graphs, labelled 1 where they are the same but for the order of their nodes."""
     sizes: Annotated[list[Size], Field(min_length=1)]
     """The numbers of nodes; each pair has one of them, chosen evenly."""
     edge_probabilities: Annotated[list[Probability], Field(min_length=1)]
