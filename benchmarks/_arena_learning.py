@@ -45,7 +45,7 @@ def by_arena(seed: int) -> Outcome:
         "evaluation.rollouts": 20,
         "record_every_iterations": 0,
     }
-    return _learned(example.replace(**changes))
+    return _learned(example.replace(**changes), "eval/return")
 
 
 def by_rl(seed: int) -> Outcome:
@@ -67,12 +67,12 @@ def by_rl(seed: int) -> Outcome:
         "evaluation.episodes": 20,
         "evaluation.target_return": None,
     }
-    return _learned(ludus.example("ppo", seed=seed).replace(**changes))
+    return _learned(ludus.example("ppo", seed=seed).replace(**changes), "eval/return_mean")
 
 
-def _learned(config: Any) -> Outcome:
+def _learned(config: Any, metric: str) -> Outcome:
     ludus.build_trainer(config.replace(**QUIET)).fit(name="run")
     rows = [json.loads(line) for line in Path("runs/run/metrics.jsonl").read_text().splitlines()]
-    curve = [[row["env_steps"], row["eval/return"]] for row in rows if "eval/return" in row]
+    curve = [[row["env_steps"], row[metric]] for row in rows if metric in row]
     late = [score for steps, score in curve if steps > 0.75 * ITERATIONS * ENVS * STEPS]
     return {"score": statistics.mean(late), "curve": curve}
