@@ -38,6 +38,14 @@ def test_a_player_of_games_can_be_evaluated_and_its_games_are_told(kind: str) ->
     assert not issubclass(player, Plays)
 
 
+@pytest.mark.parametrize("kind", ["vanilla_ppo", "reinforce", "spg"])
+def test_agents_under_a_protocol_can_be_evaluated_and_their_episodes_are_told(kind: str) -> None:
+    found = find("trainer", kind)
+    assert [one for one in ABILITIES if issubclass(found, one)] == [
+        one for one in ABILITIES if one in (Evaluates, Narrates)
+    ]
+
+
 def test_a_supervised_model_can_be_evaluated_only(tmp_path: Path) -> None:
     trainer: Any = ludus.build_trainer(small_config(max_epochs=1))
     assert [ability for ability in ABILITIES if isinstance(trainer, ability)] == [Evaluates]

@@ -101,6 +101,7 @@ def test_so_many_episodes_are_played_side_by_side(kind: str) -> None:
     assert run(kind, **{"rl.rollouts_per_iteration": 12}).counters["env_steps"] == 3 * 12 * 2
 
 
+@pytest.mark.covers("002-S2")
 @changes(ARENA_RL, "rl.num_epochs", "rl.minibatch_size", shown_by=PPO)
 def test_updates_go_so_often_through_pieces_of_this_size(kind: str) -> None:
     assert run(kind).counters["opt_steps"] == 3 * 2 * 2
@@ -325,6 +326,7 @@ def test_the_penalty_is_steered_to_its_target(changed: dict[str, float]) -> None
         assert any(found == pytest.approx(beta, rel=1e-4) for beta in wanted)
 
 
+@pytest.mark.covers("002-S2")
 @changes(PPO, "ppo.critic_coef", "ppo.entropy_coef")
 def test_the_loss_is_weighed_as_the_coefficients_say(kind: str) -> None:
     plain = once(kind, **{"ppo.critic_coef": 1.0, "ppo.entropy_coef": 0.01})
@@ -369,6 +371,7 @@ def test_an_agent_of_parts_has_the_parts_that_are_described(kind: str) -> None:
     assert alone.agents.member("verifier").solo_head.layers[0].weight.shape == (7, 9)
 
 
+@pytest.mark.covers("002-S3")
 @changes(PARTS, "update_schedule")
 def test_an_agent_learns_in_the_iterations_of_its_schedule(kind: str) -> None:
     frozen = run(PPO, agents=agents(update_schedule=NEVER))

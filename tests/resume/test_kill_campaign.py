@@ -66,6 +66,20 @@ CHANGES = {
         "fused=false",
         "settings.checkpoint.every_opt_steps=25",
     ],
+    "vanilla_ppo": [
+        "max_iterations=12",
+        "rl.rollouts_per_iteration=64",
+        "rl.minibatch_size=48",
+        "scenario.train_size=128",
+        "scenario.validation_size=32",
+        "scenario.test_size=64",
+        "evaluation.rollouts=32",
+        "evaluation.every_iterations=4",
+        "record_every_iterations=1",
+        "pretraining.iterations=2",
+        "pretraining.batch_size=32",
+        "settings.checkpoint.every_opt_steps=25",
+    ],
     # Both roles learn, meet scripted players too, and are evaluated and kept on the way.
     "fused_dqn": [
         "max_rounds=400",
