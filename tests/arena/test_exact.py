@@ -94,6 +94,8 @@ def test_an_evaluation_or_a_test_that_is_interrupted_is_done_again(
     asked = Asked(config)
     asked.stage = stage
     assert asked.fit(root=str(tmp_path), name="asked").status == "interrupted"
+    phase = "eval" if stage == "evaluate" else "test"
+    assert f"{phase}/accuracy" not in (tmp_path / "asked" / "metrics.jsonl").read_text()
     done = VanillaPpoTrainer(config).fit(root=str(tmp_path), name="asked", resume=True)
     one, other = (ending_of(str(result.run_dir)) for result in (whole, done))
     assert one.metrics == other.metrics

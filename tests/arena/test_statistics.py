@@ -179,6 +179,8 @@ def test_message_information_is_a_bit_where_symbols_give_the_label_away() -> Non
     watched = Watched(section)
     telling = played([REJECT] * 4, data=[0, 1, 2, 3], said=[2, 1, 2, 1])
     assert means(watched(*telling))["message_information/prover"] == pytest.approx(1.0)
+    telling[0]["agents", "message_mask"][:, :, 1] = False
+    assert means(watched(*telling))["message_information/prover"] == 0.0  # it had no turn
     silent = played([REJECT] * 4, data=[0, 1, 2, 3], said=[2, 2, 1, 1])
     assert means(watched(*silent))["message_information/prover"] == pytest.approx(0.0)
 
