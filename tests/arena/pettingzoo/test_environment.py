@@ -102,13 +102,15 @@ def test_advantages_reach_beyond_a_cut_and_not_beyond_an_end(limit: int, is_term
     with torch.no_grad():
         after = trainer.agents.value(rollouts["next"].reshape(-1))[:, 0, 0].reshape(2, 8)
     rewards_BT = rollouts["next", "agents", "reward"][..., 0, 0]
-    for env in range(2):
-        for step in (2, 7):
-            ends = step == 2
-            beyond = 0.0 if ends and is_terminal else 0.5 * after[env, step]
-            expected = rewards_BT[env, step] + beyond - values_BT[env, step]
-            found = columns["agents/advantage"].reshape(2, 8, 2)[env, step, 0]
-            assert found == pytest.approx(float(expected), abs=1e-5)
+    expected_BT, later_B = torch.zeros(2, 8), torch.zeros(2)
+    for step in reversed(range(8)):
+        ends = step in (2, 5)
+        beyond_B = torch.zeros(2) if ends and is_terminal else after[:, step]
+        delta_B = rewards_BT[:, step] + 0.5 * beyond_B - values_BT[:, step]
+        later_B = delta_B + (0.0 if ends else 0.5 * 0.25) * later_B
+        expected_BT[:, step] = later_B
+    found_BT = columns["agents/advantage"].reshape(2, 8, 2)[..., 0]
+    assert torch.allclose(found_BT, expected_BT, atol=1e-5)
 
 
 def test_an_agent_sees_its_own_observation_alone_and_as_much_of_it_as_there_is() -> None:
