@@ -14,8 +14,8 @@ from torchrl.trainers import ReplayBufferTrainer, Trainer
 from benchmarks._arena_work import TIMED, WARM, config_of
 from ludus.arena.agents.combined import make_actor, make_critic
 from ludus.arena.build import build_scenario_instance
+from ludus.arena.playing.torchrl_env import ArenaEnv
 from ludus.arena.scenario import ScenarioInstance
-from ludus.arena.torchrl_env import ArenaEnv
 
 KEYS = {
     "action": ("agents", "action"),

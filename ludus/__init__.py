@@ -89,7 +89,7 @@ _WHERE = {
     "read_config": "ludus.config.base",
     "register": "ludus.config.registry",
     "register_trainer": "ludus.config.registry",
-    "roll_out": "ludus.arena.rollout",
+    "roll_out": "ludus.arena.playing.rollout",
 }
 
 __all__ = [

@@ -14,7 +14,7 @@ from pydantic import SerializeAsAny
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from ludus.arena.environment import Environment
+from ludus.arena.playing.environment import Environment
 from ludus.arena.statistics import Statistics, mean_of, rollout_statistics
 from ludus.config.base import StrictConfig
 from ludus.config.registry import find

@@ -8,9 +8,9 @@ import torch
 from tensordict import TensorDict
 
 from ludus.arena.analyser import Watched
-from ludus.arena.environment import Environment, MessageEnvironment
 from ludus.arena.parameters import RlHyperParameters
-from ludus.arena.rollout import Choose, roll_out
+from ludus.arena.playing.environment import Environment, MessageEnvironment
+from ludus.arena.playing.rollout import Choose, roll_out
 from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.statistics import means
 from ludus.core import Run

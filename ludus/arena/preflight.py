@@ -11,10 +11,10 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.columns import SEPARATOR
-from ludus.arena.environment import Environment
 from ludus.arena.objectives.objective import KEYS
-from ludus.arena.rollout import roll_out, rows_of
+from ludus.arena.playing.columns import SEPARATOR
+from ludus.arena.playing.environment import Environment
+from ludus.arena.playing.rollout import roll_out, rows_of
 from ludus.core.errors import ConfigError, LudusError
 from ludus.seeds import derive
 

@@ -13,19 +13,19 @@ from torch import Tensor, nn
 from ludus.arena.abilities import Abilities
 from ludus.arena.analyser import Watched
 from ludus.arena.beginning.pretraining import make_pretraining
-from ludus.arena.columns import chosen, to_columns, to_tensordict
-from ludus.arena.environment import Environment
 from ludus.arena.evaluation import Evaluation
-from ludus.arena.meter import Meter
-from ludus.arena.minibatches import Minibatches
+from ludus.arena.learning.meter import Meter
+from ludus.arena.learning.minibatches import Minibatches
+from ludus.arena.learning.update import ArenaUpdate, Learned
+from ludus.arena.learning.waiting import Waiting, kinds_of
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.plan import Due, Works, make_plan
+from ludus.arena.playing.columns import chosen, to_columns, to_tensordict
+from ludus.arena.playing.environment import Environment
+from ludus.arena.playing.rollout import roll_out, rows_of
 from ludus.arena.preflight import checked_terms, made_loss_module, tried
-from ludus.arena.rollout import roll_out, rows_of
 from ludus.arena.statistics import critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
-from ludus.arena.update import ArenaUpdate, Learned
-from ludus.arena.waiting import Waiting, kinds_of
 from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import LudusError
 from ludus.judge.divergence import DivergenceGuard

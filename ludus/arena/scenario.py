@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import torch
 from pydantic import SerializeAsAny
 
-from ludus.arena.dataset import ArenaDataset
-from ludus.arena.environment import Environment, MessageEnvironment
+from ludus.arena.playing.dataset import ArenaDataset
+from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.config.base import StrictConfig
 from ludus.config.sections import registered
 from ludus.core.errors import ConfigError

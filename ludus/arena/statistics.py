@@ -16,7 +16,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from ludus.arena.environment import Environment, MessageEnvironment
+from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.arena.protocol import ACCEPT, CONTINUE
 
 Statistics = dict[str, Tensor]

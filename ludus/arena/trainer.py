@@ -21,10 +21,10 @@ from ludus.arena.beginning.loading import Loading
 from ludus.arena.beginning.pretraining import Pretraining
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
+from ludus.arena.learning.weights import AgentWeights
 from ludus.arena.plan import Work
 from ludus.arena.refused import OwnParts
 from ludus.arena.scenario import ScenarioInstance
-from ludus.arena.weights import AgentWeights
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
 from ludus.seeds import derive, forked

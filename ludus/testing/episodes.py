@@ -38,7 +38,7 @@ M = TypeVar("M", bound=Moment)
 
 
 class Episodes(Protocol[M]):
-    """What is asked of an environment here; `ludus.arena.environment` says what each of it means."""
+    """What is asked of an environment here; `ludus.arena.playing.environment` says what each of it means."""
 
     handler: Handler
     num_steps: int

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import ludus
-from ludus.arena.dataset import ArenaDataset
 from ludus.arena.parameters import nearest_divisor
+from ludus.arena.playing.dataset import ArenaDataset
 from ludus.core.errors import ConfigError
 from tests.arena.sections import ALWAYS, EVEN_RATES, NEVER, parts
 from tests.arena.small import MLP, small_arena

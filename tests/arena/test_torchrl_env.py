@@ -7,9 +7,9 @@ from torchrl.envs.utils import check_env_specs
 import ludus
 from ludus.arena.agents.combined import make_actor
 from ludus.arena.build import build_scenario_instance
-from ludus.arena.rollout import roll_out
+from ludus.arena.playing.rollout import roll_out
+from ludus.arena.playing.torchrl_env import ArenaEnv
 from ludus.arena.scenario import ScenarioInstance
-from ludus.arena.torchrl_env import ArenaEnv
 from ludus.core.errors import LudusError
 
 

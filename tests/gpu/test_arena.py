@@ -13,8 +13,8 @@ import torch
 pytest.importorskip("torchrl")
 
 import ludus
+from ludus.arena.playing.rollout import roll_out
 from ludus.arena.rl_trainer import TensorDictRlTrainer
-from ludus.arena.rollout import roll_out
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),

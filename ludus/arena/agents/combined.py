@@ -22,7 +22,7 @@ from torch.nn import functional
 from ludus.arena.agents.agent import Agent
 from ludus.arena.agents.body import Rows
 from ludus.arena.agents.heads import ABSENT
-from ludus.arena.distribution import TurnDistribution
+from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.protocol import NOTHING, ProtocolHandler
 from ludus.arena.scenario import Seen
 

@@ -13,7 +13,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from ludus.arena.analyser import Analyser
-from ludus.arena.environment import Environment, MessageEnvironment
+from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError

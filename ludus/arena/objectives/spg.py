@@ -31,7 +31,6 @@ from ludus.arena.agents.combined import (
     make_actor,
     make_critic,
 )
-from ludus.arena.distribution import TurnDistribution
 from ludus.arena.objectives.inverse_hessian import InverseHessianSection, inverse_product
 from ludus.arena.objectives.objective import Objective, has_turn, standardised
 from ludus.arena.objectives.stackelberg import (
@@ -44,6 +43,7 @@ from ludus.arena.objectives.stackelberg import (
     stackelberg_directions,
 )
 from ludus.arena.parameters import RlParameters, SubParameters
+from ludus.arena.playing.distribution import TurnDistribution
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 
 OpenShare = Annotated[float, Field(gt=0, lt=1)]

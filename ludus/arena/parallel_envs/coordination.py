@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv
 
-from ludus.arena.parallel_env import ParallelEnvMaker
+from ludus.arena.playing.parallel_env import ParallelEnvMaker
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import gymnasium
 from pettingzoo import ParallelEnv
 
-from ludus.arena.parallel_env import ParallelEnvMaker
+from ludus.arena.playing.parallel_env import ParallelEnvMaker
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError, nearest

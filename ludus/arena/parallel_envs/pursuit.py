@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ludus.arena.parallel_env import AnyParallelEnv, ParallelEnvMaker, imported
+from ludus.arena.playing.parallel_env import AnyParallelEnv, ParallelEnvMaker, imported
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 

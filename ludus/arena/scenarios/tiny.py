@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from ludus.arena.dataset import ArenaDataset
+from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets, Scenario
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register

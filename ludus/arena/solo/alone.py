@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from ludus.arena.environment import Environment, Moment, Stepped
+from ludus.arena.playing.environment import Environment, Moment, Stepped
 from ludus.arena.protocol import ProtocolHandler, Turn, VerifierParameters
 from ludus.core.errors import LudusError
 

@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 
 from ludus.arena.agents.body import Rows
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.columns import named
-from ludus.arena.dataset import ArenaDataset
-from ludus.arena.gradient_update import GradientUpdate
+from ludus.arena.learning.gradient_update import GradientUpdate
+from ludus.arena.playing.columns import named
+from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.protocol import NOTHING
 from ludus.core.errors import Interrupted, LudusError
 from ludus.nn.optimizer import Adam, Sgd

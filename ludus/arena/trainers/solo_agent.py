@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.solo.build import build_solo_instance
 from ludus.arena.solo.parameters import SoloHyperParameters
 from ludus.arena.solo.plan import SoloWorks, make_solo_plan
 from ludus.arena.solo.students import Passes, SoloUpdate, Students
 from ludus.arena.trainer import TensorDictTrainer
-from ludus.arena.weights import AgentWeights, of_agents
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import ConfigError

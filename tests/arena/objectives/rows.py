@@ -8,7 +8,7 @@ import torch
 from tensordict import TensorDictBase
 
 import ludus
-from ludus.arena.columns import to_tensordict
+from ludus.arena.playing.columns import to_tensordict
 from ludus.arena.preflight import tried
 from tests.arena.small import small_arena
 

@@ -10,10 +10,10 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 import ludus
-from ludus.arena.distribution import TurnDistribution
 from ludus.arena.objectives.ppo import ClipPpo
 from ludus.arena.objectives.spg import Spg, learning_groups
 from ludus.arena.objectives.stackelberg import gradient, own_gradients
+from ludus.arena.playing.distribution import TurnDistribution
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from tests.arena.objectives.rows import gradients, prepared, rows_of

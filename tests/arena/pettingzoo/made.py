@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv
 
 import ludus
-from ludus.arena.parallel_env import ParallelEnvMaker
+from ludus.arena.playing.parallel_env import ParallelEnvMaker
 from ludus.arena.scenarios.pettingzoo.environment import ParallelEnvironment
 from ludus.arena.scenarios.pettingzoo.spec import maker_of, spec_of
 from ludus.config.sections import StrictConfig, validate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ludus.arena.columns import to_tensordict
+from ludus.arena.playing.columns import to_tensordict
 from ludus.losses.ppo import clipped_policy_loss, normalised, ppo_loss, value_loss
 from tests.arena.pettingzoo.made import VECTOR, prepared, small_env
 from tests.arena.sections import parts

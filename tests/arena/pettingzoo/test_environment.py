@@ -13,7 +13,7 @@ import torch
 
 from ludus.arena.parallel_envs.coordination import Coordination, CoordinationEnv
 from ludus.arena.parallel_envs.gymnasium import GymnasiumEnv, GymnasiumParameters
-from ludus.arena.rollout import roll_out
+from ludus.arena.playing.rollout import roll_out
 from ludus.seeds import generator
 from tests.arena.pettingzoo.made import VECTOR, environment, prepared, small_counting, small_env
 from tests.arena.sections import parts

@@ -13,8 +13,8 @@ from torch import Tensor
 from ludus.arena.agents.agent import Agent, Said
 from ludus.arena.agents.body import Rows
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.dataset import ArenaDataset
-from ludus.arena.environment import MessageEnvironment
+from ludus.arena.playing.dataset import ArenaDataset
+from ludus.arena.playing.environment import MessageEnvironment
 from ludus.arena.protocol import ProtocolHandler
 from ludus.config.registry import find
 from ludus.config.rooms import listed

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ludus.arena.environment import MessageEnvironment, Moment, Stepped
+from ludus.arena.playing.environment import MessageEnvironment, Moment, Stepped
 from ludus.arena.protocol import Outcome, ProtocolHandler, Turn
 from ludus.arena.protocols.merlin_arthur import MerlinArthur, MerlinArthurParameters
 from ludus.arena.protocols.mnip import Mnip, MnipParameters

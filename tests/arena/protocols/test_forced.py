@@ -10,10 +10,10 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from ludus.arena.distribution import TurnDistribution
-from ludus.arena.environment import MessageEnvironment
+from ludus.arena.playing.distribution import TurnDistribution
+from ludus.arena.playing.environment import MessageEnvironment
+from ludus.arena.playing.rollout import roll_out
 from ludus.arena.protocol import CONTINUE, ProtocolHandler
-from ludus.arena.rollout import roll_out
 from ludus.arena.statistics import means, rollout_statistics
 from tests.arena.protocols.made import environment, mute_agents, protocol
 

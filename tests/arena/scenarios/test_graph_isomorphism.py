@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.arena.dataset import ArenaDataset
+from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets
 from ludus.arena.scenarios.graph_isomorphism import (
     GraphIsomorphism,

@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ludus.arena.dataset import ArenaDataset
+from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets, Scenario
 from ludus.arena.scenarios.graph_isomorphism.pairs import MORE, Wanted, find_pairs
 from ludus.config.base import NonNegativeFloat, Positive, StrictConfig

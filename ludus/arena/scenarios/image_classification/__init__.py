@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from ludus.arena.dataset import ArenaDataset
+from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets, Scenario
 from ludus.arena.scenarios.image_classification.digits import SIDE, load_digits
 from ludus.config.base import Positive, StrictConfig

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from ludus.arena.parallel_env import ParallelEnvSection
+from ludus.arena.playing.parallel_env import ParallelEnvSection
 from ludus.arena.protocols.parallel import Parallel
 from ludus.arena.scenario import Datasets, NoDatasets, Scenario, Seen
 from ludus.arena.scenarios.pettingzoo.environment import OBSERVATION, ParallelEnvironment

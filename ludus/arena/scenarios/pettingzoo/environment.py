@@ -16,8 +16,8 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from ludus.arena.environment import Environment, Moment, Stepped
-from ludus.arena.parallel_env import AnyParallelEnv
+from ludus.arena.playing.environment import Environment, Moment, Stepped
+from ludus.arena.playing.parallel_env import AnyParallelEnv
 from ludus.arena.scenarios.pettingzoo.slot import Slot
 from ludus.arena.scenarios.pettingzoo.spec import ParallelSpec
 from ludus.seeds import derive

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ludus.arena.parallel_env import AnyParallelEnv
+from ludus.arena.playing.parallel_env import AnyParallelEnv
 from ludus.arena.scenarios.pettingzoo.spec import ParallelSpec, flattened
 from ludus.core.errors import LudusError
 from ludus.envs.errors import EnvError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ludus.arena.parallel_env import AnyParallelEnv, ParallelEnvMaker
+from ludus.arena.playing.parallel_env import AnyParallelEnv, ParallelEnvMaker
 from ludus.config.base import StrictConfig
 from ludus.config.registry import find
 from ludus.config.sections import kind_of

@@ -13,8 +13,8 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.columns import named, to_tensordict
-from ludus.arena.gradient_update import GradientUpdate
+from ludus.arena.learning.gradient_update import GradientUpdate
+from ludus.arena.playing.columns import named, to_tensordict
 from ludus.core.errors import LudusError
 from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.optimizer import Adam, Sgd

@@ -14,8 +14,8 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from ludus.arena.agents.combined import AGENTS, CombinedAgents
-from ludus.arena.distribution import TurnDistribution
-from ludus.arena.environment import Environment, Moment
+from ludus.arena.playing.distribution import TurnDistribution
+from ludus.arena.playing.environment import Environment, Moment
 
 Choose = Callable[[TurnDistribution], Tensor]
 

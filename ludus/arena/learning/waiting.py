@@ -9,7 +9,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from ludus.arena.columns import to_columns, to_tensordict
+from ludus.arena.playing.columns import to_columns, to_tensordict
 from ludus.core import states
 from ludus.core.errors import CheckpointError
 

@@ -16,7 +16,7 @@ from torchrl.data import Binary, Bounded, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from ludus.arena.agents.combined import AGENTS
-from ludus.arena.environment import MessageEnvironment, Moment
+from ludus.arena.playing.environment import MessageEnvironment, Moment
 from ludus.core.errors import LudusError
 
 

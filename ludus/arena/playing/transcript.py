@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.environment import Environment, MessageEnvironment
 from ludus.arena.evaluation import Evaluation
-from ludus.arena.rollout import roll_out
+from ludus.arena.playing.environment import Environment, MessageEnvironment
+from ludus.arena.playing.rollout import roll_out
 
 _VERDICTS = ("rejects", "accepts", "goes on")
 

@@ -17,7 +17,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from ludus.arena.dataset import ArenaDataset
+from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.protocol import NOTHING, ProtocolHandler
 from ludus.seeds import derive, generator
 

@@ -1,0 +1,1 @@
+"""Episodes: the data they are about, environments that step them, and rollouts of agents in them."""
