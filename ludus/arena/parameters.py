@@ -29,7 +29,6 @@ from ludus.config.base import Count, Positive
 from ludus.config.registry import find
 from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError, LudusError, nearest
-from ludus.nn.engines.choice import EngineKey
 from ludus.nn.schedules import too_long
 
 __all__ = [
@@ -131,9 +130,10 @@ class RlHyperParameters(HyperParameters):
     """How many iterations the run trains, each of rollouts and the updates that follow them."""
     rl: RlParameters
     """Rollouts, advantages and updates."""
-    engine: EngineKey
+    engine: Literal["auto", "eager", "tape", "graph"]
     """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
-    graph (CUDA) replay it without Python."""
+    graph (CUDA) replay it without Python. TorchRL's losses are not compiled: the compiler cannot take them
+    whole."""
     record_every_iterations: Count
     """Write a record every so many iterations, and after an evaluation; 0 means only then and at the end."""
     save_every_iterations: Count

@@ -28,6 +28,8 @@ SMALL: dict[str, Any] = {
     "max_iterations": 3,
     "rl.rollouts_per_iteration": 8,
     "rl.num_epochs": 2,
+    "rl.gamma": 1.0,
+    "rl.gae_lambda": 1.0,
     "rl.minibatch_size": 8,
     "rl.num_test_iterations": 2,
     "optimizer.learning_rate": 0.01,

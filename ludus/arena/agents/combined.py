@@ -64,7 +64,7 @@ class CombinedAgents(nn.Module):
         self._own_of = [own[name] for name in agents] if own else []
         self.num_channels = len(handler.message_channel_names)
         visible_AC = handler.visibility(torch.device("cpu"))
-        # Beside the weights, not among them: it follows from the config.
+        # A buffer, so that it goes to the device with the weights.
         self.register_buffer("visible_AC", visible_AC, persistent=False)
         self.sees_all = [bool(row.all()) for row in visible_AC]
 

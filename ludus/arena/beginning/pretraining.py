@@ -114,10 +114,11 @@ class Pretraining:
         students, update = self._at_work()
         found = update.take_metrics()
         GUARD.check(found, 0)
-        metrics = {f"pretraining/{name.removeprefix('train/')}": one for name, one in found.items()}
+        # Words of their own: the report draws what has the same last word in one chart, by one counter.
+        metrics = {_named(name): one for name, one in found.items()}
         with forked(derive(self._seed, "arena/pretraining/evaluated")):
             for name in self._names:
-                metrics[f"pretraining/eval/{name}/accuracy"] = students.accuracy(
+                metrics[f"pretraining/eval/{name}/solo_accuracy"] = students.accuracy(
                     name,
                     self._validation,
                     self._section.batch_size,
@@ -165,3 +166,9 @@ def _bodies(agent: nn.Module) -> list[nn.Module]:
 
 def _copy(source: nn.Module, target: nn.Module) -> None:
     Held(target, without=()).load(Held(source, without=()).tensors())
+
+
+def _named(metric: str) -> str:
+    """Return what a metric of the solo update is called in a run that goes on with RL."""
+    *path, last = metric.removeprefix("train/").split("/")
+    return "/".join(["pretraining", *path, f"solo_{last}"])

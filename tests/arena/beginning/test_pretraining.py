@@ -104,9 +104,9 @@ def test_each_key_changes_what_is_learned(section: dict[str, Any], tmp_path: Pat
 def test_pretraining_is_logged_after_each_pass(tmp_path: Path) -> None:
     result = ludus.build_trainer(pretrained()).fit(root=str(tmp_path))
     lines = Path(str(result.run_dir), "metrics.jsonl").read_text().splitlines()
-    told = [line for line in lines if "pretraining/eval/prover/accuracy" in line]
+    told = [line for line in lines if "pretraining/eval/prover/solo_accuracy" in line]
     assert len(told) == PRETRAINING["iterations"]
-    assert "pretraining/verifier/loss" in told[0]
+    assert "pretraining/verifier/solo_loss" in told[0]
 
 
 @pytest.mark.covers("002-M6", "002-D9")
