@@ -5,19 +5,20 @@ import time
 import torch
 
 import ludus
-from benchmarks._arena_work import TIMED, WARM, config_of
+from benchmarks._arena_work import WARM, config_of, timed_of
 
 
 class Window:
     """A callback that takes the time when the warm iterations are over, and when the timed ones are."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, timed: int) -> None:
         self._device = device
+        self._timed = timed
         self.times: list[float] = []
 
     def before_iteration(self, run: ludus.Run) -> None:
         """Look at the clock where the window opens and where it closes."""
-        if run.counters["iteration"] in (WARM, WARM + TIMED):
+        if run.counters["iteration"] in (WARM, WARM + self._timed):
             if self._device == "cuda":
                 torch.cuda.synchronize()
             self.times.append(time.perf_counter())
@@ -26,26 +27,27 @@ class Window:
 def rate(num_envs: int, device: str, only_rollouts: bool) -> float:
     """Return the frames a second."""
     config = config_of(num_envs, device)
-    frames = TIMED * config.frames_per_batch
+    timed = timed_of(num_envs)
+    frames = timed * config.frames_per_batch
     trainer = ludus.build_trainer(config)
     if only_rollouts:
         # The same method that its stage `collect` calls.
         from ludus.core.surroundings import Bare
 
-        return _rollouts_alone(trainer, Bare, device, frames)
-    window = Window(device)
+        return _rollouts_alone(trainer, Bare, device, timed, frames)
+    window = Window(device, timed)
     trainer.add(window)
     trainer.fit(name="bench")
     first, last = window.times
     return frames / (last - first)
 
 
-def _rollouts_alone(trainer: object, bare: object, device: str, frames: int) -> float:
+def _rollouts_alone(trainer: object, bare: object, device: str, timed: int, frames: int) -> float:
     found: list[float] = []
 
     class Rollouts:
         def before_train(self) -> None:
-            for index in range(WARM + TIMED):
+            for index in range(WARM + timed):
                 if index == WARM:
                     _wait(device)
                     found.append(time.perf_counter())

@@ -11,7 +11,7 @@ from torchrl.data import LazyTensorStorage, SamplerWithoutReplacement, TensorDic
 from torchrl.objectives import ClipPPOLoss, ValueEstimators
 from torchrl.trainers import ReplayBufferTrainer, Trainer
 
-from benchmarks._arena_work import TIMED, WARM, config_of
+from benchmarks._arena_work import WARM, config_of, timed_of
 from ludus.arena.agents.combined import make_actor, make_critic
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.playing.torchrl_env import ArenaEnv
@@ -43,20 +43,21 @@ def rate(num_envs: int, device: str, only_rollouts: bool) -> float:
         use_shared_body=config.rl.use_shared_body,
     )
     times: list[float] = []
+    timed = timed_of(num_envs)
 
     def look(index: int) -> None:
-        if index in (WARM, WARM + TIMED):
+        if index in (WARM, WARM + timed):
             if device == "cuda":
                 torch.cuda.synchronize()
             times.append(time.perf_counter())
 
-    trainer = make_trainer(config, instance, WARM + TIMED, look)
+    trainer = make_trainer(config, instance, WARM + timed, look)
     if only_rollouts:
         for index, _ in enumerate(trainer.collector):
             look(index)
     else:
         trainer.train()
-    return TIMED * config.frames_per_batch / (times[1] - times[0])
+    return timed * config.frames_per_batch / (times[1] - times[0])
 
 
 def make_trainer(

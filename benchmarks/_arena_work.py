@@ -4,8 +4,13 @@ from typing import Any
 
 import ludus
 
-WARM, TIMED = 6, 24
-"""Iterations before the timed ones, and those."""
+WARM = 5
+"""Iterations before the timed ones."""
+
+
+def timed_of(num_envs: int) -> int:
+    """Return how many iterations are timed."""
+    return 24 if num_envs <= 256 else 6
 
 
 def config_of(num_envs: int, device: str) -> Any:
@@ -20,7 +25,7 @@ def config_of(num_envs: int, device: str) -> Any:
             "rl.minibatch_size": num_envs,
             "rl.num_test_iterations": 0,
             "evaluation.every_iterations": 0,
-            "max_iterations": WARM + TIMED + 1,
+            "max_iterations": WARM + timed_of(num_envs) + 1,
             "record_every_iterations": 10,
             "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
             "settings.device": device,
