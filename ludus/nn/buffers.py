@@ -75,18 +75,35 @@ class GuardedBuffers:
         return buffer
 
 
-def call_with(
-    module: nn.Module,
-    weights: Mapping[str, Tensor],
-    buffers: dict[str, Tensor],
-    inputs: tuple[Tensor, ...],
-) -> Any:
-    """Call a module with other weights and buffers; `buffers` then holds what it has made of them."""
-    own = {**weights, **buffers}
-    said = functional_call(module, own, inputs)
-    # A module may have put another tensor in a buffer's place, as the names now say.
-    buffers.update({name: own[name] for name in buffers})
-    return said
+class CallWith:
+    """Calls a module with other weights and buffers in the place of its own.
+
+    A part that is reached by two names is given them once: torch's own search for names that mean one tensor
+    would give them twice, and at the second time take those of the first for what is to be put back.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        first: dict[int, str] = {}
+        self._further: dict[str, list[str]] = {}
+        for path, part in module.named_modules():
+            for attribute, tensor in [*part._parameters.items(), *part._buffers.items()]:
+                name = f"{path}.{attribute}" if path else attribute
+                if tensor is not None and first.setdefault(id(tensor), name) != name:
+                    self._further.setdefault(first[id(tensor)], []).append(name)
+
+    def __call__(
+        self, weights: Mapping[str, Tensor], buffers: dict[str, Tensor], inputs: tuple[Tensor, ...]
+    ) -> Any:
+        """Return what it says; `buffers` then holds what it has made of them."""
+        own = {**weights, **buffers}
+        for name, others in self._further.items():
+            if name in own:
+                own.update(dict.fromkeys(others, own[name]))
+        said = functional_call(self._module, own, inputs, tie_weights=False)
+        # A module may have put another tensor in a buffer's place, as the names now say.
+        buffers.update({name: own[name] for name in buffers})
+        return said
 
 
 def parts_with_modes(module: nn.Module) -> list[nn.Module]:

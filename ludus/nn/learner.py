@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import grad_and_value
 
 from ludus.core import states
-from ludus.nn.buffers import Before, GuardedBuffers, call_with, parts_with_modes, set_mode
+from ludus.nn.buffers import Before, CallWith, GuardedBuffers, parts_with_modes, set_mode
 from ludus.nn.ema import Ema
 from ludus.nn.flat import FlatParameters, Vectors
 from ludus.nn.groups import Group
@@ -68,6 +68,7 @@ class Learner:
         self.module, self.precision = module, precision
         self._modal = [] if called is not None else parts_with_modes(module)
         self._called = module if called is None else called
+        self._call_with = CallWith(self._called)
         self._prefix = "" if called is None else "module."
         self.flat = FlatParameters(module, groups)
         self.held = Held(module, without=self.flat.names)
@@ -106,7 +107,7 @@ class Learner:
 
         def forward(*inputs: Tensor) -> Any:
             with self.autocast():
-                return call_with(self._called, weights, buffers or {}, inputs)
+                return self._call_with(weights, buffers or {}, inputs)
 
         return forward
 
@@ -239,9 +240,8 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """Return weights, buffers and moments by name, the EMA and the scale of float16 if there are."""
         state = {"weights": self.weights(), "optimizer": self.optimizer.state_dict()}
-        return state | {
-            name: value for name, value in self.step_state().items() if name in self._more
-        }
+        more = self.step_state()
+        return state | {name: more[name] for name in self._more}
 
     def step_state(self) -> dict[str, Any]:
         """Return what a step keeps beside weights and moments: the EMA and the scale of float16."""

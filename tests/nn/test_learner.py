@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
+from ludus.nn.engines import compiled
 from ludus.nn.engines.tape import Taped
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam, Sgd
@@ -313,3 +314,50 @@ def test_requires_grad_that_was_changed_is_refused_when_the_state_is_saved(is_fr
     (other if is_frozen else first).requires_grad_(not is_frozen)
     with pytest.raises(LudusError, match=r"requires_grad .* or learner\.set_frozen"):
         learner.state_dict()
+
+
+class TwoNames(nn.Module):
+    """A network one of whose layers is reached by two names, and a weight of which two layers share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.second.bias = self.first.bias
+        self.all = nn.Sequential(self.first, nn.Tanh(), self.second)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.all(x))
+
+
+def test_a_layer_that_has_two_names_keeps_its_own_weights_when_others_are_used() -> None:
+    net = TwoNames()
+    learner, own = Learner(net, SGD, max_grad_norm=None), net.first.weight
+    others = [torch.ones_like(vector) for vector in learner.flat.vectors]
+    expected = TwoNames()
+    for parameter in expected.parameters():
+        nn.init.ones_(parameter)
+    torch.testing.assert_close(learner.bound(others)(INPUTS), expected(INPUTS))
+    assert net.first.weight is own
+    assert net.second.bias is net.first.bias
+    learner.frozen(INPUTS)
+    assert net.all[0].weight is own
+
+
+def test_a_layer_that_has_two_names_learns_alike_when_it_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+    eager, traced = (Learner(TwoNames(), SGD, max_grad_norm=1.0) for _ in range(2))
+    rate, own = torch.tensor(0.1), traced.module.first.weight
+
+    class Step:
+        def taken(self, rate: Tensor) -> Tensor:
+            return traced.improve(lambda net: ((net(INPUTS) - 1).square().mean(), ()), rate)[0]
+
+    step = compiled.compile_method(Step().taken, torch.device("cpu"))
+    for _ in range(3):
+        eager.improve(lambda net: ((net(INPUTS) - 1).square().mean(), ()), rate)
+        step(rate)
+    torch.testing.assert_close(traced.flat.vectors, eager.flat.vectors)
+    assert traced.module.first.weight is own
