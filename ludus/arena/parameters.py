@@ -29,6 +29,7 @@ from ludus.config.base import Count, Positive
 from ludus.config.registry import find
 from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError, LudusError, nearest
+from ludus.nn.engines.choice import EngineKey
 from ludus.nn.schedules import too_long
 
 __all__ = [
@@ -130,10 +131,9 @@ class RlHyperParameters(HyperParameters):
     """How many iterations the run trains, each of rollouts and the updates that follow them."""
     rl: RlParameters
     """Rollouts, advantages and updates."""
-    engine: Literal["auto", "eager", "tape", "graph"]
-    """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
-    graph (CUDA) replay it without Python. TorchRL's losses are not compiled: the compiler cannot take them
-    whole."""
+    engine: EngineKey
+    """What executes the update: auto chooses tape or graph by the device, eager calls it, tape (the CPU) and
+    graph (CUDA) replay it without Python, compiled makes one function of it, which takes minutes to make."""
     record_every_iterations: Count
     """Write a record every so many iterations, and after an evaluation; 0 means only then and at the end."""
     save_every_iterations: Count

@@ -35,6 +35,11 @@ class SpgHyperParameters(RlHyperParameters):
                 f"'rl.minibatch_size' is {size}, but spg learns from whole episodes of {steps} steps; make"
                 f" it a multiple of {steps}"
             )
+        if self.engine == "compiled":
+            yield (
+                "'engine' is compiled, but spg takes second derivatives, which torch's compiler cannot;"
+                " set it to auto"
+            )
         for name, section in self.agents.items():
             other = getattr(section, "shares_body_of", None)
             if other is not None:

@@ -242,6 +242,11 @@ def test_a_shared_body_is_refused() -> None:
         small_arena("spg", agents=shared)
 
 
+def test_second_derivatives_are_not_compiled() -> None:
+    with pytest.raises(ConfigError, match="'engine' is compiled, but spg takes second derivatives"):
+        small_arena("spg", engine="compiled")
+
+
 def test_a_longer_sequence_is_learned_from_its_first_group_to_its_last() -> None:
     known = small_arena("spg").model_dump()
     handler = protocol("zero_knowledge")
