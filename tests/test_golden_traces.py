@@ -21,7 +21,7 @@ import ludus
 from ludus.session.fingerprint import cpu_name
 from ludus.session.logger import Logger
 from tests.active.conftest import small_active
-from tests.arena.small import KL, SOS, small_arena
+from tests.arena.small import KL, SOS, TO_GO, small_arena
 from tests.arena.small_solo import small_solo
 from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo, small_self_play
@@ -132,7 +132,7 @@ TRACES: dict[str, Any] = {
         "reinforce", seed=3, learning_rate_schedule=FALLING, **{"rl.gae_lambda": 0.9}
     ),
     "reinforce by reward to go": lambda: small_arena(
-        "reinforce", seed=3, **{"reinforce.weight": {"kind": "reward_to_go"}, "rl.gamma": 0.9}
+        "reinforce", seed=3, **TO_GO, **{"rl.gamma": 0.9}
     ),
     "spg": lambda: small_arena("spg", seed=3, max_grad_norm=0.5, **{"rl.minibatch_size": 16}),
     "spg by SOS": lambda: small_arena(

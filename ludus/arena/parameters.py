@@ -73,8 +73,8 @@ class RlParameters(SubParameters):
     """How far ahead advantages look: 0 one step, 1 to the end of the episode."""
     use_shared_body: bool
     """Let policy and value of an agent look with one body; false gives each its own."""
-    loss_critic_type: Literal["smooth_l1", "l2", "l1"]
-    """How far a value is from its target."""
+    loss_critic_type: Literal["smooth_l1", "l2", "l1"] | None
+    """How far a value is from its target; null where no value is trained."""
     num_test_iterations: Count
     """How many iterations of episodes the agents are tested on when training is over; 0 means no test."""
 
@@ -157,6 +157,8 @@ class RlHyperParameters(HyperParameters):
         if before or list(self.scenario.problems()):
             return
         yield from self._problems_of_pieces()
+        yield from self._problems_of_values()
+        yield from self._problems_of_turns()
         if self.pretraining is not None:
             yield from self.pretraining.problems_with(self.agents)
         yield from self._problems_of_analysers()
@@ -179,6 +181,31 @@ class RlHyperParameters(HyperParameters):
         kinds = [kind_of(section) for section in self.analysers]
         for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
             yield f"'analysers' names {kind} {kinds.count(kind)} times; once is enough"
+
+    @property
+    def trains_values(self) -> bool:
+        """Whether the trainer's loss trains what agents expect to gain."""
+        return True
+
+    def _problems_of_values(self) -> Iterator[str]:
+        kind = self.rl.loss_critic_type
+        if self.trains_values and kind is None:
+            yield "'rl.loss_critic_type' is null, but values are trained; set it to smooth_l1"
+        if not self.trains_values and kind is not None:
+            yield f"'rl.loss_critic_type' is {kind}, but no value is trained; set it to null"
+        if not self.trains_values and not self.rl.use_shared_body:
+            yield "'rl.use_shared_body' is false, but no value is trained that needs a body; set it to true"
+
+    def _problems_of_turns(self) -> Iterator[str]:
+        handler = self.handler()
+        if not handler.has_rounds or handler.rules.force_guess is None:
+            return
+        rounds, variants = range(handler.max_message_rounds), range(handler.num_variants)
+        if not any(any(handler.turn(r, v).values()) for r in rounds for v in variants):
+            yield (
+                f"'protocol.force_guess' is {handler.rules.force_guess}, but nobody speaks under"
+                f" {self.protocol.kind}: without decisions nothing is left to learn; set it to null"
+            )
 
     def _problems_of_pieces(self) -> Iterator[str]:
         rl, has_rounds = self.rl, self.handler().has_rounds

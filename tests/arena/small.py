@@ -42,6 +42,7 @@ SMALL: dict[str, Any] = {
 }
 KL = {"kind": "kl_penalty", "target": 0.01, "beta": 1.0, "increment": 2.0, "decrement": 0.5}
 
+TO_GO = {"reinforce.weight": {"kind": "reward_to_go"}, "rl.loss_critic_type": None}
 SOS = {"kind": "sos", "lookahead_rate": 1.0, "scaling": 0.5, "threshold": 0.1}
 
 

@@ -61,7 +61,8 @@ def test_fit_makes_whole_iterations_of_at_least_so_many_steps_and_says_so(tmp_pa
 def test_the_factor_of_the_kl_penalty_is_saved(tmp_path: Path) -> None:
     trainer = fit(tmp_path, **{"ppo.loss": {**KL, "target": 1e6}})
     beta = trainer.state_dict()["update"]["learner"]["weights"]["objective.beta"]
-    assert float(beta) == pytest.approx(0.5**12)
+    # Three iterations of four updates, the first of which has moved nothing yet.
+    assert float(beta) == pytest.approx(0.5**9)
 
 
 class Asked(VanillaPpoTrainer):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.arena.small import SOS
+from tests.arena.small import SOS, TO_GO
 from tests.keys.runs import SGD, Outcome, run
 from tests.keys.table import changes
 
@@ -39,7 +39,7 @@ def ways(outcome: Outcome) -> dict[str, torch.Tensor]:
 
 @changes("reinforce", "reinforce.weight")
 def test_an_action_is_weighed_by_what_came_of_it_or_by_the_critics_advantage(kind: str) -> None:
-    to_go = run(kind, **ONE, **{"reinforce.weight": {"kind": "reward_to_go"}, "rl.gamma": 0.95})
+    to_go = run(kind, **ONE, **TO_GO, **{"rl.gamma": 0.95})
     assert "agents/value" not in to_go.batches[0]
     gains = to_go.batches[0]["agents/advantage"][..., 0]
     steps = to_go.batches[0]["round"]

@@ -41,6 +41,9 @@ KEYS = {
 class Objective(LossModule):
     """Derive it, beside a loss of TorchRL's or alone, and return terms `loss_...` from `forward`."""
 
+    asks_values: bool = True
+    """Whether it asks agents for their values; one that does not needs none of them."""
+
     def set_arena_keys(self) -> None:
         """Tell TorchRL where in a rollout everything stands; for losses that derive one of its own."""
         known = {name for name in vars(self.default_keys) if not name.startswith("_")}

@@ -31,6 +31,10 @@ from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 
 _FOUND = ("agents", "found_value")
+_UNMOVED = 1e-6
+"""A divergence below this is rounding: the policy has not been updated yet."""
+_FARTHEST = 1e6
+"""How many times larger or smaller beta may become than it began: at 0 or at infinity it would stay."""
 
 
 class ClipParameters(SubParameters):
@@ -46,7 +50,8 @@ class KlPenaltyParameters(SubParameters):
     """An update is kept near the policy that acted by a penalty on the KL divergence from it."""
 
     kind: Literal["kl_penalty"]
-    """Add the KL divergence to the loss, times a factor beta that is adapted after each update."""
+    """Add the KL divergence to the loss, times a factor beta. Each update adapts it by the divergence that
+    the updates before it in the iteration have led to."""
     target: PositiveFloat
     """The KL divergence that beta steers to."""
     beta: PositiveFloat
@@ -127,9 +132,15 @@ class _Ppo(Objective):
     def _averaged(self, terms: TensorDictBase, td: TensorDictBase) -> TensorDict:
         found = {name: terms[name] for name in terms.keys() if name.startswith("loss_")}  # noqa: SIM118
         means = {name: self.averaged(name, term, td) for name, term in found.items()}
-        told = {name: terms.get(name, None) for name in ("kl_approx", "clip_fraction", "kl")}
-        means |= {name: one.mean() for name, one in told.items() if one is not None}
+        told = {name: terms.get(name, None) for name in ("kl_approx", "clip_fraction")}
+        means |= {name: _of_turns(one, td) for name, one in told.items() if one is not None}
         return TensorDict(means)
+
+
+def _of_turns(mean: Tensor, td: TensorDictBase) -> Tensor:
+    """Return a mean over all agents and rows as one over those with a turn; the others added nothing."""
+    turns = has_turn(td)
+    return mean.mean() * (turns.numel() / turns.sum().clamp_min(1))
 
 
 def _networks(agents: CombinedAgents) -> tuple[nn.Module, nn.Module]:
@@ -181,6 +192,7 @@ class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
             normalize_advantage_exclude_dims=(-2,),
             functional=False,
         )
+        self.reach = params.loss.beta / _FARTHEST, params.loss.beta * _FARTHEST
         self._keep(params)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
@@ -202,10 +214,13 @@ class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
         means = {name: self.averaged(name, term, td) for name, term in terms.items()}
         mean_kl = self.averaged("kl", kl.detach(), td)
         self._steer(mean_kl)
-        return TensorDict({**means, "kl": mean_kl, "kl_approx": kl_approx.detach().mean()})
+        told = {"kl": mean_kl, "kl_approx": _of_turns(kl_approx.detach(), td)}
+        return TensorDict({**means, **told})
 
     def _steer(self, kl: Tensor) -> None:
         with torch.no_grad():
             up = torch.where(kl > 1.5 * self.dtarg, self.increment, 1.0)
-            down = torch.where(kl < self.dtarg / 1.5, self.decrement, 1.0)
-            self.beta.mul_(up * down)
+            # In the first update of an iteration the policy is still the one that acted: that tells nothing.
+            has_moved = kl > _UNMOVED
+            down = torch.where((kl < self.dtarg / 1.5) & has_moved, self.decrement, 1.0)
+            self.beta.mul_(up * down).clamp_(*self.reach)

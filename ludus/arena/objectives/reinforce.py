@@ -95,6 +95,7 @@ class Reinforce(Objective, ReinforceLoss):
         )
         self.set_arena_keys()
         self.critic_coef: float | None = getattr(params.weight, "critic_coef", None)
+        self.asks_values = self.critic_coef is not None
         self.entropy_coef = params.entropy_coef
         self.is_standardised = params.normalise_weight
 
@@ -104,8 +105,8 @@ class Reinforce(Objective, ReinforceLoss):
         weight = td[ADVANTAGE]
         if self.is_standardised:
             weight = standardised(weight, has_turn(td))
-        is_valued = self.critic_coef is not None
-        decisions, messages, *values = (agents.policy_and_value if is_valued else agents.policy)(td)
+        ask = agents.policy_and_value if self.asks_values else agents.policy
+        decisions, messages, *values = ask(td)
         for key, logits in zip(LOGITS.values(), (decisions, messages), strict=True):
             td.set(key, logits)
         now = self.actor_network.build_dist_from_params(td)

@@ -267,4 +267,8 @@ def learning_groups(
 
 
 def _parameters(agents: CombinedAgents, name: str) -> list[Tensor]:
-    return [one for one in agents.member(name).parameters() if one.requires_grad]
+    """Return what of an agent may move: a part whose factor is 0 stays where it is."""
+    agent = agents.member(name)
+    still = [agent.get_submodule(part) for part, rate in agent.rates().items() if rate == 0]
+    fixed = {one for part in still for one in part.parameters()}
+    return [one for one in agent.parameters() if one.requires_grad and one not in fixed]

@@ -19,6 +19,11 @@ class ReinforceHyperParameters(RlHyperParameters):
     reinforce: ReinforceParameters
     """How an update learns."""
 
+    @property
+    def trains_values(self) -> bool:
+        """Whether a critic is trained."""
+        return self.reinforce.weight.kind == "advantage"
+
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
         yield from super().problems()

@@ -14,10 +14,11 @@ from ludus.arena.agents.combined import make_actor, make_critic
 from ludus.arena.agents.kinds.parts import PartsAgent
 from ludus.arena.objectives.reinforce import RewardToGo
 from ludus.core.errors import ConfigError
+from tests.arena import small
 from tests.arena.objectives.rows import gradients, prepared, rows_of
 from tests.arena.small import small_arena
 
-TO_GO = {"reinforce.weight": {"kind": "reward_to_go"}, "rl.gamma": 0.9}
+TO_GO = {**small.TO_GO, "rl.gamma": 0.9}
 PLAIN: dict[str, Any] = {"reinforce.normalise_weight": False, "reinforce.entropy_coef": 0.0}
 NEAR = {"rl.gamma": 0.9, "rl.gae_lambda": 0.8}
 

@@ -11,14 +11,14 @@ from torch import Tensor
 
 import ludus
 from ludus.arena.objectives.ppo import ClipPpo
-from ludus.arena.objectives.spg import Spg, learning_groups
+from ludus.arena.objectives.spg import Spg, _parameters, learning_groups
 from ludus.arena.objectives.stackelberg import gradient, own_gradients
 from ludus.arena.playing.distribution import TurnDistribution
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from tests.arena.objectives.rows import gradients, prepared, rows_of
 from tests.arena.protocols.made import protocol, section
-from tests.arena.sections import ALWAYS, NEVER, parts
+from tests.arena.sections import ALWAYS, EVEN_RATES, NEVER, parts
 from tests.arena.small import MLP, example, small_arena
 
 CG = {"kind": "conjugate_gradient", "iterations": 3, "rho": 0.5}
@@ -210,6 +210,19 @@ def test_followers_that_never_learn_are_not_reckoned_with() -> None:
     # One that learns in other iterations will answer then.
     late = {"kind": "contiguous_periodic", "period": 2, "start": 1, "stop": 2}
     assert made("spg", agents=agents(ALWAYS, late)).loss_module.groups == [["verifier"], ["prover"]]
+
+
+def test_an_agent_whose_rates_are_all_0_is_nobody_to_reckon_with_nor_is_a_part_of_rate_0() -> None:
+    still = parts(MLP, learning_rate_factors=dict.fromkeys(EVEN_RATES, 0.0))
+    assert made("spg", agents={"verifier": parts(MLP), "prover": still}).loss_module.groups == [
+        ["verifier"]
+    ]
+    half = parts(MLP, learning_rate_factors={**EVEN_RATES, "body": 0.0})
+    trainer = made("spg", agents={"verifier": parts(MLP), "prover": half})
+    moved = _parameters(trainer.agents, "prover")
+    prover = trainer.agents.member("prover")
+    heads = [*prover.policy_head.parameters(), *prover.value_head.parameters()]
+    assert {id(one) for one in moved} == {id(one) for one in heads}
 
 
 def test_agents_without_parameters_are_left_out_of_the_sequence() -> None:

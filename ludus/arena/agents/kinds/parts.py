@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.arena.agents.agent import Agent, AgentParameters, Factors, Said
 from ludus.arena.agents.body import Body, BodySection, Rows, make_body
 from ludus.arena.agents.heads import HeadParameters, PolicyHead, SoloHead, ValueHead
 from ludus.arena.scenario import Seen
 from ludus.config.registry import register
+from ludus.core.errors import LudusError
 
 TrainerKind = Literal["rl", "solo_agent"]
 
@@ -32,6 +34,15 @@ class PartsParameters(AgentParameters):
     """What it answers alone with."""
     learning_rate_factors: Factors
     """How much faster or slower than the rest each part learns."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others keep from being read."""
+        factor = self.learning_rate_factors.body
+        if self.shares_body_of is not None and factor != 1:
+            yield (
+                f"'learning_rate_factors.body' is {factor:g}, but the body is that of {self.shares_body_of}"
+                " and learns at its factor; set it to 1.0"
+            )
 
 
 @register("arena_agent", "parts")
@@ -69,30 +80,27 @@ class PartsAgent(Agent):
 
     def policy(self, rows: Rows) -> Said:
         """Return the logits of decision and messages."""
-        assert self.policy_head is not None
-        said: Said = self.policy_head(self.body(rows))
+        said: Said = _there(self.policy_head, "policy")(self.body(rows))
         return said
 
     def value(self, rows: Rows) -> Tensor:
         """Return (N,) what it expects to gain."""
-        assert self.value_head is not None
         body = self.body if self.value_body is None else self.value_body
-        value_N: Tensor = self.value_head(body(rows))
+        value_N: Tensor = _there(self.value_head, "value")(body(rows))
         return value_N
 
     def policy_and_value(self, rows: Rows) -> tuple[Said, Tensor]:
         """Return both, by one look where the body is shared."""
         if self.value_body is not None:
             return self.policy(rows), self.value(rows)
-        assert self.policy_head is not None
-        assert self.value_head is not None
         found = self.body(rows)
-        return self.policy_head(found), self.value_head(found)
+        said: Said = _there(self.policy_head, "policy")(found)
+        value_N: Tensor = _there(self.value_head, "value")(found)
+        return said, value_N
 
     def solo(self, rows: Rows) -> Tensor:
         """Return (N, 2) logits of the label."""
-        assert self.solo_head is not None
-        logits_N2: Tensor = self.solo_head(self.body(rows))
+        logits_N2: Tensor = _there(self.solo_head, "solo")(self.body(rows))
         return logits_N2
 
     def observe(self, rows: Rows) -> None:
@@ -108,7 +116,9 @@ class PartsAgent(Agent):
 
     @property
     def _bodies(self) -> list[Body]:
-        return [body for body in (self.body, self.value_body) if body is not None]
+        """Its own: one that it shares is its lender's to look after."""
+        own = self.body if self.has_own_body else None
+        return [body for body in (own, self.value_body) if body is not None]
 
     def rates(self) -> dict[str, float]:
         """Return the factor of each part that it has and owns."""
@@ -120,3 +130,13 @@ class PartsAgent(Agent):
         if not self.has_own_body:
             del parts["body"]
         return {part: rate for part, rate in parts.items() if getattr(self, part) is not None}
+
+
+def _there(head: nn.Module | None, what: str) -> nn.Module:
+    """Return a head, which the trainer is to have asked for."""
+    if head is None:
+        raise LudusError(
+            f"this agent was built without a {what}_head; build it with the trainer_type of the trainer that"
+            " is given it: rl for policy and value, solo_agent for the solo head"
+        )
+    return head

@@ -1,0 +1,55 @@
+"""Keys that others keep from being read are refused, with the value that says nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ludus.core.errors import ConfigError
+from tests.arena.sections import EVEN_RATES, parts
+from tests.arena.small import MLP, TO_GO, small_arena
+
+FASTER = {**EVEN_RATES, "body": 2.0}
+FORCED = {"kind": "solo_verifier", "force_guess": "y", "verifier_reward": 1.0,
+          "verifier_incorrect_reward": -1.0, "verifier_terminated_reward": -1.0}  # fmt: skip
+MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "how far a value is off that nobody trains": (
+        "reinforce",
+        {**TO_GO, "rl.loss_critic_type": "l1"},
+        "'rl.loss_critic_type' is l1, but no value is trained; set it to null",
+    ),
+    "a body for values that nobody trains": (
+        "reinforce",
+        {**TO_GO, "rl.use_shared_body": False},
+        "'rl.use_shared_body' is false, but no value is trained that needs a body; set it to true",
+    ),
+    "no way to say how far a value is off": (
+        "vanilla_ppo",
+        {"rl.loss_critic_type": None},
+        "'rl.loss_critic_type' is null, but values are trained; set it to smooth_l1",
+    ),
+    "the rate of a body that is another's": (
+        "vanilla_ppo",
+        {
+            "agents": {
+                "verifier": parts(MLP),
+                "prover": parts(MLP, shares_body_of="verifier", learning_rate_factors=FASTER),
+            }
+        },
+        "'agents.prover': 'learning_rate_factors.body' is 2, but the body is that of verifier",
+    ),
+    "nothing that an agent does is its own": (
+        "vanilla_ppo",
+        {"protocol": FORCED, "agents": {"verifier": parts(MLP)}, "rl.minibatch_size": 4},
+        "'protocol.force_guess' is y, but nobody speaks under solo_verifier",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_key_that_nothing_would_read_is_refused(mistake: str) -> None:
+    kind, changed, sentence = MISTAKES[mistake]
+    with pytest.raises(ConfigError) as told:
+        small_arena(kind, **changed)
+    assert sentence in str(told.value)
