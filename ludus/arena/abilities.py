@@ -38,14 +38,18 @@ class Abilities:
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
-        """Return the statistics of kept weights on test data, by which nothing was chosen."""
-        size = self.config.rl.rollouts_per_iteration
-        count = -(-(episodes or size * max(1, self.config.rl.num_test_iterations)) // size)
+        """Return the statistics of kept weights on test data, by which nothing was chosen.
+
+        `episodes` is in how many; None: in as many as the run's own test has, or in one iteration of them.
+        """
+        size = self.evaluation.instance.test_environment.num_envs
+        count = max(1, self.config.rl.num_test_iterations)
+        count = count if episodes is None else -(-episodes // size)
         name = "test" if seed is None else f"test {seed}"
         # Iterations that no run comes to, so that another seed means other episodes and data in other order.
         first = 0 if seed is None else 2**20 + derive(seed, "arena/test/first") % 2**20
         with self._spared(weights):
-            found = self.evaluation.test(None, count, name=name, first=first)
+            found = self.evaluation.test(None, count, name=name, first=first, episodes=episodes)
         return {f"eval/{key}": value for key, value in found.items()}
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:

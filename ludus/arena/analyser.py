@@ -36,7 +36,10 @@ class Analyser(ABC):
     def analyse(
         self, rollouts: TensorDictBase, environment: Environment
     ) -> Mapping[str, Tensor | float]:
-        """Return numbers by name, as tensors of no dimension, without waiting for the device."""
+        """Return numbers by name, as tensors of no dimension, without waiting for the device.
+
+        The names are the same each time: they are columns of the record.
+        """
 
 
 class Watched:
@@ -48,12 +51,15 @@ class Watched:
             kind: find("analyser", kind)(section)
             for kind, section in zip(kinds, sections, strict=True)
         }
+        self._names: dict[str, set[str]] = {}
 
     def __call__(self, rollouts: TensorDictBase, environment: Environment) -> Statistics:
         """Return the statistics of (B, T) steps."""
         found = rollout_statistics(rollouts, environment)
         for kind, analyser in self.analysers.items():
-            for name, value in analyser.analyse(rollouts, environment).items():
+            numbers = analyser.analyse(rollouts, environment)
+            self._check_names(kind, {*numbers})
+            for name, value in numbers.items():
                 number = torch.as_tensor(value, device=rollouts["mask"].device)
                 if number.ndim or f"{kind}/{name}" in found:
                     raise LudusError(
@@ -62,3 +68,12 @@ class Watched:
                     )
                 found[f"{kind}/{name}"] = mean_of(number)
         return found
+
+    def _check_names(self, kind: str, names: set[str]) -> None:
+        """Raise LudusError where an analyser returns other names than it did at first."""
+        first = self._names.setdefault(kind, names)
+        if odd := sorted(map(str, first ^ names)):
+            raise LudusError(
+                f"the analyser {kind} returned '{odd[0]}' for some rollouts and not for others; return the"
+                " same names each time"
+            )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from ludus.arena.agents.agent import Agent
+from ludus.arena.agents.agent import Agent, check_solo
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.experiment import ExperimentParameters
 from ludus.arena.protocol import ProtocolHandler
@@ -95,6 +95,8 @@ def make_agents(
                 use_shared_body=use_shared_body,
                 body=body,
             )
+        if trainer_type == "solo_agent":
+            check_solo(members[name], name)
     return {name: members[name] for name in handler.agent_names}
 
 

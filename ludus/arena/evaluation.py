@@ -59,14 +59,19 @@ class Evaluation:
         step: Callable[[], None] = lambda: None,
         name: str = "test",
         first: int = 0,
+        episodes: int | None = None,
     ) -> dict[str, float]:
-        """Return the statistics of so many iterations of test episodes, from this one on, all together."""
+        """Return the statistics of so many iterations of test episodes, from this one on, all together.
+
+        `episodes` counts only the first so many of them; None: all.
+        """
         environment, rollouts = self.instance.test_environment, []
         for index in range(first, first + count):
             rollouts.append(self._played(environment, index, name, run))
             step()
-        # Together, for a datum may come up in several iterations.
-        return means(self.watched(torch.cat(rollouts), environment))
+        # Together, for a datum may come up in several iterations; cut when they are played, so that the first
+        # episodes are the same ones however many there are.
+        return means(self.watched(torch.cat(rollouts)[:episodes], environment))
 
     def _played(
         self, environment: Environment, index: int, name: str, run: Run | None
@@ -77,6 +82,7 @@ class Evaluation:
             environment.begin(index),
             self.choose(name, index),
             num_steps=environment.num_steps,
+            is_interrupted=lambda: run is not None and run.interrupted,
         )
         if run is not None and run.interrupted:
             raise Interrupted

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
+from torch import nn
+
 from ludus.arena.agents.agent import AgentParameters, AgentSection
 from ludus.arena.protocol import ProtocolHandler
 from ludus.arena.refused import unused_settings
@@ -87,6 +89,14 @@ class ExperimentParameters(TrainerConfig):
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
         yield from unused_settings(self.settings)
+        # Agents are held by name in one of these, so that weights have their agent's name.
+        taken = nn.ModuleDict()
+        for name in self.agents:
+            if hasattr(taken, name):
+                yield (
+                    f"'agents.{name}': no agent can be named '{name}', for modules of torch have an attribute"
+                    f" of that name; choose another, such as '{name}_0', in the env too where one names it"
+                )
 
     def handler(self) -> ProtocolHandler:
         """Return the rules under which the agents meet."""

@@ -49,11 +49,12 @@ def critic_statistics(rollouts: TensorDictBase, environment: Environment) -> Sta
         return {}
     target_BTA = agents["value_target"].squeeze(-1).double()
     rest_BTA = target_BTA - agents["value"].squeeze(-1).double()
-    open_A, all_A = _variance(rest_BTA, mask_BT1), _variance(target_BTA, mask_BT1)
-    has_any_A = (all_A > 0).double()
-    share_A = torch.where(all_A > 0, open_A / all_A.clamp_min(1e-300), 0.0)
+    (_, open_A), (mean_A, all_A) = (_moments(x, mask_BT1) for x in (rest_BTA, target_BTA))
+    # Targets that are all the same still vary by the rounding of float32.
+    varies_A = all_A > 1e-10 * (1.0 + mean_A**2)
+    share_A = torch.where(varies_A, open_A / all_A.clamp_min(1e-300), 0.0)
     return {
-        f"{name}/residual_variance": torch.stack([share_A[which], has_any_A[which]])
+        f"{name}/residual_variance": torch.stack([share_A[which], varies_A[which].double()])
         for which, name in enumerate(environment.agent_names)
     }
 
@@ -102,6 +103,7 @@ def _of_decisions(rollouts: TensorDictBase, environment: MessageEnvironment) -> 
         for title, own in _of_verifier(verdict_B, y_B, judged_B).items():
             found[f"{name}/{title}"] = own
         by_datum = _Data((verdict_B == y_B).double(), judged_B, index_B, len(environment.dataset))
+        found[f"{name}/accuracy_std"] = by_datum.deviation()
         found[f"{name}/accuracy_worst"] = by_datum.worst()
     found["accuracy"] = torch.stack(right).sum(0)
     found["timed_out"] = mean_of(~decided_B, handler.judged(seed_B))
@@ -142,12 +144,12 @@ def _entropy(logits: Tensor) -> Tensor:
     return -(logs.exp() * logs).sum(-1)
 
 
-def _variance(values_BTA: Tensor, mask_BT1: Tensor) -> Tensor:
-    """Return (A,) the variance over the steps that count."""
+def _moments(values_BTA: Tensor, mask_BT1: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (A,) the mean and (A,) the variance over the steps that count."""
     count = mask_BT1.double().sum((0, 1)).clamp_min(1.0)
     mean_A = (values_BTA * mask_BT1).sum((0, 1)) / count
     squares_BTA = ((values_BTA - mean_A) * mask_BT1) ** 2
-    return squares_BTA.sum((0, 1)) / count
+    return mean_A, squares_BTA.sum((0, 1)) / count
 
 
 class _Data:

@@ -12,6 +12,7 @@ import ludus
 from ludus.arena.parameters import nearest_divisor
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.core.errors import ConfigError
+from ludus.core.surroundings import Bare
 from tests.arena.sections import ALWAYS, EVEN_RATES, NEVER, parts
 from tests.arena.small import MLP, small_arena
 from tests.arena.small_solo import small_solo
@@ -32,6 +33,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "an agent that the protocol does not have": (
         {"agents": {"verifier": parts(MLP), "proover": parts(MLP)}},
         "'agents.proover': the protocol nip has no agent 'proover'. Did you mean 'prover'?",
+    ),
+    "an agent named as an attribute of torch's modules": (
+        {"agents": {"verifier": parts(MLP), "keys": parts(MLP)}},
+        "'agents.keys': no agent can be named 'keys', for modules of torch have an attribute of that",
     ),
     "an agent that is not described": (
         {"agents": {"verifier": parts(MLP)}},
@@ -98,6 +103,24 @@ def test_a_config_with_a_mistake_is_refused_in_a_sentence(mistake: str) -> None:
 def test_agents_that_learn_alone_have_no_use_for_workers_either() -> None:
     with pytest.raises(ConfigError, match=r"'settings.workers' is 1, but data"):
         small_solo(**{"settings.workers": 1})
+
+
+@pytest.mark.parametrize(
+    "name", ["keys", "values", "type", "train", "training", "forward", "pop", "update", "eval"]
+)
+def test_an_agent_named_as_torch_names_what_modules_have_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        small_solo(agents={name: parts(MLP)})
+    assert f"'agents.{name}': no agent can be named '{name}', for modules of torch have" in str(
+        caught.value
+    )
+    assert f"choose another, such as '{name}_0'" in str(caught.value)
+
+
+def test_a_name_that_only_holds_such_a_word_is_the_name_of_its_weights() -> None:
+    trainer: Any = ludus.build_trainer(small_solo(agents={"keys_0": parts(MLP)}))
+    trainer.fit(around=Bare)
+    assert {name.split(".")[:2][1] for name in trainer.weights() if "." in name} == {"keys_0"}
 
 
 def test_data_that_a_body_needs_and_the_scenario_lacks_are_named(tmp_path: Path) -> None:

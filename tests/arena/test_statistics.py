@@ -131,6 +131,8 @@ def test_the_worst_and_the_deviation_are_over_data_and_not_over_episodes() -> No
     assert found["verifier/reward_worst"] == pytest.approx(1 / 3)
     assert found["verifier/reward_std"] == pytest.approx(1 / 3)
     assert found["verifier/accuracy_worst"] == pytest.approx(2 / 3)
+    # The accuracies of the data, 2/3 and 1, are 1/6 from their mean; those of the episodes would be more.
+    assert found["verifier/accuracy_std"] == pytest.approx(1 / 6)
 
 
 @pytest.mark.covers("002-S14")
@@ -160,6 +162,31 @@ def test_residual_variance_is_what_the_values_leave_open_of_each_agent_s_targets
     assert found == {"verifier/residual_variance": pytest.approx(0.25)}
     rollouts["mask"][1] = False
     assert means(critic_statistics(rollouts, environment)) == {}
+
+
+@pytest.mark.covers("002-D12")
+@pytest.mark.parametrize(
+    ("lower", "upper", "varies"),
+    [
+        (1.0, 1.0 + 1e-7, False),  # as float32 rounds
+        (0.0, 1e-6, False),
+        (1000.0, 1000.0 + 1e-4, False),
+        (0.0, 1e-4, True),
+        (1000.0, 1001.0, True),
+    ],
+)
+def test_targets_that_vary_by_their_rounding_alone_have_no_residual_variance(
+    lower: float, upper: float, varies: bool
+) -> None:
+    rollouts, environment = played([REJECT, ACCEPT], data=[0, 1])
+    targets = torch.tensor([lower, upper]).double()
+    target_BTA1 = targets[:, None, None, None].expand(2, 2, 2, 1)
+    rollouts.set(("agents", "value_target"), target_BTA1)
+    rollouts.set(("agents", "value"), torch.zeros(2, 2, 2, 1))
+    found = means(critic_statistics(rollouts, environment))
+    # Values that are all the same leave all of the variance open.
+    both = {f"{name}/residual_variance": pytest.approx(1.0) for name in ("verifier", "prover")}
+    assert found == (both if varies else {})
 
 
 def test_a_mean_over_iterations_weighs_each_by_what_it_had() -> None:
@@ -193,6 +220,26 @@ def test_an_analyser_that_returns_more_than_numbers_is_refused() -> None:
     watched = Watched([])
     watched.analysers["wrong"] = Wrong()  # type: ignore[assignment]
     with pytest.raises(LudusError, match="the analyser wrong returned 'many' of shape"):
+        watched(*played([REJECT], data=[0]))
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b", "c"], ["a", "c"]])
+def test_an_analyser_returns_the_same_names_each_time(names: list[str]) -> None:
+    class Sometimes:
+        names = ["a", "b"]
+
+        def analyse(self, rollouts: object, environment: object) -> dict[str, float]:
+            return dict.fromkeys(self.names, 1.0)
+
+    watched, analyser = Watched([]), Sometimes()
+    watched.analysers["sometimes"] = analyser  # type: ignore[assignment]
+    first = watched(*played([REJECT], data=[0]))
+    analyser.names = ["b", "a"]
+    assert watched(*played([REJECT], data=[0])).keys() == first.keys()
+    analyser.names = names
+    with pytest.raises(
+        LudusError, match=r"the analyser sometimes returned '[bc]' for some rollouts"
+    ):
         watched(*played([REJECT], data=[0]))
 
 

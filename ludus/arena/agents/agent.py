@@ -14,6 +14,7 @@ from ludus.arena.agents.body import Rows
 from ludus.arena.schedule import UpdateScheduleSection
 from ludus.config.base import NonNegativeFloat, StrictConfig
 from ludus.config.sections import registered
+from ludus.core.errors import LudusError
 
 
 class LoadParameters(StrictConfig):
@@ -57,11 +58,11 @@ class Agent(nn.Module):
 
     def policy(self, rows: Rows) -> Said:
         """Return the logits of decision and messages."""
-        raise NotImplementedError
+        raise undefined(self, "policy")
 
     def value(self, rows: Rows) -> Tensor:
         """Return (N,) what it expects to gain."""
-        raise NotImplementedError
+        raise undefined(self, "value")
 
     def policy_and_value(self, rows: Rows) -> tuple[Said, Tensor]:
         """Return both; override it where one look serves both."""
@@ -69,7 +70,7 @@ class Agent(nn.Module):
 
     def solo(self, rows: Rows) -> Tensor:
         """Return (N, 2) logits of the label, by the datum alone."""
-        raise NotImplementedError
+        raise undefined(self, "solo")
 
     def observe(self, rows: Rows) -> None:
         """Take in the rows of an iteration when all has been learned from them, if it keeps statistics."""
@@ -82,6 +83,64 @@ class Agent(nn.Module):
     def rates(self) -> dict[str, float]:
         """Return the factor of the learning rate of each part, by the part's name."""
         return {"": 1.0}
+
+
+_RETURNS = {
+    "policy": "a Said: logits (rows, 3) of the decision and (rows, channels, symbols) of messages",
+    "value": "(rows,) what the agent expects to gain",
+    "solo": "(rows, 2) logits of the label",
+}
+
+
+def undefined(agent: Agent, method: str) -> LudusError:
+    """Return the error that the class of an agent lacks a method that is asked for."""
+    return LudusError(
+        f"{type(agent).__name__} defines no '{method}', which this trainer asks its agents for; define it,"
+        f" and return {_RETURNS[method]}"
+    )
+
+
+def check_solo(agent: Agent, name: str) -> None:
+    """Raise LudusError unless the class of an agent defines what it answers alone."""
+    if getattr(agent.solo, "__func__", None) is Agent.solo:
+        raise LudusError(f"agent '{name}': {undefined(agent, 'solo')}")
+
+
+def check_said(said: object, whose: str, *, rows: int, channels: int, symbols: int | None) -> int:
+    """Return the number of symbols of logits; raise LudusError unless their shapes are right.
+
+    `symbols` is how many there must be; None: any number.
+    """
+    if not isinstance(said, Said):
+        raise LudusError(f"{whose} returned a {type(said).__name__}; return {_RETURNS['policy']}")
+    _check_shape(
+        said.decision,
+        f"{whose} returned decision logits",
+        (rows, 3),
+        "those of REJECT, ACCEPT and CONTINUE for each row",
+    )
+    _check_shape(
+        said.message,
+        f"{whose} returned message logits",
+        (rows, channels, symbols),
+        "rows, channels, and the symbols that the agent may choose from",
+    )
+    return said.message.shape[-1]
+
+
+def check_value(value: object, whose: str, *, rows: int) -> None:
+    """Raise LudusError unless values are one number for each row."""
+    _check_shape(value, f"{whose} returned values", (rows,), "one number for each row")
+
+
+def _check_shape(found: object, what: str, shape: tuple[int | None, ...], meaning: str) -> None:
+    wanted = str(tuple("any" if size is None else size for size in shape)).replace("'", "")
+    right = f"return a tensor {wanted}: {meaning}"
+    if not isinstance(found, Tensor):
+        raise LudusError(f"{what} that are a {type(found).__name__}; {right}")
+    sizes = zip(shape, found.shape, strict=False)
+    if found.ndim != len(shape) or any(size not in (None, there) for size, there in sizes):
+        raise LudusError(f"{what} of shape {tuple(found.shape)}; {right}")
 
 
 class Factors(StrictConfig):

@@ -19,12 +19,13 @@ from tensordict.nn import (
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ludus.arena.agents.agent import Agent
+from ludus.arena.agents.agent import Agent, Said, check_said, check_value
 from ludus.arena.agents.body import Rows
 from ludus.arena.agents.heads import ABSENT
 from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.protocol import NOTHING, ProtocolHandler
 from ludus.arena.scenario import Seen
+from ludus.core.errors import LudusError
 
 AGENTS = "agents"
 ACTION = (AGENTS, "action")
@@ -37,6 +38,8 @@ ADVANTAGE = (AGENTS, "advantage")
 VALUE_TARGET = (AGENTS, "value_target")
 LOGITS = {name: (AGENTS, name) for name in ("decision_logits", "message_logits")}
 MASKS = {name: (AGENTS, name) for name in ("decision_mask", "message_mask")}
+
+_BOTH = "policy_and_value"
 
 
 class CombinedAgents(nn.Module):
@@ -67,6 +70,9 @@ class CombinedAgents(nn.Module):
         # A buffer, so that it goes to the device with the weights.
         self.register_buffer("visible_AC", visible_AC, persistent=False)
         self.sees_all = [bool(row.all()) for row in visible_AC]
+        # Whose shapes have not been looked at: a trainer asks everybody before its run begins.
+        self._unchecked = {method: {*self._all} for method in ("policy", "value", _BOTH)}
+        self._first_said: tuple[str, int] | None = None
 
     def member(self, name: str) -> Agent:
         """Return the agent of this name."""
@@ -102,6 +108,8 @@ class CombinedAgents(nn.Module):
             for index, name in enumerate(self.names)
             if only is None or index in only
         }
+        if self._unchecked["policy"]:
+            self._check("policy", said, {}, batch)
         return self._stacked([said[i].decision if i in said else None for i in self._all]), (
             self._stacked(
                 [self._padded(i, said[i].message) if i in said else None for i in self._all]
@@ -113,6 +121,8 @@ class CombinedAgents(nn.Module):
         each = [
             self.member(name).value(self.rows_of(i, batch)) for i, name in enumerate(self.names)
         ]
+        if self._unchecked["value"]:
+            self._check("value", {}, dict(enumerate(each)), batch)
         return torch.stack(each, 1).unsqueeze(-1)
 
     def policy_and_value(
@@ -123,6 +133,10 @@ class CombinedAgents(nn.Module):
             self.member(name).policy_and_value(self.rows_of(index, batch))
             for index, name in enumerate(self.names)
         ]
+        if self._unchecked[_BOTH]:
+            said = {index: one for index, (one, _) in enumerate(both)}
+            values = {index: one for index, (_, one) in enumerate(both)}
+            self._check(_BOTH, said, values, batch)
         decisions = torch.stack([said.decision for said, _ in both], 1)
         messages = torch.stack([self._padded(i, both[i][0].message) for i in self._all], 1)
         return decisions, messages, torch.stack([value for _, value in both], 1).unsqueeze(-1)
@@ -141,6 +155,36 @@ class CombinedAgents(nn.Module):
     def fresh(self) -> list[str]:
         """The agents that are to observe something before they are first used."""
         return [name for name in self.names if not self.member(name).has_observed]
+
+    def _check(
+        self,
+        method: str,
+        said: Mapping[int, Said],
+        values: Mapping[int, Tensor],
+        batch: TensorDictBase | Mapping[str, Tensor],
+    ) -> None:
+        """Look once at the shapes of what each agent returned; raise LudusError where one is wrong."""
+        rows = batch["round"].shape[0]
+        for index in sorted(self._unchecked[method] & {*said, *values}):
+            whose = f"agent '{self.names[index]}': {method}"
+            own = self._own_of[index].num_symbols if self._own_of else None
+            if index in said:
+                symbols = check_said(
+                    said[index], whose, rows=rows, channels=self.num_channels, symbols=own
+                )
+                self._compare(whose, symbols)
+            if index in values:
+                check_value(values[index], whose, rows=rows)
+            self._unchecked[method].discard(index)
+
+    def _compare(self, whose: str, symbols: int) -> None:
+        """Raise LudusError where agents that have the same symbols speak of more or of fewer."""
+        first, there = self._first_said = self._first_said or (whose, symbols)
+        if symbols != there and not self._own_of:
+            raise LudusError(
+                f"{whose} returned the logits of {symbols} symbols, and {first} of {there}; return those of"
+                " as many symbols as the scenario has, num_symbols of the Seen that an agent is built for"
+            )
 
     @property
     def _all(self) -> range:

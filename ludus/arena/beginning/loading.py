@@ -36,6 +36,7 @@ class Loading:
     def __init__(self, config: ExperimentParameters, agents: CombinedAgents) -> None:
         sections = config.agents.items()
         self._named = {name: one.load for name, one in sections if one.load is not None}
+        self._lenders = {name: getattr(one, "shares_body_of", None) for name, one in sections}
         self._agents = agents
 
     def stages(self) -> tuple[Stage, ...]:
@@ -49,21 +50,29 @@ class Loading:
         """Raise ConfigError, before a run begins, unless all that is named is there and fits."""
         if run.files is not None and not has_begun(run.files):
             for name, section in self._named.items():
-                fitted(self._agents.member(name), _read(name, section), name)
+                self._fitted(name, _read(name, section))
+
+    def _fitted(
+        self, name: str, given: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], list[str]]:
+        return fitted(self._agents.member(name), given, name, lender=self._lenders[name])
 
     def _load(self, run: Run) -> None:
-        found: dict[str, tuple[dict[str, Tensor], list[str]]] = {}
+        found: dict[str, dict[str, Tensor]] = {}
         for name, section in self._named.items():
             weights = _kept(run, name)
             if weights is None:
                 weights = _read(name, section)
                 if run.files is not None:
                     run.files.write(_copy(name), save(weights))
-            found[name] = fitted(self._agents.member(name), weights, name)
-        for name, (weights, fresh) in found.items():
+            found[name] = weights
+        for name, given in found.items():
+            # Fitted here, when a lender may have loaded its body: what is not given stays as it is by now.
+            weights, fresh = self._fitted(name, given)
             Held(self._agents.member(name), without=()).load(weights)
-            section = self._named[name]
-            besides = f"; fresh: {', '.join(fresh)}" if fresh else ""
+            section, lender = self._named[name], self._lenders[name]
+            besides = "" if lender is None else f"; its body is that of '{lender}'"
+            besides += f"; fresh: {', '.join(fresh)}" if fresh else ""
             run.tell(
                 f"agent '{name}' begins with '{section.agent}' of {section.run}, model {section.model}"
                 f"{besides}",
@@ -72,19 +81,23 @@ class Loading:
 
 
 def fitted(
-    agent: Agent, given: Mapping[str, Tensor], name: str
+    agent: Agent, given: Mapping[str, Tensor], name: str, *, lender: str | None
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Return all weights of an agent, with those given in their places, and the parts that stay fresh.
 
-    What this trainer has no use for is left out. Raise ConfigError where anything else is not as it is here.
+    What this trainer has no use for is left out, and so is the body of an agent that looks with that of its
+    lender. Raise ConfigError where anything else is not as it is here.
     """
     own = Held(agent, without=()).tensors()
-    here, there = {_part(one) for one in own}, {_part(one) for one in given}
-    if "value_body" in here and "value_body" not in there:
+    here = {_part(one) for one in own}
+    if "value_body" in here and "value_body" not in {_part(one) for one in given}:
         inside = {one: tensor for one, tensor in given.items() if _part(one) == "body"}
         given = {**given, **{f"value_{one}": tensor for one, tensor in inside.items()}}
-        there |= {_part(one) for one in given}
-    wanted = {one for one in own if _part(one) in there or _part(one) not in CHOSEN}
+    optional = CHOSEN if lender is None else (*CHOSEN, "body")
+    if lender is not None:
+        given = {one: tensor for one, tensor in given.items() if _part(one) != "body"}
+    there = {_part(one) for one in given}
+    wanted = {one for one in own if _part(one) in there or _part(one) not in optional}
     taken = {
         one: tensor
         for one, tensor in given.items()
@@ -92,7 +105,10 @@ def fitted(
     }
     path = f"'agents.{name}.load'"
     if not taken:
-        raise ConfigError(f"{path}: there are no weights to load into this agent; set it to null")
+        whose = "" if lender is None else f", whose body is that of '{lender}'"
+        raise ConfigError(
+            f"{path}: there are no weights to load into this agent{whose}; set it to null"
+        )
     for one in sorted({*wanted, *taken}):
         if _kind(taken.get(one)) != _kind(own.get(one)) and not one.endswith("_extra_state"):
             raise ConfigError(
@@ -156,7 +172,11 @@ def _read(name: str, section: LoadParameters) -> dict[str, Tensor]:
 
 def _config(storage: Storage) -> Mapping[str, Any]:
     text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
-    data: Mapping[str, Any] = strict_yaml.parse(text, source=f"{storage.place}/config.yaml")
+    data = strict_yaml.parse(text, source=f"{storage.place}/config.yaml")
+    if not isinstance(data, Mapping):
+        raise CheckpointError(
+            f"{storage.place}/config.yaml is no mapping of keys; restore it as the run wrote it"
+        )
     return data
 
 
@@ -164,8 +184,9 @@ def _of_agent(
     weights: Mapping[str, Tensor], config: Mapping[str, Any], section: LoadParameters, path: str
 ) -> dict[str, Tensor]:
     agents = config.get("agents")
-    if not isinstance(agents, dict) or section.agent not in agents:
-        there = ", ".join(agents) if isinstance(agents, dict) and agents else "none"
+    if not isinstance(agents, dict) or not isinstance(agents.get(section.agent), dict):
+        known = agents if isinstance(agents, dict) else {}
+        there = ", ".join(str(one) for one in known if isinstance(known[one], dict)) or "none"
         raise ConfigError(
             f"{path}.agent' is {section.agent}, which is no agent of {section.run}; it has {there}"
         )

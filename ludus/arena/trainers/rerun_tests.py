@@ -207,7 +207,17 @@ def _kept(storage: Storage, *, with_copies: bool = False) -> Iterator[Model]:
             _, about = read_model(storage, f"models/{name}")
             is_copy = about.get("model", f"models/{name}") != f"models/{name}"
             if with_copies or not is_copy:
-                yield Model(f"models/{name}", dict(about.get("counters", {})))
+                yield Model(f"models/{name}", _counters(about, f"{storage.place}/models/{name}"))
+
+
+def _counters(about: Mapping[str, Any], place: str) -> dict[str, int]:
+    """Return how far the run was; the note beside the weights is not covered by their hash."""
+    try:
+        return states.counts(about, "counters") if "counters" in about else {}
+    except states.StateError as error:
+        raise CheckpointError(
+            f"{place}/model.json has changed since it was saved: {error}; restore the file"
+        ) from None
 
 
 def _checkpoints(storage: Storage) -> Iterator[Model]:

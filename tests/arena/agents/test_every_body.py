@@ -9,7 +9,8 @@ import torch
 
 from ludus.arena.agents.body import Body, Rows, make_body
 from ludus.arena.scenario import Seen
-from ludus.config.registry import find, kinds
+from ludus.config.registry import find
+from ludus.config.rooms import listed
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 
@@ -46,7 +47,7 @@ def rows(device: str = "cpu") -> Rows:
 
 def test_every_body_that_ludus_has_is_tried_here() -> None:
     # `vector` looks at what envs show their agents, not at data, and is tried there.
-    assert sorted([*SECTIONS, "vector"]) == kinds("body")
+    assert sorted([*SECTIONS, "vector"]) == sorted(listed("body"))
 
 
 @pytest.mark.parametrize("kind", SECTIONS)

@@ -140,6 +140,25 @@ def test_a_shared_body_is_found_with_the_agent_whose_own_it_is(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- agents\n", "'agents.prover.load': .*/config.yaml is no mapping of keys; restore it"),
+        ("agents: [prover]\n", "is prover, which is no agent of .*; it has none"),
+        ("agents: {prover: 3, verifier: {}}\n", "is no agent of .*; it has verifier"),
+        ("agents: {3: {}, prover: null}\n", "is no agent of .*; it has 3"),
+    ],
+)
+def test_a_config_of_the_earlier_run_that_somebody_has_edited_is_one_sentence(
+    text: str, sentence: str, alone: str, tmp_path: Path
+) -> None:
+    edited = shutil.copytree(alone, tmp_path / "edited")
+    (edited / "config.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=sentence):
+        ludus.build_trainer(loads(str(edited))).fit(root=str(tmp_path), name="later")
+    assert not (tmp_path / "later").exists()
+
+
+@pytest.mark.parametrize(
     ("changed", "sentence"),
     [
         ({"model": "worst"}, "'agents.prover.load.model' is worst, which .* has not kept; it has "),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ludus
-from ludus.core.errors import ConfigError
+from ludus.core.errors import CheckpointError, ConfigError
 from tests.arena.small import QUIET, example, small_arena
 from tests.arena.small_solo import small_solo
 
@@ -126,6 +127,29 @@ class _Interrupts:
 
     def after_test(self, run: Any) -> None:
         run.interrupted = not self._is_idle
+
+
+@pytest.mark.parametrize(
+    ("counters", "sentence"),
+    [
+        ("far", "'counters' is 'far', not a mapping of names"),
+        ([1, 2], "'counters' is a list, not a mapping of names"),
+        ({"opt_steps": "many"}, "'counters/opt_steps' is 'many', not a whole number"),
+        ({"opt_steps": -1}, "'counters/opt_steps' is -1; it must be 0 or more"),
+    ],
+)
+def test_counters_that_somebody_has_edited_are_one_sentence(
+    counters: object, sentence: str, earlier: str, tmp_path: Path
+) -> None:
+    edited = shutil.copytree(earlier, tmp_path / "edited")
+    note = edited / "models" / "final" / "model.json"
+    note.write_text(json.dumps({**json.loads(note.read_text()), "counters": counters}))
+    with pytest.raises(CheckpointError) as caught:
+        ludus.build_trainer(rerun(str(edited))).fit(root=str(tmp_path), name="tests")
+    assert f"models/final/model.json has changed since it was saved: {sentence}" in str(
+        caught.value
+    )
+    assert not (tmp_path / "tests").exists()
 
 
 @pytest.mark.parametrize(
