@@ -6,11 +6,13 @@ Adding a scenario is one folder of `scenarios/`: its `__init__.py` registers a c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from pydantic import SerializeAsAny
+from torch import Tensor
 
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.playing.environment import Environment, MessageEnvironment
@@ -78,6 +80,14 @@ class Scenario(ABC):
     def num_symbols(self) -> int:
         """How many symbols a message is chosen from: nodes, patches of an image, words."""
 
+    def symbol_name(self, symbol: int) -> str:
+        """Return how a symbol is called when an episode is told."""
+        return str(symbol)
+
+    def describe(self, datum: Mapping[str, Tensor]) -> list[str]:
+        """Return lines that show a datum when an episode about it is told."""
+        return []
+
     @classmethod
     def joined(cls, params: StrictConfig, handler: ProtocolHandler) -> ProtocolHandler:
         """Return the protocol as it is for a scenario of these parameters; ConfigError where it is none."""
@@ -137,6 +147,11 @@ class ScenarioInstance:
     validation_environment: Environment
     test_environment: Environment
     device: torch.device
+
+    @property
+    def environments(self) -> tuple[Environment, Environment, Environment]:
+        """What is played in to train, to judge and to test."""
+        return self.train_environment, self.validation_environment, self.test_environment
 
     @property
     def train_dataset(self) -> ArenaDataset:

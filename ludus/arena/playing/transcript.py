@@ -6,6 +6,9 @@ from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.evaluation import Evaluation
 from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.arena.playing.rollout import roll_out
+from ludus.arena.scenario import Scenario
+from ludus.config.registry import find
+from ludus.config.sections import kind_of
 
 _VERDICTS = ("rejects", "accepts", "goes on")
 
@@ -22,8 +25,11 @@ def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str
         agents, environment, moment, evaluation.choose("play", index),
         num_steps=environment.num_steps,
     )[0]  # fmt: skip
+    section, handler = evaluation.config.scenario, environment.handler
+    scenario: Scenario = find("scenario", kind_of(section))(section)
+    datum = {name: tensor[0].cpu() for name, tensor in moment.seen.items()}
     lines = [f"datum {int(rollouts['index'][0])}, label {int(rollouts['y'][0])}"]
-    handler = environment.handler
+    lines += scenario.describe(datum)
     for step in range(environment.num_steps):
         if not bool(rollouts["mask"][step]):
             break
@@ -31,7 +37,8 @@ def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str
         for which, name in enumerate(handler.agent_names):
             own = row["agents"][which]
             said = [
-                f"{int(own['action'][1 + channel])} in {title}"
+                scenario.symbol_name(int(own["action"][1 + channel]))
+                + (f" in {title}" if len(handler.message_channel_names) > 1 else "")
                 for channel, title in enumerate(handler.message_channel_names)
                 if bool(own["message_mask"][channel])
             ]

@@ -5,11 +5,12 @@ Shapes: N rows, D bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets, Scenario
@@ -56,6 +57,10 @@ class Tiny(Scenario):
     def num_symbols(self) -> int:
         """As the config says: they mean nothing yet."""
         return self.params.num_symbols
+
+    def describe(self, datum: Mapping[str, Tensor]) -> list[str]:
+        """Return the bits."""
+        return ["bits " + "".join(str(int(bit)) for bit in datum["bits"].tolist())]
 
     def make_datasets(self, seed: int) -> Datasets:
         """Return three datasets, each from a generator of its own."""

@@ -8,7 +8,7 @@ Shapes: N pairs, G the two graphs, M nodes of a graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -88,6 +88,22 @@ class GraphIsomorphism(Scenario):
     def num_symbols(self) -> int:
         """A node of either graph."""
         return 2 * self.max_nodes
+
+    def symbol_name(self, symbol: int) -> str:
+        """Return the graph, A or B, and the node in it."""
+        graph, node = divmod(symbol, self.max_nodes)
+        return f"{'AB'[graph]}{node}"
+
+    def describe(self, datum: Mapping[str, Tensor]) -> list[str]:
+        """Return the edges of each graph."""
+        lines = []
+        for name, adjacency_MM, mask_M in zip(
+            "AB", datum["adjacency"], datum["node_mask"], strict=True
+        ):
+            edges = torch.nonzero(torch.triu(adjacency_MM)).tolist()
+            told = " ".join(f"{one}-{other}" for one, other in edges)
+            lines.append(f"graph {name}: {int(mask_M.sum())} nodes, edges {told or 'none'}")
+        return lines
 
     def make_datasets(self, seed: int) -> Datasets:
         """Return the pairs, drawn or read from the cache; no pair is in two of the three datasets."""

@@ -7,11 +7,12 @@ Shapes: N images, S the side of an image in pixels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets, Scenario
@@ -24,6 +25,7 @@ from ludus.seeds import generator
 Digit = Annotated[int, Field(ge=0, le=9)]
 # The test images come first, so that they stay the same when more is asked for to train on.
 _SPLITS = ("test", "validation", "train")
+_SHADES = " .:-=+*#%@"
 
 
 class ImageClassificationParameters(StrictConfig):
@@ -64,6 +66,17 @@ class ImageClassification(Scenario):
     def num_symbols(self) -> int:
         """A patch of the image."""
         return (SIDE // self.params.patch_size) ** 2
+
+    def symbol_name(self, symbol: int) -> str:
+        """Return the row and the column of the patch, counted from 1."""
+        row, column = divmod(symbol, SIDE // self.params.patch_size)
+        return f"the patch in row {row + 1}, column {column + 1}"
+
+    def describe(self, datum: Mapping[str, Tensor]) -> list[str]:
+        """Return the image, a character for each pixel."""
+        (image_SS,) = datum["image"].clamp(0, 1)
+        levels_SS = (image_SS * (len(_SHADES) - 1)).round().long().tolist()
+        return ["".join(_SHADES[level] for level in row).rstrip() for row in levels_SS]
 
     def make_datasets(self, seed: int) -> Datasets:
         """Return the images, split by the seed."""
