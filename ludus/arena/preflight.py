@@ -11,6 +11,7 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.learning.weights import untouched
 from ludus.arena.objectives.objective import KEYS
 from ludus.arena.playing.columns import SEPARATOR
 from ludus.arena.playing.environment import Environment
@@ -26,13 +27,14 @@ def tried(
 ) -> TensorDict:
     """Return one iteration's episodes, which nobody learns from; empty statistics begin with them."""
     source = torch.Generator(device).manual_seed(derive(seed, "arena/tried"))
-    rollouts = roll_out(
-        agents,
-        environment,
-        environment.begin(0),
-        lambda distribution: distribution.drawn(source),
-        num_steps=environment.num_steps,
-    )
+    with untouched(agents):
+        rollouts = roll_out(
+            agents,
+            environment,
+            environment.begin(0),
+            lambda distribution: distribution.drawn(source),
+            num_steps=environment.num_steps,
+        )
     if fresh := agents.fresh:
         agents.observe(environment.filled(rows_of(rollouts)), fresh)
     return rollouts
@@ -43,12 +45,16 @@ def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module,
     try:
         found = make()
     except Exception as error:
-        if any(
-            frame.name == "_default_value_estimator" for frame in extract_tb(error.__traceback__)
-        ):
+        names = {frame.name for frame in extract_tb(error.__traceback__)}
+        if "_default_value_estimator" in names:
             raise ConfigError(
                 f"{owner}._get_loss_module_and_gae reads loss_module.value_estimator before it is made;"
                 f" {_MAKE_IT} first"
+            ) from error
+        if isinstance(error, KeyError) and "make_value_estimator" in names:
+            raise ConfigError(
+                f"{owner}._get_loss_module_and_gae makes an estimator that looks for what no rollout has"
+                f" ({error}); call loss_module.set_keys(**KEYS) first (ludus.arena.objectives.objective.KEYS)"
             ) from error
         raise
     if not isinstance(found, tuple) or len(found) != 2:
@@ -57,6 +63,10 @@ def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module,
             " advantage estimator, or None in its place"
         )
     loss_module, gae = found
+    if hasattr(gae, "deactivate_vmap"):
+        # TorchRL's estimators ask the critic under vmap, which takes no network that draws random numbers,
+        # looks at a number or changes a buffer.
+        gae.deactivate_vmap = True
     for what, one in (("loss module", loss_module), ("advantage estimator", gae)):
         if not isinstance(one, nn.Module) and not (one is None and what != "loss module"):
             raise LudusError(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ludus.config.base import Settings
 from ludus.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ludus.arena.experiment import ExperimentParameters
+    from ludus.arena.scenario import ScenarioInstance
 
 
 def unused_settings(settings: Settings) -> Iterator[str]:
@@ -21,6 +25,31 @@ def unused_settings(settings: Settings) -> Iterator[str]:
             f"'settings.checkpoint.every_epochs' is {settings.checkpoint.every_epochs}, but a run counted in"
             " iterations counts no epochs; set it to 0, and use every_opt_steps"
         )
+
+
+def check_given(instance: ScenarioInstance, config: ExperimentParameters) -> None:
+    """Raise ConfigError unless a scenario instance of a script's own is what the config describes."""
+    names, described = instance.agents.names, config.handler().agent_names
+    if names != described:
+        raise ConfigError(
+            f"the scenario instance has the agents {', '.join(names)}, but the config describes"
+            f" {', '.join(described)}; build it from this config (ludus.build_scenario_instance)"
+        )
+    rl, evaluation = getattr(config, "rl", None), getattr(config, "evaluation", None)
+    if rl is None or evaluation is None:
+        return
+    environment, steps = instance.train_environment, config.frames_per_batch  # type: ignore[attr-defined]
+    there = {
+        "rl.rollouts_per_iteration": (environment.num_envs, rl.rollouts_per_iteration),
+        "steps of an iteration": (environment.num_envs * environment.num_steps, steps),
+        "evaluation.rollouts": (instance.validation_environment.num_envs, evaluation.rollouts),
+    }
+    for what, (found, wanted) in there.items():
+        if found != wanted:
+            raise ConfigError(
+                f"the scenario instance was built for {found} {what}, but the config says {wanted}; build it"
+                " from this config (ludus.build_scenario_instance)"
+            )
 
 
 class OwnParts:

@@ -16,6 +16,7 @@ from ludus.arena.beginning.pretraining import make_pretraining
 from ludus.arena.evaluation import Evaluation
 from ludus.arena.learning.meter import Meter
 from ludus.arena.learning.minibatches import Minibatches
+from ludus.arena.learning.noted import Noted
 from ludus.arena.learning.update import ArenaUpdate, Learned
 from ludus.arena.learning.waiting import Waiting, kinds_of
 from ludus.arena.parameters import RlHyperParameters
@@ -27,9 +28,9 @@ from ludus.arena.preflight import checked_terms, made_loss_module, tried
 from ludus.arena.statistics import critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stateful
-from ludus.core.errors import LudusError
+from ludus.core.errors import Interrupted, LudusError
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.engines.unsaved import PlainState, plain_state_set_aside
 from ludus.nn.held import Held
 from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule
@@ -40,7 +41,7 @@ from ludus.show.progress import IterationContext, attach_progress_bar
 GUARD = DivergenceGuard(remedy="lower the rewards of the protocol")
 
 
-class TensorDictRlTrainer(Abilities, TensorDictTrainer):
+class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
     """Plays episodes, estimates advantages and takes gradient steps by a loss module.
 
     train
@@ -89,7 +90,6 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         self.loss_module, self.gae = made_loss_module(
             self._get_loss_module_and_gae, type(self).__name__
         )
-        self.gae = None if self.gae is None else self.gae.to(self.device)
         self._lay_out()
         self.evaluation = Evaluation(config, self.scenario_instance)
         self.judge = self.evaluation.judge()
@@ -103,17 +103,18 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
 
     def _lay_out(self) -> None:
         """Find out, on a few episodes that nobody learns from, what rollouts and the loss are like."""
-        config, learned = self.config, Learned(self.agents, self.loss_module.to(self.device))
+        config = self.config
+        learned = Learned(self.agents, self.loss_module, self.gae).to(self.device)
         rollouts = tried(self.agents, self.environment, seed=config.seed, device=self.device)
         stored = to_columns(rollouts)
         self.watched = Watched(config.analysers)
         found = self.watched(rollouts, self.environment)
-        rows = self._estimated(rollouts)
-        self.meter = Meter([*found, *critic_statistics(rollouts, self.environment)], self.device)
-        filled = self._filled(rows)
-        with torch.no_grad(), forked(), Held(learned, without=()).kept():
-            with checked_terms(learned.objective, filled):
+        with forked(), Held(learned, without=()).kept(), plain_state_set_aside(learned):
+            rows = self._estimated(rollouts)
+            filled = self._filled(rows)
+            with torch.enable_grad(), checked_terms(learned.objective, filled):
                 learned.lay_out(to_tensordict(filled, 1), list(filled))
+        self.meter = Meter([*found, *critic_statistics(rollouts, self.environment)], self.device)
         self.update = ArenaUpdate(
             learned,
             config.optimizer,
@@ -135,7 +136,8 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
 
     def _choose_engine(self) -> None:
         config, update = self.config, self.update
-        self._plain_state = PlainState(self.agents)
+        # What TorchRL's own modules note of themselves decides nothing.
+        self._plain_state = PlainState(update.learned, known=("torchrl", "tensordict"))
         engine, notes = update.choose_engine(
             config.engine,
             has_begun=has_begun(self.run.files),
@@ -174,6 +176,8 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
         iteration_context.set_description("Training")
         run, rl, due = self.run, self.config.rl, Due(self.config)
         while run.counters["iteration"] < self.config.max_iterations and not run.is_ending:
+            if run.interrupted:
+                raise Interrupted
             self._collect(run)
             self._estimate(run)
             for epoch in range(rl.num_epochs):
@@ -214,6 +218,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
             self.environment.begin(iteration),
             lambda distribution: distribution.drawn(source),
             num_steps=self.environment.num_steps,
+            is_interrupted=lambda: self.run.interrupted,
         )
 
     def _estimate(self, run: Run) -> None:
@@ -259,7 +264,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
     def _evaluate(self, run: Run) -> Mapping[str, float]:
         if GUARD.diverged(self.update.metrics()) is not None:
             return {}  # it must not become the best; the record that follows ends the run
-        with forked(derive(self.config.seed, "arena/evaluated")):
+        with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):
             found = self.evaluation.validate(run)
         metrics = {f"eval/{name}": value for name, value in found.items()}
         self.judge.hear(run, metrics, lambda score: self.weights())
@@ -287,13 +292,7 @@ class TensorDictRlTrainer(Abilities, TensorDictTrainer):
             **({} if self.pretraining is None else {"pretraining": self.pretraining}),
         }
 
-    def open(self) -> None:
-        """Say what fit changed, and how the updates are executed."""
-        for note in self._notes:
-            self.run.tell(note, event="changed_by_fit")
-        for note in self._engine_notes:
-            self.run.tell(note, event="engine")
-
     def inexact_because(self) -> list[str]:
         """Return what a network of a script changes without its being saved."""
-        return unsaved(self._plain_state) if hasattr(self, "_plain_state") else []
+        found = super().inexact_because()
+        return found if self.pretraining is None else [*found, *self.pretraining.inexact_because()]

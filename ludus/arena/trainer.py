@@ -10,7 +10,7 @@ Each is given HyperParameters, and a ScenarioInstance and ExperimentSettings whe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
@@ -21,9 +21,9 @@ from ludus.arena.beginning.loading import Loading
 from ludus.arena.beginning.pretraining import Pretraining
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
-from ludus.arena.learning.weights import AgentWeights
+from ludus.arena.learning.weights import AgentWeights, untouched
 from ludus.arena.plan import Work
-from ludus.arena.refused import OwnParts
+from ludus.arena.refused import OwnParts, check_given
 from ludus.arena.scenario import ScenarioInstance
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
@@ -128,11 +128,19 @@ class TensorDictTrainer(Trainer):
 
     def _build(self) -> None:
         self.device = resolve_device(self.config.settings.device)
+        if self.given_instance is not None:
+            check_given(self.given_instance, self.config)
         self.scenario_instance = self.given_instance or self._make_instance()
         self.agents: CombinedAgents = self.scenario_instance.agents
         self.agents.eval()
         self._loading = Loading(self.config, self.agents)
         self._loading.check(self.run)
+
+    def close(self) -> None:
+        """Close the envs, unless a script has made them."""
+        if self.given_instance is None and hasattr(self, "scenario_instance"):
+            for environment in self.scenario_instance.environments:
+                environment.close()
 
     def _first_nodes(self) -> tuple[Stage | Repeat, ...]:
         """Return the stage that loads agents of earlier runs, and pretraining, where they are asked for."""
@@ -168,9 +176,15 @@ class TensorDictTrainer(Trainer):
             self._run_train_loop()
 
     def _test_in_context(self) -> None:
-        with ExitStack() as stack:
-            self._build_test_context(stack)
+        with self._as_tested():
             self._run_test_loop()
+
+    @contextlib.contextmanager
+    def _as_tested(self) -> Iterator[None]:
+        """Let the block ask the agents as a test does, without a trace in them."""
+        with untouched(self.agents), ExitStack() as stack:
+            self._build_test_context(stack)
+            yield
 
     def _build_train_context(self, stack: ExitStack) -> None:
         """Let gradients be computed, and modules be in train mode until the stack closes."""
@@ -236,7 +250,7 @@ def within(build: Callable[[ExitStack], None] | None, work: Work) -> Work:
 
 
 @contextlib.contextmanager
-def _mode(agents: CombinedAgents, *, is_training: bool) -> Any:
+def _mode(agents: CombinedAgents, *, is_training: bool) -> Iterator[None]:
     agents.train(is_training)
     try:
         yield

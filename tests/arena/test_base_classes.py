@@ -297,6 +297,22 @@ class NoTerm(OwnLoss):
         return Empty(), None
 
 
+class NoGradient(OwnLoss):
+    def _get_loss_module_and_gae(self) -> Any:
+        class Constant(ludus.Objective):
+            def forward(self, tensordict: TensorDictBase) -> TensorDict:
+                return TensorDict({"loss_a": torch.zeros(())})
+
+        return Constant(), None
+
+
+class NoKeys(AsItIs):
+    def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
+        loss_module = ClipPPOLoss(ludus.make_actor(self.agents), ludus.make_critic(self.agents))
+        loss_module.make_value_estimator(ValueEstimators.GAE, gamma=0.9, lmbda=0.95)
+        return loss_module, loss_module.value_estimator
+
+
 class NoPair(OwnLoss):
     def _get_loss_module_and_gae(self) -> Any:
         return Counting(self.agents)
@@ -313,6 +329,11 @@ class NoPair(OwnLoss):
             "ClipPPOLoss looks for 'move', which is not in a minibatch; call loss_module.set_keys",
         ),
         (NoTerm, "Empty returned no scalar term whose name begins with loss_"),
+        (
+            NoGradient,
+            "Constant returned loss_a, no term of which depends on a weight of the agents",
+        ),
+        (NoKeys, "makes an estimator that looks for what no rollout has"),
         (NoPair, "returned Counting; return a loss module and its advantage estimator"),
     ],
 )

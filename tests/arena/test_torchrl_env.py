@@ -62,6 +62,40 @@ def test_it_leads_where_a_rollout_of_ludus_leads(instance: ScenarioInstance) -> 
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_an_episode_is_over_for_its_agents_when_it_is_and_labels_stand_apart() -> None:
+    config = ludus.example("vanilla_ppo").replace(
+        **{
+            "scenario.train_size": 16,
+            "scenario.validation_size": 4,
+            "scenario.test_size": 4,
+            "protocol.min_message_rounds": 1,
+        }
+    )
+    own = build_scenario_instance(
+        config,
+        device=torch.device("cpu"),
+        trainer_type="rl",
+        num_envs=16,
+        num_judged=4,
+        use_shared_body=True,
+    )
+    env, environment = ArenaEnv(own.train_environment, 16), own.train_environment
+    torch.manual_seed(0)
+    td = env.rollout(3, make_actor(own.agents), break_when_any_done=False)
+    actions = iter(td["agents", "action"].unbind(1))
+    ours = roll_out(
+        own.agents, environment, environment.begin(0), lambda one: next(actions), num_steps=3
+    )
+    done = td["next", "agents", "done"]
+    assert torch.equal(done, ours["next", "agents", "done"])
+    assert 0 < int(done[:, 0].sum()) < done[:, 0].numel()
+    # Whoever is over waits: the envs are reset together.
+    assert td["next", "done"][:, :, 0].tolist() == [[False, False, True]] * 16
+    assert {"y", "seed"}.isdisjoint(env.observation_spec.keys())
+    assert torch.equal(td["hidden", "y"], ours["y"])
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_step_before_the_first_reset_is_a_sentence(instance: ScenarioInstance) -> None:
     env = ArenaEnv(instance.train_environment, 16)
     with pytest.raises(LudusError, match="call reset"):

@@ -15,6 +15,7 @@ from torch import nn
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.beginning.parameters import PretrainingParameters
 from ludus.arena.build import make_agents
+from ludus.arena.learning.weights import untouched
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.scenario import Scenario, ScenarioInstance
 from ludus.arena.solo.alone import Alone
@@ -24,6 +25,7 @@ from ludus.core import Repeat, Run, Stage, states
 from ludus.core.errors import CheckpointError
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.choice import Subject, choose_engine
+from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.held import Held
 from ludus.seeds import derive, forked
 
@@ -70,6 +72,7 @@ class Pretraining:
             highest_rate=section.optimizer.learning_rate,
             rates={name: dict.fromkeys(one.rates(), 1.0) for name, one in members.items()},
         )
+        self._plain_state = PlainState(students)
         self._passes = Passes(train, students.agents.data_names, section.batch_size, config.seed)
         method = self._update._update
         subject = Subject(method, students, [students], device, lambda: None)
@@ -116,7 +119,7 @@ class Pretraining:
         GUARD.check(found, 0)
         # Words of their own: the report draws what has the same last word in one chart, by one counter.
         metrics = {_named(name): one for name, one in found.items()}
-        with forked(derive(self._seed, "arena/pretraining/evaluated")):
+        with untouched(students.agents), forked(derive(self._seed, "arena/pretraining/evaluated")):
             for name in self._names:
                 metrics[f"pretraining/eval/{name}/solo_accuracy"] = students.accuracy(
                     name,
@@ -135,6 +138,10 @@ class Pretraining:
             for body in _bodies(self._agents.member(name)):
                 _copy(source, body)
         self._students = self._update = None
+
+    def inexact_because(self) -> list[str]:
+        """Return what the students change without its being saved, as long as they are there."""
+        return [] if self._students is None else unsaved(self._plain_state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the students and their optimizer; None once they are dropped."""

@@ -23,16 +23,22 @@ Forward = Callable[..., Any]
 
 
 class Learned(nn.Module):
-    """The agents and the loss module, which may have parameters and buffers of its own, as one network.
+    """The agents, the loss module and what estimates advantages, as one network.
+
+    The latter two may have parameters and buffers of their own.
 
     Called with the columns of a minibatch it returns the loss and its terms; called with the columns that
     agents see alone it only lets them look, so that their statistics take in the batch.
     """
 
-    def __init__(self, agents: CombinedAgents, objective: nn.Module) -> None:
+    def __init__(
+        self, agents: CombinedAgents, objective: nn.Module, estimator: nn.Module | None
+    ) -> None:
         super().__init__()
         self.agents = agents
         self.objective = objective
+        if estimator is not None and estimator not in set(objective.modules()):
+            self.estimator = estimator
         self.names: tuple[str, ...] = ()
         self.seen: tuple[str, ...] = ()
         self.terms: tuple[str, ...] = ()
@@ -43,19 +49,32 @@ class Learned(nn.Module):
         self.seen = (*self.agents.data_names, "message_history", "round")
         found = self.objective(rows)
         self.terms = tuple(sorted(name for name in found.keys() if found[name].ndim == 0))  # noqa: SIM118
-        if not any(name.startswith("loss_") for name in self.terms):
+        if not self.losses:
             raise LudusError(
                 f"{type(self.objective).__name__} returned no scalar term whose name begins with loss_;"
                 " return a TensorDict with one or more of them"
             )
+        if torch.is_grad_enabled() and not any(found[name].requires_grad for name in self.losses):
+            raise LudusError(
+                f"{type(self.objective).__name__} returned {', '.join(self.losses)}, no term of which depends"
+                " on a weight of the agents; compute them from what the agents say, with gradients"
+            )
+
+    @property
+    def losses(self) -> list[str]:
+        """The terms that are added up to the loss."""
+        return [name for name in self.terms if name.startswith("loss_")]
 
     def forward(self, *columns: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the loss, and all terms in the order of their names."""
         if len(columns) == len(self.seen) != len(self.names):
-            self.agents.policy_and_value(named(self.seen, columns))
+            # What the loss asks is all that an agent must have.
+            asks_values = getattr(self.objective, "asks_values", True)
+            ask = self.agents.policy_and_value if asks_values else self.agents.policy
+            ask(named(self.seen, columns))
             return None
         terms = self.objective(to_tensordict(named(self.names, columns), 1))
-        losses = [terms[name] for name in self.terms if name.startswith("loss_")]
+        losses = [terms[name] for name in self.losses]
         told = torch.stack([terms[name].detach() for name in self.terms])
         return torch.stack(losses).sum(), told
 

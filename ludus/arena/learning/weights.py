@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.core import states
+from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.held import Held
 
 _PREFIX = "agents."
@@ -24,6 +25,14 @@ def of_agents(saved: Mapping[str, Tensor], agents: CombinedAgents) -> dict[str, 
     own = {name.removeprefix(_PREFIX): one for name, one in named if name.startswith(_PREFIX)}
     AgentWeights(agents).check(own)
     return own
+
+
+@contextlib.contextmanager
+def untouched(agents: CombinedAgents) -> Iterator[None]:
+    """Let the block ask the agents; it leaves no trace in buffers, extra state and plain attributes."""
+    weights = {name for name, _ in agents.named_parameters()}
+    with Held(agents, without=weights).kept(), plain_state_set_aside(agents):
+        yield
 
 
 class AgentWeights:

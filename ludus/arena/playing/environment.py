@@ -86,6 +86,9 @@ class Environment(ABC):
         """Return what agents see and rollouts do not store, at these places of the data."""
         return {}
 
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Let go of what it holds besides tensors: envs, say. It may be called twice."""
+
     def filled(self, rollouts: TensorDictBase) -> TensorDictBase:
         """Return rollouts, or rows of them, with all that agents see: what is not stored is looked up."""
         found, following = rollouts.copy(), rollouts.get("next", None)
@@ -168,7 +171,7 @@ class MessageEnvironment(Environment):
         message_BAC = self.handler.speakers(at, seed_B) & ~over_B[:, None, None]
         decision_BA = self.handler.deciders(at, seed_B) & ~over_B[:, None]
         if self.handler.rules.force_guess is not None:
-            # A decision that is forced is not the agent's: it neither earns nor learns by it.
+            # A decision that is forced is not the agent's: it gains by it, but learns nothing from it.
             decision_BA = torch.zeros_like(decision_BA)
         seen = {**data, "message_history": history_BRC, "round": kept["round"]}
         acting = () if is_last else self._acting[at]

@@ -16,6 +16,7 @@ from torch import Tensor
 from ludus.arena.agents.combined import AGENTS, CombinedAgents
 from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.playing.environment import Environment, Moment
+from ludus.core.errors import Interrupted
 
 Choose = Callable[[TurnDistribution], Tensor]
 
@@ -31,13 +32,16 @@ def roll_out(
 ) -> TensorDict:
     """Return (B, T) what happened from this moment on; `choose` draws the actions, or takes the likeliest.
 
-    Nothing in it waits for the device. Steps after all is over are zeros, and masked.
+    Nothing in it waits for the device. Steps after all is over are zeros, and masked. It raises Interrupted
+    where it is told to leave off.
     """
     steps: list[dict[str, Tensor]] = []
     afters: list[dict[str, Tensor]] = []
     with torch.no_grad():
         for _ in range(num_steps):
-            if is_interrupted() or environment.is_over(moment):
+            if is_interrupted():
+                raise Interrupted
+            if environment.is_over(moment):
                 break
             decisions, messages = agents.policy(moment.seen, only=moment.acting)
             masks = moment.decision_mask, moment.message_mask

@@ -22,7 +22,12 @@ from ludus.core.errors import LudusError
 
 class ArenaEnv(EnvBase):
     """Plays the episodes of a MessageEnvironment, all of its envs in the same round; each reset begins
-    the episodes of the next iteration."""
+    the episodes of the next iteration.
+
+    An episode is over for its agents where `("agents", "done")` says so; the envs are reset together, when
+    `done` does. What no agent may see, such as the labels, is under `hidden`; who reads which channel is kept
+    by `ludus.make_actor`, and by no other actor.
+    """
 
     def __init__(self, environment: MessageEnvironment, num_symbols: int) -> None:
         size = torch.Size([environment.num_envs])
@@ -37,10 +42,14 @@ class ArenaEnv(EnvBase):
         A, C = len(env.agent_names), len(env.handler.message_channel_names)
         each = torch.Size([B, A])
         first = env.begin(0)
-        seen = {
-            name: Unbounded(shape=tensor.shape, dtype=tensor.dtype, device=self.device)
-            for name, tensor in {**first.seen, **first.hidden}.items()
-        }
+        seen, hidden = (
+            {
+                name: Unbounded(shape=tensor.shape, dtype=tensor.dtype, device=self.device)
+                for name, tensor in found.items()
+            }
+            for found in (first.seen, first.hidden)
+        )
+        apart = Composite(**hidden, shape=(B,), device=self.device)
         masks = Composite(
             decision_mask=Binary(shape=each, dtype=torch.bool, device=self.device),
             message_mask=Binary(shape=(B, A, C), dtype=torch.bool, device=self.device),
@@ -49,7 +58,7 @@ class ArenaEnv(EnvBase):
         )
         mask = Binary(shape=(B,), dtype=torch.bool, device=self.device)
         self.observation_spec = Composite(
-            **seen, mask=mask, agents=masks, shape=(B,), device=self.device
+            **seen, mask=mask, agents=masks, hidden=apart, shape=(B,), device=self.device
         )
         high = torch.tensor([3, *[num_symbols] * C]).expand(B, A, 1 + C) - 1
         action = Bounded(0, high, shape=(B, A, 1 + C), dtype=torch.int64, device=self.device)
@@ -57,8 +66,13 @@ class ArenaEnv(EnvBase):
         reward = Unbounded(shape=(B, A, 1), device=self.device)
         self.reward_spec = self._of_agents(reward=reward)
         ends = Binary(shape=(B, 1), dtype=torch.bool, device=self.device)
+        own = Binary(shape=(B, A, 1), dtype=torch.bool, device=self.device)
         self.done_spec = Composite(
-            done=ends, terminated=ends.clone(), shape=(B,), device=self.device
+            done=ends,
+            terminated=ends.clone(),
+            agents=Composite(done=own, terminated=own.clone(), shape=each, device=self.device),
+            shape=(B,),
+            device=self.device,
         )
 
     def _of_agents(self, **specs: Any) -> Composite:
@@ -71,7 +85,8 @@ class ArenaEnv(EnvBase):
             {"decision_mask": moment.decision_mask, "message_mask": moment.message_mask},
             batch_size=[*self.batch_size, len(self.environment.agent_names)],
         )
-        return {**moment.seen, **moment.hidden, "mask": ~moment.over, AGENTS: masks}
+        hidden = TensorDict(dict(moment.hidden), batch_size=self.batch_size)
+        return {**moment.seen, "hidden": hidden, "mask": ~moment.over, AGENTS: masks}
 
     def _reset(self, tensordict: TensorDictBase | None = None, **_: object) -> TensorDict:
         self._moment = self.environment.begin(self._iteration)
@@ -87,7 +102,10 @@ class ArenaEnv(EnvBase):
         is_last = self._moment.step >= self.environment.num_steps
         ends = torch.full((*self.batch_size, 1), is_last, device=self.device)
         found = self._seen(stepped.moment)
-        found[AGENTS].set("reward", stepped.rewards.unsqueeze(-1))
+        over_BA1 = stepped.moment.over[:, None, None].expand(*stepped.rewards.shape, 1)
+        found[AGENTS].update(
+            {"reward": stepped.rewards.unsqueeze(-1), "done": over_BA1, "terminated": over_BA1}
+        )
         return TensorDict(
             {**found, "done": ends, "terminated": ends.clone()}, batch_size=self.batch_size
         )

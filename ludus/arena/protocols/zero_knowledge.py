@@ -22,6 +22,8 @@ from ludus.config.registry import find, register
 from ludus.core.errors import ConfigError
 
 ADVERSARY, SIMULATOR = "adversarial_verifier", "simulator"
+_FOLLOWED = ("decides", "forced", "step", "side_rewards", "judged", "deciders", "speakers")
+"""What a base has from all protocols, for its turns are dealt out anew."""
 
 
 class ZeroKnowledgeParameters(AnyProtocolParameters):
@@ -59,6 +61,11 @@ class ZeroKnowledge(ProtocolHandler):
             raise ConfigError(
                 f"'base.kind' is {kind}, which has no prover whose knowledge could be kept; choose another"
                 " protocol, such as nip"
+            )
+        if own := [name for name in _FOLLOWED if _is_own(self.base, name)]:
+            raise ConfigError(
+                f"'base.kind' is {kind}, whose {own[0]} is its own, which zero knowledge does not follow;"
+                " choose a protocol that says who speaks when and what for, and nothing else"
             )
         self.gains = params
         super().__init__(self.base.params)
@@ -146,6 +153,11 @@ class ZeroKnowledge(ProtocolHandler):
         met = {**gains, ADVERSARY: -self.gains.adversary_penalty}
         seats = [gains if variant < self.base.num_variants else met for variant in self._variants]
         return [[seat.get(name, 0.0) for name in self.agent_names] for seat in seats]
+
+
+def _is_own(handler: ProtocolHandler, name: str) -> bool:
+    """Return whether a protocol has a method of its own in the place of the one of all protocols."""
+    return getattr(type(handler), name) is not getattr(ProtocolHandler, name)
 
 
 def _answers(channel: str) -> str:

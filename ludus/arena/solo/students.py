@@ -60,6 +60,12 @@ class Students(nn.Module):
         right_A = torch.stack([(one.argmax(1) == y_N).float().mean() for one in answers])
         return losses_A.sum(), torch.stack([losses_A.detach(), right_A], 1)
 
+    def observe(self, dataset: ArenaDataset) -> None:
+        """Let bodies that keep statistics take in the data once, before they are first used."""
+        if fresh := self.agents.fresh:
+            data = [dataset.data[name] for name in self.agents.data_names]
+            self.agents.observe(self._rows(data), fresh)
+
     @torch.no_grad()
     def accuracy(
         self, name: str, dataset: ArenaDataset, size: int, *, is_interrupted: Callable[[], bool]
@@ -116,7 +122,9 @@ class Passes:
         self, dataset: ArenaDataset, data_names: Sequence[str], size: int, seed: int
     ) -> None:
         self._dataset, self._names, self._size, self._seed = dataset, data_names, size, seed
-        self.count = -(-len(dataset) // size)
+        # A normalisation over a batch can make nothing of one datum: it joins the batch before.
+        has_one_left = len(dataset) % size == 1 and len(dataset) > size > 1
+        self.count = -(-len(dataset) // size) - has_one_left
         self._key = -1
         self._order = torch.zeros(0, dtype=torch.int64)
 
@@ -127,6 +135,7 @@ class Passes:
             order = torch.randperm(len(self._dataset), generator=source)
             self._order = order.to(self._dataset.y.device, non_blocking=True)
             self._key = iteration
-        places_N = self._order[index * self._size : (index + 1) * self._size]
+        last = None if index == self.count - 1 else (index + 1) * self._size
+        places_N = self._order[index * self._size : last]
         rows = self._dataset.rows(places_N)
         return [*(rows[name] for name in self._names), self._dataset.y.index_select(0, places_N)]

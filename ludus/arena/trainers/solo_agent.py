@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from ludus.arena.learning.noted import Noted
 from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.solo.build import build_solo_instance
@@ -17,12 +18,12 @@ from ludus.arena.solo.students import Passes, SoloUpdate, Students
 from ludus.arena.trainer import TensorDictTrainer
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, Interrupted
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Best, Judge
 from ludus.judge.scores import Score
 from ludus.nn.engines.choice import Subject, choose_engine
-from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.schedules import Schedule, too_long
 from ludus.seeds import derive, forked
 from ludus.session.begun import as_begun, has_begun
@@ -32,7 +33,7 @@ GUARD = DivergenceGuard(remedy="look at the data of the scenario")
 
 
 @register_trainer("solo_agent")
-class SoloAgentTrainer(TensorDictTrainer):
+class SoloAgentTrainer(Noted, TensorDictTrainer):
     """Agents learn by cross-entropy to say the label of a datum that they see alone.
 
     train
@@ -77,6 +78,7 @@ class SoloAgentTrainer(TensorDictTrainer):
         )
         rounds = instance.protocol_handler.max_message_rounds
         self.students = Students(self.agents, max_message_rounds=rounds)
+        self.students.observe(train)
         self.update = SoloUpdate(
             self.students,
             config.optimizer,
@@ -153,6 +155,8 @@ class SoloAgentTrainer(TensorDictTrainer):
         """Make all iterations; for overriding. Where it is not overridden the plan makes them."""
         iteration_context.set_description("Training")
         for _ in range(self.config.max_iterations):
+            if self.run.interrupted:
+                raise Interrupted
             for index in range(self._passes.count):
                 self._learn(self.run, index)
             iteration_context.step()
@@ -198,7 +202,7 @@ class SoloAgentTrainer(TensorDictTrainer):
     def _evaluate(self, run: Run) -> Mapping[str, float]:
         if GUARD.diverged(self.update.metrics()) is not None:
             return {}  # it must not become the best; the record that follows ends the run
-        with forked(derive(self.config.seed, "arena/evaluated")):
+        with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):
             found = self._accuracies("validation", _no_step)
         metrics = {f"eval/{name}": value for name, value in found.items()}
         self.judge.hear(run, metrics, lambda score: self.weights())
@@ -220,17 +224,6 @@ class SoloAgentTrainer(TensorDictTrainer):
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that must survive."""
         return {"update": self.update, "judge": self.judge}
-
-    def open(self) -> None:
-        """Say what fit changed, and how the updates are executed."""
-        for note in self._notes:
-            self.run.tell(note, event="changed_by_fit")
-        for note in self._engine_notes:
-            self.run.tell(note, event="engine")
-
-    def inexact_because(self) -> list[str]:
-        """Return what a network of a script changes without its being saved."""
-        return unsaved(self._plain_state) if hasattr(self, "_plain_state") else []
 
     def best(self) -> Mapping[str, Any] | None:
         """Return metric, score and place of the best agents so far, by the mean of their accuracies."""
@@ -256,8 +249,7 @@ class SoloAgentTrainer(TensorDictTrainer):
             raise ConfigError(
                 "this run was trained on data, not in episodes: --episodes and --seed do not apply"
             )
-        with AgentWeights(self.agents).borrowed(weights), ExitStack() as stack:
-            self._build_test_context(stack)
+        with AgentWeights(self.agents).borrowed(weights), self._as_tested():
             found = self._accuracies("test", _no_step)
         return {f"eval/{name}": value for name, value in found.items()}
 

@@ -27,8 +27,10 @@ class PlainState:
     variable is not found.
     """
 
-    def __init__(self, *owners: object, in_update: bool = False) -> None:
-        """Watch these objects, and the modules inside.
+    def __init__(
+        self, *owners: object, in_update: bool = False, known: tuple[str, ...] = ()
+    ) -> None:
+        """Watch these objects, and the modules inside, but for those of packages that are `known`.
 
         `in_update` looks for what no engine repeats: what is saved counts as well, and a tensor has
         changed where another one is in its place, not where its numbers are others.
@@ -40,6 +42,7 @@ class PlainState:
             thing
             for thing in watched
             if is_foreign(type(thing))
+            and type(thing).__module__.partition(".")[0] not in known
             and hasattr(thing, "__dict__")
             and (in_update or not _has_extra_state(type(thing)))
         ]

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from ludus.arena.protocol import ACCEPT, CONTINUE, ProtocolHandler
+from ludus.arena.protocols.nip import Nip
+from ludus.core.errors import ConfigError
 from tests.arena.protocols.made import gains, mute_agents, order, protocol, section
 
 HONEST, ADVERSARIAL = 0, 1
@@ -85,3 +87,11 @@ def test_the_verdict_pays_as_in_the_base_and_the_adversary_has_none() -> None:
         for decision in (ACCEPT, CONTINUE):
             assert not any(gains(handler, index, decision, 1, seed=ADVERSARIAL).values())
     assert handler.judged(torch.tensor([HONEST, ADVERSARIAL])).tolist() == [True, False]
+
+
+def test_a_base_that_pays_for_what_is_said_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Nip, "side_rewards", lambda self, index, action, seed: torch.ones(1, 2), raising=False
+    )
+    with pytest.raises(ConfigError, match=r"'base.kind' is nip, whose side_rewards is its own"):
+        protocol("zero_knowledge")

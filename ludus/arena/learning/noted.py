@@ -1,0 +1,26 @@
+"""What a trainer says of itself: what fit changed, how updates are executed, and what no checkpoint holds."""
+
+from __future__ import annotations
+
+from ludus.core import Run
+from ludus.nn.engines.unsaved import PlainState, unsaved
+
+
+class Noted:
+    """The methods that tell it, for trainers that note it while they prepare."""
+
+    run: Run
+    _notes: list[str]
+    _engine_notes: list[str]
+    _plain_state: PlainState
+
+    def open(self) -> None:
+        """Say what fit changed, and how the updates are executed."""
+        for note in self._notes:
+            self.run.tell(note, event="changed_by_fit")
+        for note in self._engine_notes:
+            self.run.tell(note, event="engine")
+
+    def inexact_because(self) -> list[str]:
+        """Return what a network of a script changes without its being saved."""
+        return unsaved(self._plain_state) if hasattr(self, "_plain_state") else []
