@@ -11,6 +11,7 @@ from ludus.arena.playing.parallel_env import ParallelEnvMaker
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError, nearest
+from ludus.envs.slot import told
 
 _NAME = "agent"
 
@@ -78,5 +79,13 @@ class GymnasiumEnv(ParallelEnvMaker):
             )
         try:
             return OneAgentEnv(gymnasium.make(name))
-        except gymnasium.error.DependencyNotInstalled as error:
-            raise ConfigError(f"{name} needs a package that is not installed: {error}") from error
+        except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+            raise ConfigError(
+                f"'id' is {name}, which needs a package that is not installed: {str(error).rstrip('.')};"
+                " install it, or choose another id, such as CartPole-v1"
+            ) from error
+        except Exception as error:
+            raise ConfigError(
+                f"'id' is {name}, which gymnasium cannot make: {told(error)}; choose another id, such as"
+                " CartPole-v1"
+            ) from error

@@ -24,6 +24,7 @@ class AnyParallelEnv(Protocol):
     """What is used of PettingZoo's ParallelEnv."""
 
     agents: list[str]
+    """Those that are there: all after a reset, and then those that are not done."""
     possible_agents: list[str]
 
     def observation_space(self, agent: str) -> Space[Any]:
@@ -36,7 +37,10 @@ class AnyParallelEnv(Protocol):
         """Begin an episode; return what each agent sees, and infos."""
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Return what each sees and gains, who has terminated, who was truncated, and infos."""
+        """Return what each sees and gains, who has terminated, who was truncated, and infos.
+
+        The actions are of the agents that are there, and each of these is told of.
+        """
 
     def close(self) -> None:
         """Let go of what it holds."""

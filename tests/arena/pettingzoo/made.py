@@ -17,9 +17,7 @@ from ludus.config.sections import StrictConfig, validate
 from tests.arena.sections import parts
 from tests.arena.small import QUIET, example
 
-FAULTS = Literal[
-    "none", "leaves", "ends early", "forgets", "nan", "raises", "box", "dotted", "mask"
-]
+FAULTS = Literal["none", "forgets", "nan", "raises", "box", "dotted", "mask"]
 
 
 class CountingParameters(StrictConfig):
@@ -71,10 +69,6 @@ class CountingEnv(ParallelEnv):  # type: ignore[misc]
         is_over = self.count >= self.num_steps
         gains = {"one": float(actions["one"]), "two": -float(actions["two"])}
         ends = dict.fromkeys(self.agents, is_over)
-        if self.fault == "ends early":
-            ends["two"] = True
-        if self.fault == "leaves":
-            self.agents = ["one"]
         if self.fault == "forgets":
             del gains["two"]
         cuts = dict.fromkeys(ends, False)

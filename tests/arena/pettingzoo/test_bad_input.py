@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import gymnasium
 import pytest
 
 import ludus
@@ -69,6 +70,31 @@ def test_an_env_that_gymnasium_does_not_know_is_refused() -> None:
     assert "'id' is CartPool-v1, which is not in gymnasium's registry. Did you mean" in told
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Ant-v2", "needs a package that is not installed: The mujoco v2 and v3 based"),
+        ("phys2d/CartPole-v1", "needs a package that is not installed: import of jax halted"),
+        ("GymV21Environment-v0", 'run `pip install "shimmy'),
+        ("tests_asks_for_more-v0", "which gymnasium cannot make: TypeError"),
+    ],
+)
+def test_an_env_that_gymnasium_cannot_make_is_refused_with_the_remedy(
+    name: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.setitem(sys.modules, "shimmy", None)
+    entry = gymnasium.envs.registration.EnvSpec(
+        "tests_asks_for_more-v0", entry_point=lambda needed: None
+    )
+    monkeypatch.setitem(gymnasium.registry, entry.id, entry)
+    told = refusal(**{"scenario.env": {"kind": "gymnasium", "id": name}})
+    assert f"'id' is {name}, which " in told
+    assert sentence in told
+    assert "choose another id, such as CartPole-v1" in told
+
+
 def test_actions_that_are_not_discrete_are_refused() -> None:
     told = refusal(**{"scenario.env": {"kind": "gymnasium", "id": "Pendulum-v1"}})
     assert "the actions of 'agent' of the env gymnasium are Box" in told
@@ -92,11 +118,9 @@ def test_an_env_in_which_agents_of_the_arena_cannot_act_is_refused(
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        ("leaves", "env 0, episode 0, step 1: 'two' is not among its agents"),
-        ("ends early", "'two' is done while others go on"),
         ("forgets", "says nothing of 'two' in its rewards"),
-        ("nan", "gave an observation that is not finite"),
-        ("raises", "counting_v0, env 0, episode 0, step 1: raised ValueError: no more"),
+        ("nan", r"observations\['one'\] has nan, which is not finite"),
+        ("raises", "counting_v0, env 0, episode 0, step 1: step raised ValueError: no more"),
     ],
 )
 def test_an_env_that_breaks_its_word_is_told_with_the_place(fault: str, sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +12,7 @@ from ludus.arena.playing.parallel_env import ParallelEnvSection
 from ludus.arena.protocols.parallel import Parallel
 from ludus.arena.scenario import Datasets, NoDatasets, Scenario, Seen
 from ludus.arena.scenarios.pettingzoo.environment import OBSERVATION, ParallelEnvironment
-from ludus.arena.scenarios.pettingzoo.spec import maker_of, spec_of
+from ludus.arena.scenarios.pettingzoo.spec import make_env, spec_of
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError, LudusError
@@ -89,7 +90,7 @@ class PettingZoo(Scenario):
         """Return envs: those that are learned from go on for so many steps, the others play one episode."""
         env = self.params.env
         return ParallelEnvironment(
-            maker_of(env).make,
+            functools.partial(make_env, env),
             spec_of(env),
             num_envs=num_envs,
             num_steps=num_steps if name == "train" else None,

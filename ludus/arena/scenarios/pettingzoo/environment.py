@@ -20,6 +20,7 @@ from ludus.arena.playing.environment import Environment, Moment, Stepped
 from ludus.arena.playing.parallel_env import AnyParallelEnv
 from ludus.arena.scenarios.pettingzoo.slot import Slot
 from ludus.arena.scenarios.pettingzoo.spec import ParallelSpec
+from ludus.core.errors import LudusError
 from ludus.seeds import derive
 
 OBSERVATION = "observation"
@@ -46,9 +47,8 @@ class ParallelEnvironment(Environment):
         self.begins_anew = num_steps is not None
         self.num_steps = max_episode_steps if num_steps is None else num_steps
         self._seed, self._name, self._device = seed, name, device
-        self._slots = [
-            Slot(make(), spec, index, limit=max_episode_steps) for index in range(num_envs)
-        ]
+        self._make, self._limit = make, max_episode_steps
+        self._slots = self._made()
         # What an agent sees fills its row from the left; agents differ in how much that is.
         self._shape = num_envs, len(spec.agent_names), max(spec.num_numbers)
         # Nobody says anything, so there are no rounds to remember; the index is the env's place.
@@ -59,13 +59,19 @@ class ParallelEnvironment(Environment):
         }
         self._nobody = torch.zeros(self._shape[:2], dtype=torch.bool, device=device)
 
+    def _made(self) -> list[Slot]:
+        return [
+            Slot(self._make(), self.spec, index, limit=self._limit)
+            for index in range(self.num_envs)
+        ]
+
     def begin(self, iteration: int) -> Moment:
-        """Return the first moment of an iteration's episodes."""
+        """Return the first moment of an iteration's episodes; envs that were closed are made anew."""
+        self._slots = self._slots or self._made()
         seen_BAO = np.zeros(self._shape, np.float32)
         for index, slot in enumerate(self._slots):
             self._begin(slot, iteration, 0, seen_BAO[index])
-        over_B = torch.zeros(self.num_envs, dtype=torch.bool, device=self._device)
-        return self._moment(0, seen_BAO, over_B)
+        return self._moment(0, seen_BAO)
 
     def _begin(self, slot: Slot, iteration: int, episode: int, seen_AO: np.ndarray) -> None:
         """Begin an episode of an env, and write what the agents see."""
@@ -73,9 +79,10 @@ class ParallelEnvironment(Environment):
         seed = derive(self._seed, name, iteration) % 2**31
         slot.begin(seed, iteration, episode, seen_AO)
 
-    def _moment(self, step: int, seen_BAO: np.ndarray, over_B: Tensor) -> Moment:
+    def _moment(self, step: int, seen_BAO: np.ndarray) -> Moment:
         seen = self._seen(seen_BAO)
-        acts_BA = (~over_B)[:, None].expand_as(self._nobody)
+        acts_BA = torch.from_numpy(np.stack([slot.is_there_A for slot in self._slots]))
+        acts_BA = acts_BA.to(self._device)
         return Moment(
             step=step,
             seen=seen,
@@ -83,7 +90,7 @@ class ParallelEnvironment(Environment):
             decision_mask=self._nobody,
             message_mask=acts_BA.unsqueeze(-1),
             acting=None,
-            over=over_B,
+            over=~acts_BA.any(-1),
             hidden={},
         )
 
@@ -103,13 +110,12 @@ class ParallelEnvironment(Environment):
                 continue
             own = after_BAO[index]
             slot.step(chosen_A, own, rewards_BA[index], ended_BA[:, index])
-            next_BAO[index] = own
+            next_BAO[index, slot.is_there_A] = own[slot.is_there_A]
             if self.begins_anew and slot.has_ended():
                 self._begin(slot, slot.iteration, slot.episode + 1, next_BAO[index])
         device = self._device
         done_BA, terminated_BA = torch.from_numpy(ended_BA).to(device).unbind(0)
-        over_B = torch.tensor([slot.has_ended() for slot in self._slots]).to(device)
-        following = self._moment(moment.step + 1, next_BAO, over_B)
+        following = self._moment(moment.step + 1, next_BAO)
         rewards = torch.from_numpy(rewards_BA).to(device)
         return Stepped(following, rewards, done_BA, terminated_BA, self._seen(after_BAO))
 
@@ -117,13 +123,26 @@ class ParallelEnvironment(Environment):
         """Return whether every env has played its episode."""
         return all(slot.has_ended() for slot in self._slots)
 
+    def close(self) -> None:
+        """Close every env, once; raise the first error when all have been asked to."""
+        slots, self._slots = self._slots, []
+        errors = []
+        for slot in slots:
+            try:
+                slot.close()
+            except LudusError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
     def statistics(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
         """Return what an episode brings each agent, and all of them on average, and how many there were.
 
-        An episode that the end of the iteration cut short counts as one.
+        An episode that the end of the iteration cut short counts as one. An agent that left early gains
+        nothing from then on.
         """
         gained_A = rollouts["next", "agents", "reward"].squeeze(-1).double().sum((0, 1))
-        done_BT = rollouts["next", "agents", "done"][:, :, 0, 0]
+        done_BT = rollouts["next", "agents", "done"].squeeze(-1).all(-1)
         # One begins with each env, and one after each end but those of the last step.
         after_BT = done_BT[:, :-1] & rollouts["mask"][:, 1:]
         count = len(done_BT) + after_BT.double().sum()

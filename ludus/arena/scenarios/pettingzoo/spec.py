@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 from gymnasium import spaces
 
 from ludus.arena.playing.parallel_env import AnyParallelEnv, ParallelEnvMaker
 from ludus.config.base import StrictConfig
 from ludus.config.registry import find
 from ludus.config.sections import kind_of
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
+from ludus.envs.slot import told
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,31 @@ def maker_of(section: StrictConfig) -> ParallelEnvMaker:
     return maker
 
 
+def make_env(section: StrictConfig) -> AnyParallelEnv:
+    """Return a new env of this section; raise ConfigError where it cannot be made."""
+    kind = kind_of(section)
+    try:
+        env: AnyParallelEnv | None = maker_of(section).make()
+    except LudusError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"the env {kind} cannot be made: {told(error)}") from error
+    if env is None:
+        raise ConfigError(f"`make` of the env {kind} returned None; return the env that it makes")
+    return env
+
+
+def close_env(env: AnyParallelEnv, owner: str) -> None:
+    """Close an env; one that has no `close` holds nothing."""
+    close = getattr(env, "close", None)
+    if not callable(close):
+        return
+    try:
+        close()
+    except Exception as error:
+        raise LudusError(f"close() of {owner} raised {told(error)}") from error
+
+
 def spec_of(section: StrictConfig) -> ParallelSpec:
     """Return what the env of this section has; raise ConfigError where agents could not act in it."""
     return _spec_of(kind_of(section), type(section), section.model_dump_json())
@@ -41,34 +67,78 @@ def spec_of(section: StrictConfig) -> ParallelSpec:
 
 @functools.lru_cache(maxsize=64)
 def _spec_of(kind: str, config_class: type[StrictConfig], text: str) -> ParallelSpec:
-    env = find("parallel_env", kind)(config_class.model_validate_json(text)).make()
+    env = make_env(config_class.model_validate_json(text))
     try:
         return read_spec(env, kind)
     finally:
-        env.close()
+        close_env(env, f"the env {kind}")
 
 
 def read_spec(env: AnyParallelEnv, kind: str) -> ParallelSpec:
     """Return what an env has."""
-    names = tuple(getattr(env, "possible_agents", ()))
-    if not names:
-        raise ConfigError(
-            f"the env {kind} names no possible_agents; an env must name all its agents beforehand"
-        )
-    if wrong := [name for name in names if not isinstance(name, str) or not name or "." in name]:
-        raise ConfigError(
-            f"the env {kind} has an agent {wrong[0]!r}; the name of an agent is a word without dots"
-        )
-    actions = [_actions(env.action_space(name), f"'{name}' of the env {kind}") for name in names]
+    owner = f"the env {kind}"
+    names = _names(env, owner)
+    actions = [
+        _actions(space_of(env, "action_space", name, owner), f"'{name}' of {owner}")
+        for name in names
+    ]
     return ParallelSpec(
         agent_names=names,
         num_numbers=tuple(
-            _num_numbers(env.observation_space(name), f"'{name}' of the env {kind}")
+            _num_numbers(space_of(env, "observation_space", name, owner), f"'{name}' of {owner}")
             for name in names
         ),
         num_actions=tuple(int(space.n) for space in actions),
         first_actions=tuple(int(space.start) for space in actions),
     )
+
+
+def _names(env: AnyParallelEnv, owner: str) -> tuple[str, ...]:
+    given: object = getattr(env, "possible_agents", None)
+    if given is not None and (isinstance(given, str) or not isinstance(given, Collection)):
+        raise ConfigError(
+            f"possible_agents of {owner} is a {type(given).__name__}; make it a list of names"
+        )
+    names: tuple[str, ...] = tuple(given or ())
+    if not names:
+        raise ConfigError(
+            f"{owner} names no possible_agents; an env must name all its agents beforehand"
+        )
+    if wrong := [name for name in names if not isinstance(name, str) or not name or "." in name]:
+        raise ConfigError(
+            f"{owner} has an agent {wrong[0]!r}; the name of an agent is a word without dots"
+        )
+    if len(set(names)) < len(names):
+        raise ConfigError(
+            f"{owner} names an agent twice in its possible_agents, {', '.join(names)}; give each a name"
+            " of its own"
+        )
+    return names
+
+
+def space_of(
+    env: AnyParallelEnv,
+    method: Literal["observation_space", "action_space"],
+    name: str,
+    owner: str,
+) -> spaces.Space[Any]:
+    """Return what an agent may see or do; raise ConfigError where the env does not say."""
+    ask: object = getattr(env, method, None)
+    if not callable(ask):
+        raise ConfigError(
+            f"{method} of {owner} is a {type(ask).__name__} and no method; define"
+            f" {method}(self, agent), which returns the space of one agent"
+        )
+    try:
+        space = ask(name)
+    except Exception as error:
+        raise ConfigError(f"{method}('{name}') of {owner} raised {told(error)}") from error
+    if not isinstance(space, spaces.Space):
+        raise ConfigError(
+            f"{method}('{name}') of {owner} returned a {type(space).__name__}, which is no space of"
+            " gymnasium; return a Box or Discrete, say"
+        )
+    return space
 
 
 def _actions(space: object, whose: str) -> spaces.Discrete:
@@ -92,11 +162,3 @@ def _num_numbers(space: spaces.Space[Any], whose: str) -> int:
             " Discrete or a Dict of these"
         )
     return spaces.flatdim(space)
-
-
-def flattened(space: spaces.Space[Any], seen: object) -> np.ndarray:
-    """Return what an agent sees as one row of numbers."""
-    if isinstance(space, spaces.Box):
-        return np.asarray(seen, np.float32).reshape(-1)
-    row: np.ndarray = np.asarray(spaces.flatten(space, seen), np.float32)
-    return row
