@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
-import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from ludus.core.errors import ConfigError, nearest
 from ludus.core.plan import Repeat
-from ludus.core.run import Run
+from ludus.show.base import TERMINAL_IS_GONE
+from ludus.show.base import Display as Display
+from ludus.show.names import is_evaluation
 from ludus.show.panels import Memory, Scene, SteadyLive, draw_line, draw_panels, is_terminal
-from ludus.show.progress import Odometer, Place
+from ludus.show.plain import PlainDisplay
 from ludus.show.terminal import clean, warn
-from ludus.show.wording import EVALUATION, Score, Value, words
+from ludus.show.wording import Score, Value
 
 KINDS = ("auto", "rich", "minimal", "plain", "none")
-SECONDS_BETWEEN_LINES = 2.0
-
-# rich raises SystemExit when the reader of its output has gone away; a closed file, ValueError.
-_TERMINAL_IS_GONE = (OSError, ValueError, SystemExit)
 
 Draw = Callable[[Scene, int, int], RenderableType]
 
@@ -58,73 +51,6 @@ def _can_redraw(console: Console) -> bool:
     return is_terminal(console.file) and not is_plain
 
 
-class Display(ABC):
-    """Watches a run and shows it. It never changes the run, and a lost terminal does not end it."""
-
-    def __init__(self, plan: Repeat) -> None:
-        self._run: Run | None = None
-        self._odometer = Odometer(plan)
-        self._phase: tuple[str, int, int] | None = None
-        self._num_boundaries = 0
-
-    outlives_its_close = False
-    """Whether it shows even what the logger writes after it was closed."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the run is being shown."""
-        return True
-
-    @abstractmethod
-    def open(self) -> None:
-        """Begin to show; a second call does nothing."""
-
-    @abstractmethod
-    def show(self, record: Mapping[str, Value], counters: Mapping[str, int]) -> None:
-        """Take what the logger has just written."""
-
-    @abstractmethod
-    def message(self, text: str) -> None:
-        """Show one line that the user should see."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Leave the terminal as it was found; a second call does nothing."""
-
-    def phase(self, description: str, done: int, total: int) -> None:
-        """Take how far a phase is that the trainer counts itself."""
-        self._phase = (clean(description), done, total)
-
-    def end_phase(self) -> None:
-        """Forget the phase."""
-        self._phase = None
-
-    def __call__(self, run: Run, /) -> None:
-        """Watch this run. Called at every boundary, so it does more than compare ever more rarely."""
-        if run is not self._run:
-            self._run = run
-            self._odometer.begin(run)
-        self._num_boundaries += 1
-        if not self._num_boundaries & (self._num_boundaries - 1):
-            # How long an inner loop is shows only while it is open, and weighs in every percentage.
-            self._odometer.read(run)
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _place(self) -> Place:
-        return Place() if self._run is None else self._odometer.read(self._run)
-
-
 class NoDisplay(Display):
     """Shows nothing at all."""
 
@@ -132,69 +58,6 @@ class NoDisplay(Display):
     def show(self, record: Mapping[str, Value], counters: Mapping[str, int]) -> None: ...
     def message(self, text: str) -> None: ...
     def close(self) -> None: ...
-
-
-class PlainDisplay(Display):
-    """Writes lines: every evaluation, every message, and the other metrics every two seconds."""
-
-    outlives_its_close = True
-
-    def __init__(self, about: Mapping[str, str], plan: Repeat, console: Console) -> None:
-        super().__init__(plan)
-        self._about = about
-        self._file = console.file
-        self._encoding = console.encoding
-        self._is_open = False
-        self._wrote = -math.inf
-        self._held_back: tuple[dict[str, Value], dict[str, int], Place] = ({}, {}, Place())
-
-    @property
-    def is_open(self) -> bool:
-        return self._is_open
-
-    def open(self) -> None:
-        if self._is_open:
-            return
-        self._is_open = True
-        self._odometer.open()
-        self._write(*(f"{name} {text}" for name, text in self._about.items()))
-
-    def show(self, record: Mapping[str, Value], counters: Mapping[str, int]) -> None:
-        now = {} if self._run is None else self._run.counters
-        if any(count < now.get(name, 0) for name, count in counters.items()):
-            # What an evaluation beside the run found comes late, with the counters it was begun at.
-            self._write(*words(record, counters, None))
-            return
-        self._held_back = ({**self._held_back[0], **record}, dict(counters), self._place())
-        is_due = time.monotonic() - self._wrote >= SECONDS_BETWEEN_LINES
-        if is_due or not self._is_open or any(name.startswith(EVALUATION) for name in record):
-            self._write_record()
-
-    def message(self, text: str) -> None:
-        self._write(text)
-
-    def phase(self, description: str, done: int, total: int) -> None:
-        super().phase(description, done, total)
-        if done and time.monotonic() - self._wrote >= SECONDS_BETWEEN_LINES:
-            self._wrote = time.monotonic()
-            self._write(f"{description} {done}/{total}")
-
-    def close(self) -> None:
-        if self._is_open and self._held_back[0]:
-            self._write_record()
-        self._is_open = False
-
-    def _write_record(self) -> None:
-        self._write(*words(*self._held_back))
-        self._wrote = time.monotonic()
-        self._held_back = ({}, {}, Place())
-
-    def _write(self, *said: str) -> None:
-        line = "  ".join(filter(None, (clean(word, self._encoding) for word in said)))
-        # A reader who has gone away (`| head`) must not end the run, so such errors end here.
-        with contextlib.suppress(*_TERMINAL_IS_GONE):
-            self._file.write(line + "\n")
-            self._file.flush()
 
 
 class LiveDisplay(Display):
@@ -236,7 +99,7 @@ class LiveDisplay(Display):
         metrics, scores = dict(self._metrics), dict(self._scores)
         for name, value in record.items():
             name = self._clean(name)
-            if name.startswith(EVALUATION):
+            if is_evaluation(name):
                 scores[name] = Score.after(scores.get(name), name, value)
             else:
                 metrics[name] = value
@@ -247,7 +110,7 @@ class LiveDisplay(Display):
         if self._live is not None:
             self._live.attempt(lambda: self._console.print(line))
         else:
-            with contextlib.suppress(*_TERMINAL_IS_GONE):
+            with contextlib.suppress(*TERMINAL_IS_GONE):
                 self._console.print(line)
 
     def close(self) -> None:
@@ -255,12 +118,12 @@ class LiveDisplay(Display):
         _open_displays.discard(self)
         if live is None:
             return
-        with contextlib.suppress(*_TERMINAL_IS_GONE):
+        with contextlib.suppress(*TERMINAL_IS_GONE):
             live.stop()
             if not self._console.is_terminal:
                 self._console.line()
         if live.failure is not None and not isinstance(live.failure, OSError | SystemExit):
-            with contextlib.suppress(*_TERMINAL_IS_GONE):
+            with contextlib.suppress(*TERMINAL_IS_GONE):
                 warn(f"the display stopped early: {live.failure!r}")
 
     def forget(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ludus.show.display import Display
-from ludus.show.wording import number
+from ludus.show.base import Display
+from ludus.show.wording import Value, figures
+
+_LONGEST_TEXT = 60
 
 
 class Logged(Protocol):
@@ -16,6 +18,8 @@ class Logged(Protocol):
     def counters(self) -> Mapping[str, int]: ...
     @property
     def scalars(self) -> Mapping[str, float]: ...
+    @property
+    def texts(self) -> Mapping[str, Sequence[str]]: ...
 
 
 class Screen:
@@ -63,11 +67,19 @@ class Screen:
     def write(self, record: Logged) -> None:
         """Show what the log wrote; after the display has closed, as a line."""
         assert self._display is not None
+        found: dict[str, Value] = {**_short(record.texts), **record.scalars}
         if self._display.is_open or self._display.outlives_its_close:
-            self._display.show(record.scalars, record.counters)
+            self._display.show(found, record.counters)
         else:
-            words = (f"{name} {number(value)}" for name, value in record.scalars.items())
-            self.say("  ".join(words))
+            self.say("  ".join(figures(found)))
 
     def close(self) -> None:
         """The session closes the display itself."""
+
+
+def _short(texts: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the texts that fit in a line: they name something, such as the model that was tested."""
+    single = {name: said[0] for name, said in texts.items() if len(said) == 1}
+    return {
+        k: said for k, said in single.items() if len(said) <= _LONGEST_TEXT and "\n" not in said
+    }

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from ludus.judge.directions import known_direction
+from ludus.show.names import MANY, telling_first
 from ludus.show.progress import Place
 from ludus.show.terminal import clean
 
-EVALUATION = ("validation/", "test/", "eval/")
-
 Value = float | str
+
+_MOST_FIGURES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,19 @@ def words(
     """Return a record as words for one line: where the run stood, counters, metrics, how long yet."""
     loops = {loop.name for loop in place.loops} if place else set()
     counted = [f"{name} {count}" for name, count in counters.items() if count and name not in loops]
-    found = [f"{name} {number(value)}" for name, value in record.items()]
+    found = figures(record)
     if place is None:
         return [*counted, *found]
     return [where(place) or place.doing, *counted, *found, pace(place)]
+
+
+def figures(record: Mapping[str, Value]) -> list[str]:
+    """Return a record as words: all of a short one, those that tell most of a long one."""
+    names = telling_first(record)
+    shown = names if len(names) <= MANY else names[:_MOST_FIGURES]
+    found = [f"{name} {number(record[name])}" for name in shown]
+    left_out = len(names) - len(shown)
+    return [*found, f"(+ {left_out} more in metrics.jsonl)"] if left_out else found
 
 
 def pace(place: Place, *, elapsed: bool = False) -> str:

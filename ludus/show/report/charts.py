@@ -7,7 +7,6 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ludus.show.report.scales import (
     SMALLEST,
@@ -16,69 +15,22 @@ from ludus.show.report.scales import (
     is_drawn,
     is_noisy,
     linear_scale,
-    means,
     short_number,
-    thin,
     value_scale,
 )
+from ludus.show.report.strokes import TOP, Frame, curve, spread, swatch
+from ludus.show.report.strokes import Line as Line
+from ludus.show.report.style import COLOURS, DASHES
 
-NUM_COLOURS = 8
-NUM_DASHES = 4
+NUM_COLOURS = len(COLOURS)
+NUM_DASHES = len(DASHES)
 
 WIDE, NARROW = (560.0, 250.0), (400.0, 200.0)
 """The sizes a chart may have, width and height in pixels before the page scales it."""
 
-_TOP, _RIGHT, _BOTTOM = 14.0, 14.0, 44.0
 _MOST_TOLD = 12
-_NUM_MEANS = 60
 # NUL and its kin are no HTML; a replacement character shows that something stood there.
 _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
-
-
-@dataclass(frozen=True)
-class Line:
-    """One curve: xs sorted, ys as long (non-finite is a gap), and the best point if it has one.
-
-    Where it is the mean of several, lows and highs, as long, bound the range of these.
-    """
-
-    label: str
-    xs: Sequence[float]
-    ys: Sequence[float]
-    colour: int = 0
-    dash: int = 0
-    best: tuple[float, float] | None = None
-    lows: Sequence[float] = ()
-    highs: Sequence[float] = ()
-    told: str | None = None
-    """What the legend says beside the label; None: the last value."""
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """The plotting area and its two scales."""
-
-    x: Scale
-    y: Scale
-    size: tuple[float, float]
-
-    @property
-    def left(self) -> float:
-        return 18 + 6.6 * max((len(label) for label in self.y.labels), default=1)
-
-    @property
-    def right(self) -> float:
-        return self.size[0] - _RIGHT
-
-    @property
-    def floor(self) -> float:
-        return self.size[1] - _BOTTOM
-
-    def across(self, value: float) -> float:
-        return self.left + self.x.place(value) * (self.right - self.left)
-
-    def down(self, value: float) -> float:
-        return self.floor - self.y.place(value) * (self.floor - _TOP)
 
 
 def text(value: object) -> str:
@@ -110,12 +62,12 @@ def line_chart(
         return _figure(title, '<p class="none">No value of this metric is finite.</p>', legend)
     xs = [x for line in lines for x in (line.xs[0], line.xs[-1], *(line.best or ())[:1])]
     x_scale, y = scales or (counter_scale(min(xs), max(xs)), value_scale(drawn))
-    frame = _Frame(x_scale, y, size)
+    frame = Frame(x_scale, y, size)
     body = [
         *_axes(frame, x_label + (" (vertical axis logarithmic)" if y.is_log else "")),
         *(_moment(frame, x, told) for x, told in moments if x_scale.low <= x <= x_scale.high),
-        *(_range(frame, line) for line in lines if line.lows),
-        *(_curve(frame, line, num_buckets) for line in lines),
+        *(spread(frame, line) for line in lines if line.lows),
+        *(curve(frame, line, num_buckets) for line in lines),
         *_bands(frame, lines, x_label, num_bands),
         *_best_marks(frame, lines),
     ]
@@ -131,7 +83,7 @@ def bar_chart(title: str, edges: Sequence[float], counts: Sequence[float]) -> st
     if not is_drawn(max(map(abs, sides))) or not is_drawn(sum(heights)) or not is_wide:
         return _figure(title, '<p class="none">This histogram has no width to draw.</p>', "")
     y = value_scale([0.0, max(heights) or 1.0])
-    frame = _Frame(linear_scale(sides[0], sides[-1], num_ticks=6), y, NARROW)
+    frame = Frame(linear_scale(sides[0], sides[-1], num_ticks=6), y, NARROW)
     bars = []
     for start, stop, height in zip(sides, sides[1:], heights, strict=False):
         x, top = frame.across(start), frame.down(height)
@@ -153,7 +105,7 @@ def _svg(title: str, body: Sequence[str], size: tuple[float, float]) -> str:
     return "\n".join([head, *body, "</svg>"])
 
 
-def _axes(frame: _Frame, x_label: str) -> Iterator[str]:
+def _axes(frame: Frame, x_label: str) -> Iterator[str]:
     floor, right = frame.floor, frame.right
     for tick, label in zip(frame.y.ticks, frame.y.labels, strict=True):
         y = frame.down(tick)
@@ -170,51 +122,12 @@ def _axes(frame: _Frame, x_label: str) -> Iterator[str]:
     yield f'<text class="mid name" x="{middle:.1f}" y="{floor + 37:.1f}">{text(x_label)}</text>'
 
 
-def _moment(frame: _Frame, x: float, told: str) -> str:
-    at = f"M{frame.across(x):.1f} {_TOP:.0f}V{frame.floor:.0f}"
+def _moment(frame: Frame, x: float, told: str) -> str:
+    at = f"M{frame.across(x):.1f} {TOP:.0f}V{frame.floor:.0f}"
     return f'<path class="moment" d="{at}"><title>{text(told)}</title></path>'
 
 
-def _range(frame: _Frame, line: Line) -> str:
-    """Return the area between the lows and the highs of a curve; one place is a bar."""
-    sides = (-3, 3) if len(line.xs) == 1 else (0,)
-    along, back = (
-        [
-            f"{frame.across(x) + side:.1f} {frame.down(y):.1f}"
-            for x, y in zip(line.xs, ys, strict=True)
-            if is_drawn(y)
-            for side in sides
-        ]
-        for ys in (line.highs, line.lows)
-    )
-    path = "L".join([*along, *reversed(back)])
-    return f'<path class="range c{line.colour}" d="M{path}Z"/>' if path else ""
-
-
-def _curve(frame: _Frame, line: Line, num_buckets: int) -> str:
-    """Return the path of one curve, faint under its means if noisy; a lone point is a dot."""
-    pieces: list[list[str]] = [[]]
-    for x, y in thin(line.xs, line.ys, num_buckets):
-        if is_drawn(y):
-            pieces[-1].append(f"{frame.across(x):.1f} {frame.down(y):.1f}")
-        elif pieces[-1]:
-            pieces.append([])
-    path = "".join(
-        "M" + ("L".join(piece) if len(piece) > 1 else f"{piece[0]}h0") for piece in pieces if piece
-    )
-    if is_noisy(line.ys):
-        mean = means(line.xs, line.ys, _NUM_MEANS)
-        trend = "L".join(f"{frame.across(x):.1f} {frame.down(y):.1f}" for x, y in mean)
-        return (
-            f'<path class="line c{line.colour} faint" d="{path}"/>'
-            f'<path class="line c{line.colour} d{line.dash}" d="M{trend}"/>'
-        )
-    is_one_dot = path.endswith("h0") and path.count("M") == 1
-    dash = "dot" if is_one_dot else f"d{line.dash}"
-    return f'<path class="line c{line.colour} {dash}" d="{path}"/>'
-
-
-def _bands(frame: _Frame, lines: Sequence[Line], x_label: str, num_bands: int) -> Iterator[str]:
+def _bands(frame: Frame, lines: Sequence[Line], x_label: str, num_bands: int) -> Iterator[str]:
     """Yield strips that, under the mouse, show a hairline, a dot on each curve and the values."""
     xs = sorted({x for line in lines for x in line.xs})
     if len(xs) > num_bands:
@@ -224,7 +137,7 @@ def _bands(frame: _Frame, lines: Sequence[Line], x_label: str, num_bands: int) -
     sides = [frame.left, *middles, frame.right]
     for x, place, start, stop in zip(xs, places, sides, sides[1:], strict=False):
         told = [f"{x_label} {short_number(x)}"]
-        hairline = f"M{place:.1f} {_TOP:.0f}V{frame.floor:.0f}"
+        hairline = f"M{place:.1f} {TOP:.0f}V{frame.floor:.0f}"
         dots = ""
         for line in lines:
             index = bisect_right(line.xs, x) - 1
@@ -235,8 +148,8 @@ def _bands(frame: _Frame, lines: Sequence[Line], x_label: str, num_bands: int) -
                 y = frame.down(line.ys[index])
                 dots += f'<circle class="c{line.colour}" cx="{place:.1f}" cy="{y:.1f}" r="3"/>'
         yield (
-            f'<g class="band"><rect x="{start:.1f}" y="{_TOP:.0f}" width="{stop - start:.1f}"'
-            f' height="{frame.floor - _TOP:.0f}"/><path d="{hairline}"/>{dots}'
+            f'<g class="band"><rect x="{start:.1f}" y="{TOP:.0f}" width="{stop - start:.1f}"'
+            f' height="{frame.floor - TOP:.0f}"/><path d="{hairline}"/>{dots}'
             f"<title>{text(chr(10).join(told))}</title></g>"
         )
 
@@ -247,7 +160,7 @@ def _between(line: Line, index: int) -> str:
     return f" ({short_number(line.lows[index])} to {short_number(line.highs[index])})"
 
 
-def _best_marks(frame: _Frame, lines: Sequence[Line]) -> Iterator[str]:
+def _best_marks(frame: Frame, lines: Sequence[Line]) -> Iterator[str]:
     marked = [line for line in lines if line.best]
     for line in marked:
         assert line.best is not None
@@ -261,7 +174,7 @@ def _best_marks(frame: _Frame, lines: Sequence[Line]) -> Iterator[str]:
             is_right = x > frame.size[0] / 2
             side, sign = ("end", -1) if is_right else ("start", 1)
             # Over the point, or beside it where there is no room above.
-            x, y = (x, y - 12) if y > _TOP + 18 else (x + 11 * sign, y + 4)
+            x, y = (x, y - 12) if y > TOP + 18 else (x + 11 * sign, y + 4)
             label = f"best {short_number(line.best[1])}"
             yield f'<text class="{side} told" x="{x:.1f}" y="{y:.1f}">{label}</text>'
 
@@ -273,11 +186,7 @@ def _legend(lines: Sequence[Line]) -> str:
         told = last if line.told is None else f"<b>{text(line.told)}</b>"
         num_gaps = sum(not math.isfinite(y) for y in line.ys)
         gaps = f' <span class="warn">{num_gaps:,} not finite</span>' if num_gaps else ""
-        swatch = f'<path class="line c{line.colour} d{line.dash}" d="M1 5H21"/>'
-        items.append(
-            f'<li><svg class="swatch" viewBox="0 0 22 10" aria-hidden="true">{swatch}</svg>'
-            f"{text(line.label)} {told}{gaps}</li>"
-        )
+        items.append(f"<li>{swatch(line)}{text(line.label)} {told}{gaps}</li>")
     if any(is_noisy(line.ys) for line in lines):
         items.append("<li>faint: every value; strong: their mean</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from ludus.show.report.charts import (
-    NARROW,
-    NUM_COLOURS,
-    NUM_DASHES,
-    WIDE,
-    Line,
-    bar_chart,
-    line_chart,
-)
-from ludus.show.report.files import ReportedRun, Series, mapping, number
+from ludus.config import rooms
+from ludus.show.names import Parts, taken_apart
+from ludus.show.report.charts import NARROW, WIDE, Line, bar_chart, line_chart
+from ludus.show.report.files import ReportedRun, mapping, number
+from ludus.show.report.looks import Drawn, Looks
 from ludus.show.report.scales import is_drawn
 
 AXIS_NAMES = {
@@ -30,33 +26,89 @@ _MOST_BUCKETS, _FEWEST_BUCKETS = 500, 20
 _MOST_BANDS_EACH, _FEWEST_BANDS_EACH = 80, 8
 _MOST_HISTOGRAMS = 60
 
-_Named = list[tuple[int, str, Series]]
-"""The series of one chart, each with the number of its run and its full name."""
+_Groups = Mapping[str, Sequence[Drawn]]
+"""By the title of a chart: its series."""
 
 
 def metric_charts(runs: Sequence[ReportedRun]) -> str:
-    """Return a chart for each kind of metric: train/loss and validation/loss share one."""
-    groups: dict[str, _Named] = {}
+    """Return a chart for each kind of metric: train/loss and validation/loss share one.
+
+    In the report of one run the agents of a run share it, too; in a comparison each has its own.
+    """
+    parts = taken_apart(name for run in runs for name in run.metrics)
+    looks = Looks(list(parts.values()), len(runs))
+    kinds: dict[str, list[Drawn]] = {}
     for index, run in enumerate(runs):
         for name, series in run.metrics.items():
-            groups.setdefault(_kind(name), []).append((index, name, series))
-    best_names = {str(best.get("metric")) for run in runs for best in run.all_bests}
-
-    def importance(group: _Named) -> tuple[bool, int]:
-        names = {name for _, name, _ in group}
-        return not names & best_names, -len(names)
-
-    ordered = dict(sorted(groups.items(), key=lambda item: importance(item[1])))
-    return _charts(runs, ordered, WIDE)
+            drawn = Drawn(index, [name], parts[name], series)
+            kinds.setdefault(parts[name].kind, []).append(drawn)
+    if looks.owners:
+        groups = dict(_by_owners(kinds, looks, is_compared=len(runs) > 1))
+    else:
+        groups = kinds
+    return _charts(runs, _ordered(runs, groups, looks), looks, WIDE)
 
 
 def rate_charts(runs: Sequence[ReportedRun]) -> str:
     """Return a chart for each rate in timing.jsonl."""
-    groups: dict[str, _Named] = {}
+    groups: dict[str, list[Drawn]] = {}
     for index, run in enumerate(runs):
         for name, series in run.rates.items():
-            groups.setdefault(name, []).append((index, name, series))
-    return _charts(runs, groups, NARROW)
+            drawn = Drawn(index, [name], Parts("", "", name), series)
+            groups.setdefault(name, []).append(drawn)
+    return _charts(runs, groups, Looks([], len(runs)), NARROW)
+
+
+def _by_owners(
+    kinds: _Groups, looks: Looks, *, is_compared: bool
+) -> Iterator[tuple[str, list[Drawn]]]:
+    """Yield the charts of a page on which metrics have owners: those of each owner once."""
+    for kind, group in kinds.items():
+        owned = _merged(group)
+        if not is_compared:
+            flat = [one for ones in owned for one in ones]
+            yield kind, sorted(flat, key=looks.place)
+            continue
+        for ones in owned:
+            ones.sort(key=lambda one: (one.run, *looks.place(one)))
+            owner, same = ones[0].parts.owner, ones[0].same
+            title = f"{kind} · {owner}" if owner else kind
+            yield title + (f" (the same of {', '.join(same)})" if same else ""), ones
+
+
+def _merged(group: Sequence[Drawn]) -> list[list[Drawn]]:
+    """Return the series of each owner, the whole first; one with another's very values joins that one."""
+    owners = sorted(dict.fromkeys(one.parts.owner for one in group), key=bool)
+    found: list[dict[tuple[int, str], Drawn]] = []
+    for owner in owners:
+        ones = {one.key: one for one in group if one.parts.owner == owner}
+        for others in found:
+            is_same = ones.keys() == others.keys() and all(
+                one.series.is_same_as(others[key].series) for key, one in ones.items()
+            )
+            if is_same:
+                for key, one in ones.items():
+                    other = others[key]
+                    names, same = [*other.names, *one.names], [*other.same, owner]
+                    others[key] = replace(other, names=names, same=same)
+                break
+        else:
+            found.append(ones)
+    return [list(ones.values()) for ones in found]
+
+
+def _ordered(runs: Sequence[ReportedRun], groups: _Groups, looks: Looks) -> _Groups:
+    """Return the charts, those that matter most first."""
+    best_names = {str(best.get("metric")) for run in runs for best in run.all_bests}
+    scores = rooms.directions()
+
+    def importance(group: Sequence[Drawn]) -> tuple[bool, bool, bool, int]:
+        names = {name for one in group for name in one.names}
+        is_score = group[0].parts.kind in scores and (bool(looks.owners) or not best_names)
+        is_owned = is_score and all(one.parts.owner for one in group)
+        return not names & best_names, not is_score, is_owned, -len(names)
+
+    return dict(sorted(groups.items(), key=lambda item: importance(item[1])))
 
 
 def histogram_charts(run: ReportedRun) -> str:
@@ -66,7 +118,7 @@ def histogram_charts(run: ReportedRun) -> str:
 
 
 def _charts(
-    runs: Sequence[ReportedRun], groups: Mapping[str, _Named], size: tuple[float, float]
+    runs: Sequence[ReportedRun], groups: _Groups, looks: Looks, size: tuple[float, float]
 ) -> str:
     num_lines = sum(map(len, groups.values())) or 1
     num_buckets = _between(_FEWEST_BUCKETS, _MOST_POINTS // (2 * num_lines), _MOST_BUCKETS)
@@ -77,7 +129,7 @@ def _charts(
         charts.append(
             line_chart(
                 title,
-                _lines(runs, group, axis),
+                _lines(runs, group, axis, looks),
                 x_label=AXIS_NAMES.get(axis, axis),
                 size=size,
                 num_buckets=num_buckets,
@@ -87,48 +139,62 @@ def _charts(
     return "\n".join(charts)
 
 
-def _kind(name: str) -> str:
-    """Return what a chart is called: the last word of a name, or the one before where that is a number."""
-    before, _, last = name.rpartition("/")
-    return before.rpartition("/")[2] if last.isdigit() and before else last or name
-
-
-def _axis(runs: Sequence[ReportedRun], group: _Named) -> str:
+def _axis(runs: Sequence[ReportedRun], group: Sequence[Drawn]) -> str:
     """Return the counter to draw against: the first that every series of the chart moves."""
     for counter in dict.fromkeys(name for run in runs for name in run.counter_names):
-        if all(any(at.get(counter) for at in series.counters) for _, _, series in group):
+        if all(any(at.get(counter) for at in one.series.counters) for one in group):
             return counter
     return "opt_steps"
 
 
-def _lines(runs: Sequence[ReportedRun], group: _Named, axis: str) -> list[Line]:
-    """Colour by metric in the report of one run; by run, and dash by metric, in a comparison."""
-    names = list(dict.fromkeys(name for _, name, _ in group))
+def _lines(
+    runs: Sequence[ReportedRun], group: Sequence[Drawn], axis: str, looks: Looks
+) -> list[Line]:
+    """Return the series of a chart against this counter, each in its look."""
+    are_many = len({one.names[0] for one in group}) > 1
     labels = run_labels(runs)
     lines = []
-    for index, name, series in group:
-        place = names.index(name)
+    for one in group:
         # A counter still at zero is left out of the records.
         points = sorted(
-            zip((at.get(axis, 0) for at in series.counters), series.values, strict=True),
+            zip((at.get(axis, 0) for at in one.series.counters), one.series.values, strict=True),
             key=lambda point: point[0],
         )
-        before, _, last = name.rpartition("/")
-        label = last if last.isdigit() and before else before or name
+        label = _label(one, is_compared=len(runs) > 1)
         if len(runs) > 1:
-            label = f"{labels[index]} · {label}" if len(names) > 1 else labels[index]
-        colour, dash = (index, place) if len(runs) > 1 else (place, place // NUM_COLOURS)
+            label = f"{labels[one.run]} · {label}" if are_many else labels[one.run]
         lines.append(
             Line(
                 label,
                 [float(x) for x, _ in points],
                 [y for _, y in points],
-                colour % NUM_COLOURS,
-                dash % NUM_DASHES,
-                _best_point(runs[index], name, axis),
+                best=_best_point(runs[one.run], one.names, axis),
+                is_points=_are_tests_at_ends(runs[one.run], one, axis),
             )
         )
-    return lines
+    chosen = looks.of_chart(group, [line.is_dots for line in lines])
+    return [
+        replace(line, colour=colour, dash=dash)
+        for line, (colour, dash) in zip(lines, chosen, strict=True)
+    ]
+
+
+def _label(one: Drawn, *, is_compared: bool) -> str:
+    """Return what a series is called in its chart, whose title says the rest of its name."""
+    split, owner = one.parts.split, one.parts.owner
+    if is_compared and (owner or one.same):
+        return split
+    if owner or one.same:
+        return ", ".join(f"{split}/{name}" if name else split for name in (owner, *one.same))
+    before, _, last = one.names[0].rpartition("/")
+    return last if last.isdigit() and before else before or one.names[0]
+
+
+def _are_tests_at_ends(run: ReportedRun, one: Drawn, axis: str) -> bool:
+    """Return whether these are tests where the run ended, and ended again once its length was raised."""
+    ends = [mapping(end.get("counters")).get(axis, 0) for end in run.ends]
+    places = [at.get(axis, 0) for at in one.series.counters]
+    return one.parts.line == "test" and all(place in ends for place in places[:-1])
 
 
 def run_labels(runs: Sequence[ReportedRun]) -> list[str]:
@@ -137,11 +203,11 @@ def run_labels(runs: Sequence[ReportedRun]) -> list[str]:
     return [run.name if names.count(run.name) == 1 else run.place for run in runs]
 
 
-def _best_point(run: ReportedRun, metric: str, axis: str) -> tuple[float, float] | None:
+def _best_point(run: ReportedRun, metrics: Sequence[str], axis: str) -> tuple[float, float] | None:
     for best in run.all_bests:
         counters = mapping(best.get("counters"))
         score, at = number(best.get("score")), number(counters.get(axis, 0))
-        if best.get("metric") != metric or not counters or score is None or at is None:
+        if best.get("metric") not in metrics or not counters or score is None or at is None:
             continue
         return (at, score) if is_drawn(score) and 0 <= at < 1 << 63 else None
     return None

@@ -11,6 +11,7 @@ from typing import Any
 
 from ludus.core.counters import SHARED
 from ludus.core.errors import RunError
+from ludus.show.names import may_choose_best
 from ludus.store.directory import ENDINGS, found_run, read_note
 from ludus.store.places import open_storage, parted
 from ludus.store.storage import Storage
@@ -27,6 +28,13 @@ class Series:
 
     counters: list[Mapping[str, int]] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+
+    def is_same_as(self, other: Series) -> bool:
+        """Return whether another has the same values at the same counters, but for rounding."""
+        return self.counters == other.counters and all(
+            math.isclose(a, b, rel_tol=1e-9) or (math.isnan(a) and math.isnan(b))
+            for a, b in zip(self.values, other.values, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,11 @@ class ReportedRun:
         return None
 
     @property
+    def ends(self) -> Sequence[Mapping[str, Any]]:
+        """The events of each time that the run came to an end of its own, the last of them included."""
+        return [event for event in self.events if event.get("event") in ("finished", "stopped")]
+
+    @property
     def best(self) -> Mapping[str, Any] | None:
         """The last best score the run told, with its metric and model."""
         for event in reversed(self.events):
@@ -109,6 +122,11 @@ class ReportedRun:
     def all_bests(self) -> Sequence[Mapping[str, Any]]:
         """Every best, the first score's first."""
         return [*([self.best] if self.best else []), *self.more_bests.values()]
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether it measured anything by which a model can be the best; a test chooses nothing."""
+        return bool(self.all_bests) or any(map(may_choose_best, self.metrics))
 
     @property
     def counter_names(self) -> Sequence[str]:

@@ -9,7 +9,7 @@ from ludus.core.errors import RunError
 from ludus.show.report import sections as sections
 from ludus.show.report.charts import text
 from ludus.show.report.curves import histogram_charts, metric_charts, rate_charts, run_labels
-from ludus.show.report.families import family_sections, is_marked
+from ludus.show.report.families import Section, family_sections, is_marked
 from ludus.show.report.files import ReportedRun, read_run
 from ludus.show.report.style import STYLE
 from ludus.store.directory import found_run
@@ -87,7 +87,7 @@ def _page(runs: Sequence[ReportedRun]) -> str:
 
 
 def _one(run: ReportedRun) -> str:
-    told = _of_families([run])
+    told = list(family_sections([run]))
     kind, seed = run.about.get("kind", "unknown kind"), run.about.get("seed", "unknown")
     parts = [
         f'<p class="kicker">ludus report · {text(kind)} · seed {text(seed)}</p>',
@@ -96,11 +96,10 @@ def _one(run: ReportedRun) -> str:
         sections.summary_cards(run),
         f'<div class="panel">{sections.exactness(run)}</div>',
         sections.notes([run]),
-        *told,
+        *_of_families(told),
         _curves([run]),
-        "<h2>Best model</h2>",
-        sections.best_model(run),
-        *_found(run, level=2),
+        _titled("<h2>Best model</h2>", sections.best_model(run)),
+        *_found(run, told, level=2),
         "<h2>Events</h2>",
         sections.events(run),
         "<h2>Environment</h2>",
@@ -113,7 +112,7 @@ def _one(run: ReportedRun) -> str:
 
 def _several(places: Sequence[ReportedRun], title: str) -> str:
     """Return a page of several runs, or of places that are none, of which only families know."""
-    told = _of_families(places)
+    told = list(family_sections(places))
     runs = [place for place in places if place.is_run]
     compared = f" · {len(places)} runs compared" if len(places) > 1 else ""
     parts = [
@@ -121,16 +120,15 @@ def _several(places: Sequence[ReportedRun], title: str) -> str:
         f"<h1>{text(title)}</h1>",
         sections.comparison(runs) if runs else "",
         sections.notes(places),
-        *told,
+        *_of_families(told),
         _curves(runs) if runs else "",
     ]
     for run, label in zip(runs, run_labels(runs), strict=True):
         parts += [
             f'<h2>{text(label)}</h2><div class="panel">{sections.status_sentence(run)}'
             f"<br>{sections.exactness(run)}</div>",
-            "<h3>Best model</h3>",
-            sections.best_model(run),
-            *_found(run, level=3),
+            _titled("<h3>Best model</h3>", sections.best_model(run)),
+            *_found(run, told, level=3),
             _folded("Events", sections.events(run)),
             _folded("Environment", sections.environment(run)),
             _folded("Config", sections.config(run)),
@@ -138,8 +136,12 @@ def _several(places: Sequence[ReportedRun], title: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _of_families(runs: Sequence[ReportedRun]) -> list[str]:
-    return [f"<h2>{text(one.title)}</h2>{one.body}" for one in family_sections(runs)]
+def _of_families(told: Sequence[Section]) -> list[str]:
+    return [f"<h2>{text(one.title)}</h2>{one.body}" for one in told]
+
+
+def _titled(title: str, body: str) -> str:
+    return f"{title}\n{body}" if body else ""
 
 
 def _curves(runs: Sequence[ReportedRun]) -> str:
@@ -154,13 +156,14 @@ def _curves(runs: Sequence[ReportedRun]) -> str:
     return "\n".join(parts)
 
 
-def _found(run: ReportedRun, *, level: int) -> list[str]:
-    """Return the histograms and texts of a run, if it has any."""
+def _found(run: ReportedRun, told: Sequence[Section], *, level: int) -> list[str]:
+    """Return the histograms and texts of a run, if it has any that no section has shown."""
     parts = []
     if histograms := histogram_charts(run):
         parts.append(f"<h{level}>Distributions</h{level}>")
         parts.append(f'<div class="charts small">{histograms}</div>')
-    if texts := sections.texts(run):
+    shown = [name for one in told for name in one.texts]
+    if texts := sections.texts(run, without=shown):
         parts.append(f"<h{level}>Texts</h{level}>{texts}")
     return parts
 

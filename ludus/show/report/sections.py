@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ludus.show.report.charts import text
@@ -71,7 +71,7 @@ def summary_cards(run: ReportedRun) -> str:
     for best in run.all_bests:
         words = _BEST_WORDS.get(str(best.get("mode")), "best")
         cards.append(("card wide", _score(best), f"{words} {text(best.get('metric', ''))}"))
-    if not cards:
+    if not cards and run.has_scores:
         cards.append(("card wide", "none", "best score: no best model was recorded"))
     for name, value in run.counters.items():
         if value:
@@ -102,7 +102,7 @@ def comparison(runs: Sequence[ReportedRun]) -> str:
         exact = mapping(run.ending).get("exact")
         cells = [
             status_pill(run),
-            _score(mapping(run.best)),
+            _score(mapping(run.best)) if run.has_scores else "-",
             text(mapping(run.best).get("metric", "")),
             *(_figure(run.counters.get(name, 0)) for name in counters),
             _duration(run.wall_seconds),
@@ -119,7 +119,12 @@ def comparison(runs: Sequence[ReportedRun]) -> str:
 
 
 def best_model(run: ReportedRun) -> str:
-    """Return where the best weights by each score lie, their score, and when they were found."""
+    """Return where the best weights by each score lie, their score, and when they were found.
+
+    Of a run that has no best by its nature there is nothing to say.
+    """
+    if not run.has_scores:
+        return ""
     if not run.all_bests:
         return _panel("<p>No best model was recorded.</p>")
     return _panel("".join(_table(_best_rows(run, best)) for best in run.all_bests))
@@ -185,10 +190,11 @@ def events(run: ReportedRun) -> str:
     return _panel(f'<table class="events"><tbody>{"".join(rows)}</tbody></table>')
 
 
-def texts(run: ReportedRun) -> str:
-    """Return the last text of each name, very long ones cut."""
+def texts(run: ReportedRun, *, without: Collection[str] = ()) -> str:
+    """Return the last text of each name but these, very long ones cut."""
     blocks = []
-    for name, said in list(run.texts.items())[:_MOST_TEXTS]:
+    shown = [(name, said) for name, said in run.texts.items() if name not in without]
+    for name, said in shown[:_MOST_TEXTS]:
         left_out = len(said) - _LONGEST_TEXT
         more = f"\n… {left_out:,} more characters" if left_out > 0 else ""
         blocks.append(
@@ -204,7 +210,8 @@ def config(run: ReportedRun) -> str:
 
 def notes(runs: Iterable[ReportedRun]) -> str:
     """Return what could not be read."""
-    told = [f"{run.name}: {note}" for run in runs for note in run.notes]
+    # A section may have read a file again that has a note already.
+    told = [f"{run.name}: {note}" for run in runs for note in dict.fromkeys(run.notes)]
     items = "".join(f'<p class="warn">{text(note)}</p>' for note in told)
     return _panel(items) if items else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_LIGHT = ("#2a78d6", "#e2622d", "#159a6b", "#c98500", "#d6568a", "#4a3aa7", "#d03b3b", "#52712b")
+COLOURS = ("#2a78d6", "#e2622d", "#159a6b", "#c98500", "#d6568a", "#4a3aa7", "#d03b3b", "#52712b")
 _DARK = ("#4c97ee", "#ee7a48", "#27b884", "#e0a32a", "#e878a4", "#9a90f0", "#ee7373", "#9bbd6b")
 
 
@@ -10,16 +10,33 @@ def _palette(colours: tuple[str, ...]) -> str:
     return "".join(f"--c{index}:{colour};" for index, colour in enumerate(colours))
 
 
-_CLASSES = "".join(f".c{index}{{color:var(--c{index})}}" for index in range(len(_LIGHT)))
+# A curve is told from others of its colour by its pattern; the first has none.
+DASHES = (
+    "",
+    "6 4",
+    "1.5 4",
+    "9 3 2 3",
+    "15 5",
+    "9 3 2 3 2 3",
+    "3 8",
+    "15 3 6 3",
+    "6 3 6 9",
+    "1 3 1 9",
+)
+
+_CLASSES = "".join(f".c{index}{{color:var(--c{index})}}" for index in range(len(COLOURS)))
+_PATTERNS = "".join(
+    f".d{index}{{stroke-dasharray:{pattern}}}" for index, pattern in enumerate(DASHES) if pattern
+)
 
 STYLE = (
     (
         ":root{color-scheme:light dark;--page:#f6f6f4;--card:#fff;--ink:#16181d;--soft:#5c626d;"
         "--rule:#e3e3df;--grid:#e8e8e4;--good:#177245;--fair:#2a5db0;--warn:#9a5b00;--bad:#b42318;"
-        + _palette(_LIGHT)
+        + _palette(COLOURS)
         + "}@media (prefers-color-scheme:dark){:root{--page:#121316;--card:#1b1d21;--ink:#eceef1;"
         "--soft:#a0a6b1;--rule:#2e3138;--grid:#30343b;--good:#4cc38a;--fair:#7fb0ff;--warn:#f0b04c;"
-        "--bad:#ff8a80;" + _palette(_DARK) + "}}" + _CLASSES
+        "--bad:#ff8a80;" + _palette(_DARK) + "}}" + _CLASSES + _PATTERNS
     )
     + """
 *{box-sizing:border-box}
@@ -57,7 +74,8 @@ svg .told{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--card);
 .grid{stroke:var(--grid);fill:none}.axis{stroke:var(--soft);stroke-opacity:.55;fill:none}
 .line{fill:none;stroke:currentColor;stroke-width:1.7;stroke-linejoin:round;stroke-linecap:round}
 .faint{stroke-width:1;stroke-opacity:.32}.dot{stroke-width:7}
-.d1{stroke-dasharray:6 4}.d2{stroke-dasharray:1.5 4}.d3{stroke-dasharray:9 3 2 3}
+.mark{fill:currentColor;stroke:var(--card);stroke-width:.8}
+.mark.hollow{fill:var(--card);stroke:currentColor;stroke-width:1.5}
 .moment{stroke:var(--warn);stroke-width:1.4;stroke-dasharray:4 3;fill:none}
 .range{fill:currentColor;fill-opacity:.16}
 .best{fill:var(--card);stroke:currentColor;stroke-width:2.4}
@@ -69,7 +87,7 @@ svg .told{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--card);
  font-size:13px;color:var(--soft)}
 .legend li{overflow-wrap:anywhere}
 .legend b{color:var(--ink);font-weight:600;font-variant-numeric:tabular-nums}
-.legend .swatch{display:inline-block;width:22px;height:10px;margin-right:6px;vertical-align:middle}
+.legend .swatch{display:inline-block;height:10px;margin-right:6px;vertical-align:middle}
 .none{color:var(--soft);padding:24px 0;text-align:center}
 table{border-collapse:collapse;width:100%;font-size:14px}
 th{text-align:left;font-weight:600;color:var(--soft);vertical-align:top;white-space:nowrap}
@@ -90,6 +108,7 @@ tbody th{width:1%;font-weight:400}
 .numbers :is(td,th),.shares :is(td,th){text-align:right;padding:4px 10px}
 .numbers th{white-space:normal;vertical-align:bottom}
 .shares tr>:first-child{text-align:left;position:sticky;left:0;background:var(--card)}
+.shares tbody th{white-space:nowrap}
 .shares td[style]{background:color-mix(in srgb,var(--c0) calc(var(--share)*42%),transparent)}
 .time{white-space:nowrap;color:var(--soft);width:1%}
 pre{margin:0;font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;

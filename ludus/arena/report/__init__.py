@@ -1,0 +1,1 @@
+"""What the report shows of runs of agents that meet, a file a section."""

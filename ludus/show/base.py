@@ -1,0 +1,84 @@
+"""What every display has in common: it watches a run, is told what is logged, and never disturbs it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from ludus.core.plan import Repeat
+from ludus.core.run import Run
+from ludus.show.progress import Odometer, Place
+from ludus.show.terminal import clean
+from ludus.show.wording import Value
+
+TERMINAL_IS_GONE = (OSError, ValueError, SystemExit)
+"""What is raised when nobody reads any more: by rich SystemExit, by a closed file ValueError."""
+
+
+class Display(ABC):
+    """Watches a run and shows it. It never changes the run, and a lost terminal does not end it."""
+
+    def __init__(self, plan: Repeat) -> None:
+        self._run: Run | None = None
+        self._odometer = Odometer(plan)
+        self._phase: tuple[str, int, int] | None = None
+        self._num_boundaries = 0
+
+    outlives_its_close = False
+    """Whether it shows even what the logger writes after it was closed."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run is being shown."""
+        return True
+
+    @abstractmethod
+    def open(self) -> None:
+        """Begin to show; a second call does nothing."""
+
+    @abstractmethod
+    def show(self, record: Mapping[str, Value], counters: Mapping[str, int]) -> None:
+        """Take what the logger has just written."""
+
+    @abstractmethod
+    def message(self, text: str) -> None:
+        """Show one line that the user should see."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the terminal as it was found; a second call does nothing."""
+
+    def phase(self, description: str, done: int, total: int) -> None:
+        """Take how far a phase is that the trainer counts itself."""
+        self._phase = (clean(description), done, total)
+
+    def end_phase(self) -> None:
+        """Forget the phase."""
+        self._phase = None
+
+    def __call__(self, run: Run, /) -> None:
+        """Watch this run. Called at every boundary, so it does more than compare ever more rarely."""
+        if run is not self._run:
+            self._run = run
+            self._odometer.begin(run)
+        self._num_boundaries += 1
+        if not self._num_boundaries & (self._num_boundaries - 1):
+            # How long an inner loop is shows only while it is open, and weighs in every percentage.
+            self._odometer.read(run)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _place(self) -> Place:
+        return Place() if self._run is None else self._odometer.read(self._run)

@@ -1,0 +1,91 @@
+"""A run as lines of text, for a pipe, a file or the log of a CI job."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from ludus.core.plan import Repeat
+from ludus.show.base import TERMINAL_IS_GONE, Display
+from ludus.show.names import is_evaluation
+from ludus.show.progress import Place
+from ludus.show.terminal import clean
+from ludus.show.wording import Value, words
+
+SECONDS_BETWEEN_LINES = 2.0
+
+
+class PlainDisplay(Display):
+    """Writes lines: every evaluation, every message, and the other metrics every two seconds."""
+
+    outlives_its_close = True
+
+    def __init__(self, about: Mapping[str, str], plan: Repeat, console: Console) -> None:
+        super().__init__(plan)
+        self._about = about
+        self._file = console.file
+        self._encoding = console.encoding
+        self._is_open = False
+        self._wrote = -math.inf
+        self._held_back: tuple[dict[str, Value], dict[str, int], Place] = ({}, {}, Place())
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    def open(self) -> None:
+        if self._is_open:
+            return
+        self._is_open = True
+        self._odometer.open()
+        self._write(*(f"{name} {text}" for name, text in self._about.items()))
+
+    def show(self, record: Mapping[str, Value], counters: Mapping[str, int]) -> None:
+        now = {} if self._run is None else self._run.counters
+        if any(count < now.get(name, 0) for name, count in counters.items()):
+            # What an evaluation beside the run found comes late, with the counters it was begun at.
+            self._write(*words(record, counters, None))
+            return
+        place, (held, then, there) = self._place(), self._held_back
+        is_elsewhere = _outermost(there) != _outermost(place) and then != dict(counters)
+        if is_elsewhere and not held.keys() <= record.keys():
+            # What was logged in pretraining is no news of the first iteration after it.
+            self._write_record()
+        self._held_back = ({**self._held_back[0], **record}, dict(counters), place)
+        is_due = time.monotonic() - self._wrote >= SECONDS_BETWEEN_LINES
+        if is_due or not self._is_open or any(map(is_evaluation, record)):
+            self._write_record()
+
+    def message(self, text: str) -> None:
+        self._write(text)
+
+    def phase(self, description: str, done: int, total: int) -> None:
+        super().phase(description, done, total)
+        if done and time.monotonic() - self._wrote >= SECONDS_BETWEEN_LINES:
+            self._wrote = time.monotonic()
+            self._write(f"{description} {done}/{total}")
+
+    def close(self) -> None:
+        if self._is_open and self._held_back[0]:
+            self._write_record()
+        self._is_open = False
+
+    def _write_record(self) -> None:
+        self._write(*words(*self._held_back))
+        self._wrote = time.monotonic()
+        self._held_back = ({}, {}, Place())
+
+    def _write(self, *said: str) -> None:
+        line = "  ".join(filter(None, (clean(word, self._encoding) for word in said)))
+        # A reader who has gone away (`| head`) must not end the run, so such errors end here.
+        with contextlib.suppress(*TERMINAL_IS_GONE):
+            self._file.write(line + "\n")
+            self._file.flush()
+
+
+def _outermost(place: Place) -> str:
+    return place.loops[0].name if place.loops else ""

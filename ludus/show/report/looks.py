@@ -1,0 +1,91 @@
+"""Which colour, and which dashes or mark, each series of a page has: no two of one chart look the same.
+
+(There are eighty looks of lines and as many of dots; the series of a larger chart repeat them.)
+Where metrics are of several agents, the report of one run has a colour for each agent, the same in all
+charts, and dashes say whether it is of training, evaluation or test. A comparison has a colour for each run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ludus.show.names import Parts
+from ludus.show.report.charts import NUM_COLOURS, NUM_DASHES
+from ludus.show.report.files import Series
+from ludus.show.report.strokes import NUM_MARKS
+
+_LINES = ("train", "eval", "test")
+
+Look = tuple[int, int]
+"""The number of a colour, and that of a dash or of a mark."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A series of a chart."""
+
+    run: int
+    """Which of the page's runs it is of."""
+    names: Sequence[str]
+    """What it is called in the log; further names are of metrics that have the same values."""
+    parts: Parts
+    series: Series
+    same: Sequence[str] = ()
+    """The owners of the further names."""
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Its run and its name, but for the owner: what else is called so is the same of another."""
+        words = self.names[0].split("/")
+        return self.run, "/".join(word for word in words if word != self.parts.owner)
+
+
+class Looks:
+    """Gives the series of a page their looks."""
+
+    def __init__(self, parts: Sequence[Parts], num_runs: int) -> None:
+        self._num_runs = num_runs
+        self.owners = list(dict.fromkeys(part.owner for part in parts if part.owner))
+        lines = {part.line for part in parts}
+        self._lines = [line for line in _LINES if line in lines]
+
+    def of_chart(self, group: Sequence[Drawn], are_dots: Sequence[bool]) -> list[Look]:
+        """Return a look for each series of a chart; those that are dots have marks instead of dashes."""
+        names = list(dict.fromkeys(one.names[0] for one in group))
+        owned = {(one.parts.owner, one.parts.line) for one in group}
+        # What nobody owns, such as the shares of many classes, would be of one colour.
+        is_by_owner = bool(self.owners) and (
+            len(names) == len(owned) or any(one.parts.owner for one in group)
+        )
+        taken: set[tuple[bool, Look]] = set()
+        looks = []
+        for one, is_dots in zip(group, are_dots, strict=True):
+            place = names.index(one.names[0])
+            colour, dash = self._of_owner(one) if is_by_owner else self._of_place(one, place)
+            num_patterns = NUM_MARKS if is_dots else NUM_DASHES
+            first = 0 if is_dots else dash % num_patterns
+            # The colour tells most, so it is the last to be another than the wanted one.
+            colours = [(colour + more) % NUM_COLOURS for more in range(NUM_COLOURS)]
+            patterns = [(first + more) % num_patterns for more in range(num_patterns)]
+            choices = list(itertools.product(colours, patterns))
+            free = (look for look in choices if (is_dots, look) not in taken)
+            looks.append(next(free, choices[0]))
+            taken.add((is_dots, looks[-1]))
+        return looks
+
+    def place(self, one: Drawn) -> tuple[int, int]:
+        """Return where a series stands in a chart of one run: by its owner, the whole before all."""
+        owner = one.parts.owner
+        place = 1 + self.owners.index(owner) if owner else 0
+        return place, self._lines.index(one.parts.line)
+
+    def _of_owner(self, one: Drawn) -> Look:
+        owner, line = self.place(one)
+        # The first colour is that of the whole.
+        colour = 1 + (owner - 1) % (NUM_COLOURS - 1) if owner else 0
+        return (one.run if self._num_runs > 1 else colour), line
+
+    def _of_place(self, one: Drawn, place: int) -> Look:
+        return (one.run, place) if self._num_runs > 1 else (place, place // NUM_COLOURS)
