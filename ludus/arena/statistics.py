@@ -44,12 +44,12 @@ def critic_statistics(rollouts: TensorDictBase, environment: Environment) -> Sta
 
     Rollouts that nobody has estimated values of have no such statistics.
     """
-    agents, mask_BT1 = rollouts["agents"], rollouts["mask"].unsqueeze(-1)
+    agents = rollouts["agents"]
     if not {"value", "value_target"} <= set(agents.keys()):
         return {}
     target_BTA = agents["value_target"].squeeze(-1).double()
     rest_BTA = target_BTA - agents["value"].squeeze(-1).double()
-    (_, open_A), (mean_A, all_A) = (_moments(x, mask_BT1) for x in (rest_BTA, target_BTA))
+    (_, open_A), (mean_A, all_A) = (_moments(x, agents["there"]) for x in (rest_BTA, target_BTA))
     # Targets that are all the same still vary by the rounding of float32.
     varies_A = all_A > 1e-10 * (1.0 + mean_A**2)
     share_A = torch.where(varies_A, open_A / all_A.clamp_min(1e-300), 0.0)
@@ -144,12 +144,12 @@ def _entropy(logits: Tensor) -> Tensor:
     return -(logs.exp() * logs).sum(-1)
 
 
-def _moments(values_BTA: Tensor, mask_BT1: Tensor) -> tuple[Tensor, Tensor]:
+def _moments(values_BTA: Tensor, counts_BTA: Tensor) -> tuple[Tensor, Tensor]:
     """Return (A,) the mean and (A,) the variance over the steps that count."""
-    count = mask_BT1.double().sum((0, 1)).clamp_min(1.0)
-    mean_A = (values_BTA * mask_BT1).sum((0, 1)) / count
-    squares_BTA = ((values_BTA - mean_A) * mask_BT1) ** 2
-    return mean_A, squares_BTA.sum((0, 1)) / count
+    count_A = counts_BTA.double().sum((0, 1)).clamp_min(1.0)
+    mean_A = (values_BTA * counts_BTA).sum((0, 1)) / count_A
+    squares_BTA = ((values_BTA - mean_A) * counts_BTA) ** 2
+    return mean_A, squares_BTA.sum((0, 1)) / count_A
 
 
 class _Data:

@@ -139,8 +139,9 @@ class TensorDictTrainer(Trainer):
     def close(self) -> None:
         """Close the envs, unless a script has made them."""
         if self.given_instance is None and hasattr(self, "scenario_instance"):
-            for environment in self.scenario_instance.environments:
-                environment.close()
+            with ExitStack() as stack:  # one that fails keeps no other from being closed
+                for environment in reversed(self.scenario_instance.environments):
+                    stack.callback(environment.close)
 
     def _first_nodes(self) -> tuple[Stage | Repeat, ...]:
         """Return the stage that loads agents of earlier runs, and pretraining, where they are asked for."""

@@ -160,7 +160,7 @@ def test_residual_variance_is_what_the_values_leave_open_of_each_agent_s_targets
     found = means(critic_statistics(rollouts, environment))
     # Targets 1, 1, 3, 3 vary by 1; what remains, 1, 1, 2, 2, by a quarter. The prover's do not vary.
     assert found == {"verifier/residual_variance": pytest.approx(0.25)}
-    rollouts["mask"][1] = False
+    rollouts["agents"]["there"] = torch.tensor([[[True] * 2] * 2, [[False] * 2] * 2])
     assert means(critic_statistics(rollouts, environment)) == {}
 
 

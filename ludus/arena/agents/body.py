@@ -55,7 +55,10 @@ class Body(nn.Module):
         raise NotImplementedError
 
     def observe(self, rows: Rows) -> None:
-        """Take in the rows of an iteration when all has been learned from them; here, nothing is kept."""
+        """Take in the rows of an iteration when all has been learned from them; here, nothing is kept.
+
+        `rows["there"]` (N,), where it is given, says in which of them the agent was there.
+        """
 
     @property
     def has_observed(self) -> bool:

@@ -144,12 +144,17 @@ class CombinedAgents(nn.Module):
     def observe(self, batch: TensorDictBase | Mapping[str, Tensor], names: Collection[str]) -> None:
         """Let the agents of these names take rows into their statistics, each what it sees of them.
 
+        Beside that each is told in which rows it was `there`, where somebody may have left.
+
         This comes after the updates that learn from the rows: an update compares with the policy that
         acted, which saw by the statistics of then.
         """
+        key = (AGENTS, "there") if isinstance(batch, TensorDictBase) else f"{AGENTS}/there"
+        there_NA: Tensor | None = batch.get(key, None)  # type: ignore[arg-type]
         for index, name in enumerate(self.names):
             if name in names:
-                self.member(name).observe(self.rows_of(index, batch))
+                told = {} if there_NA is None else {"there": there_NA[:, index]}
+                self.member(name).observe({**self.rows_of(index, batch), **told})
 
     @property
     def fresh(self) -> list[str]:

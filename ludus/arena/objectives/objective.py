@@ -1,7 +1,8 @@
 """What every loss module of the arena is: one of TorchRL's that knows the keys of rollouts, and the masks.
 
-A policy term is averaged over the agents and steps that had a turn, a value term over the steps of
-episodes that were not over. Where everybody always has a turn these are TorchRL's own means.
+A policy term is averaged over the agents and steps that had a turn, a value term over the steps in which
+an agent was there, of episodes that were not over. Where everybody always has a turn these are TorchRL's
+own means.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ludus.arena.agents.combined import (
 from ludus.core.errors import LudusError
 
 VALUE_TERMS = ("loss_critic",)
-"""The terms that are averaged over all agents; the others over those that had a turn."""
+"""The terms that are averaged over all agents that are there; the others over those that had a turn."""
 KEYS = {
     "action": ACTION,
     "sample_log_prob": LOG_PROB,
@@ -78,7 +79,7 @@ class Objective(LossModule):
         """Return the mean of a term (N, A) or (N, A, 1) over what counts."""
         if term.ndim == 0:
             return term
-        counts = has_turn(td) if name not in VALUE_TERMS else td["mask"].unsqueeze(-1)
+        counts = has_turn(td) if name not in VALUE_TERMS else is_there(td)
         return masked_mean(term.reshape(*td.batch_size, -1), counts)
 
 
@@ -87,6 +88,12 @@ def has_turn(td: TensorDictBase) -> Tensor:
     agents = td["agents"]
     turns: Tensor = agents["decision_mask"] | agents["message_mask"].any(-1)
     return turns
+
+
+def is_there(td: TensorDictBase) -> Tensor:
+    """Return (..., A), or (..., 1) for all, who has not left an episode that goes on."""
+    found: Tensor | None = td.get(("agents", "there"), None)
+    return td["mask"].unsqueeze(-1) if found is None else found
 
 
 def standardised(values: Tensor, counts: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from ludus.arena.agents.combined import (
     make_critic,
 )
 from ludus.arena.objectives.inverse_hessian import InverseHessianSection, inverse_product
-from ludus.arena.objectives.objective import Objective, has_turn, standardised
+from ludus.arena.objectives.objective import Objective, has_turn, is_there, standardised
 from ludus.arena.objectives.stackelberg import (
     Directions,
     Groups,
@@ -183,7 +183,7 @@ class Spg(Objective, ReinforceLoss):
         log_prob_NA, turns_NA = now.log_prob(td[ACTION]), has_turn(td)
         advantage_NA1 = td[ADVANTAGE]
         if self.params.normalise_advantage:
-            advantage_NA1 = standardised(advantage_NA1, td["mask"][:, None].expand_as(turns_NA))
+            advantage_NA1 = standardised(advantage_NA1, is_there(td).expand_as(turns_NA))
         log_prob_ET, before_ET = self._in_turn(log_prob_NA), self._in_turn(td[LOG_PROB])
         past_ET = log_prob_ET.cumsum(-1) - log_prob_ET
         # 1, with the derivatives of the probability of all that was done before.

@@ -41,6 +41,8 @@ class Moment:
     """(B,) which episodes have ended before."""
     hidden: dict[str, Tensor]
     """What no agent may see: the labels, say."""
+    there: Tensor | None = None
+    """(B, A) who has not left; None: everybody, until the episode is over."""
 
 
 class Stepped(NamedTuple):

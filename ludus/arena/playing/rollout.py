@@ -48,6 +48,7 @@ def roll_out(
             distribution = TurnDistribution(decisions, messages, *masks)
             action_BAK = choose(distribution)
             stepped = environment.step(moment, action_BAK)
+            there_BA = (~moment.over)[:, None].expand(action_BAK.shape[:2])
             steps.append(
                 {
                     **moment.kept,
@@ -60,6 +61,7 @@ def roll_out(
                     "action": action_BAK,
                     "action_log_prob": distribution.log_prob(action_BAK),
                     "entropy": distribution.entropy(),
+                    "there": there_BA if moment.there is None else moment.there,
                 }
             )
             ended_BA1 = _expanded(stepped.done, moment.over, stepped.rewards)
@@ -78,7 +80,7 @@ def roll_out(
 
 _OF_AGENTS = (
     "decision_logits", "message_logits", "decision_mask", "message_mask", "action",
-    "action_log_prob", "entropy", "reward", "done", "terminated",
+    "action_log_prob", "entropy", "there", "reward", "done", "terminated",
 )  # fmt: skip
 
 

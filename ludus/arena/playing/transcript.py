@@ -63,11 +63,15 @@ def _steps_told(
     )[place]  # fmt: skip
     lines = []
     actions_TA = rollouts["agents", "action"][..., 1].tolist()
+    there_TA = rollouts["agents", "there"].tolist()
     rewards_TA = rollouts["next", "agents", "reward"].squeeze(-1).tolist()
     for step, is_played in enumerate(rollouts["mask"].tolist()):
         if is_played:
-            each = zip(environment.agent_names, actions_TA[step], rewards_TA[step], strict=True)
-            did = [f"{name} takes {action} ({gain:+g})" for name, action, gain in each]
+            names = environment.agent_names
+            each = zip(names, actions_TA[step], rewards_TA[step], there_TA[step], strict=True)
+            did = [
+                f"{name} takes {action} ({gain:+g})" for name, action, gain, there in each if there
+            ]
             lines.append(f"step {step + 1}: {', '.join(did)}")
     totals = rollouts["next", "agents", "reward"].squeeze(-1).sum(0).tolist()
     gains = zip(environment.agent_names, totals, strict=True)

@@ -30,6 +30,7 @@ def rows_of(trainer: Any, *, everybody: bool = False) -> TensorDictBase:
         for name in ("decision_mask", "message_mask"):
             rows["agents"][name] = torch.ones_like(rows["agents"][name])
         rows["mask"] = torch.ones_like(rows["mask"])
+        rows["agents"]["there"] = torch.ones_like(rows["agents"]["there"])
     return rows
 
 

@@ -215,3 +215,27 @@ def test_reinforce_learns_from_agents_that_leave_too(tmp_path: Path) -> None:
         small_leaving(DRAWN, limit=6), kind="reinforce", reinforce=example.reinforce.model_dump()
     )
     assert ludus.build_trainer(config).fit(root=str(tmp_path)).status == "finished"
+
+
+def test_what_an_agent_would_see_after_it_has_left_is_no_part_of_its_statistics() -> None:
+    trainer = prepared(small_leaving())
+    observed = trainer.agents.member("two").body.observed
+    # It sees (10, 0) and (10, 1) in each of the two episodes of 4 steps that both envs play.
+    assert float(observed.observed_count) == 2 * 2 * 2
+    assert observed.observed_mean.tolist() == pytest.approx([10.0, 0.5])
+
+
+def test_a_value_is_not_trained_in_rows_in_which_its_agent_has_left() -> None:
+    trainer = prepared(small_leaving())
+    rows = trainer._filled(trainer._estimated(trainer._roll_out(0)))
+    there = rows["agents/there"]
+    assert there[:, 1].sum() == there[:, 0].sum() / 2
+    loss = trainer.loss_module(to_tensordict(rows, 1))["loss_critic"]
+    rows["agents/value_target"] = torch.where(there.unsqueeze(-1), rows["agents/value_target"], 1e6)
+    assert torch.equal(trainer.loss_module(to_tensordict(rows, 1))["loss_critic"], loss)
+
+
+def test_who_has_left_is_not_told_of() -> None:
+    trainer = prepared(small_leaving())
+    lines = trainer.narrate(trainer.weights(), 0)
+    assert ["two takes" in line for line in lines] == [True, True, False, False, False]

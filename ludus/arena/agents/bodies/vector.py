@@ -69,9 +69,9 @@ class Vector(Body):
         return Found(whole_ND, None, None)
 
     def observe(self, rows: Rows) -> None:
-        """Take rows into the running statistics."""
+        """Take the rows in which the agent was there into the running statistics."""
         if self.observed is not None:
-            self.observed.take_in(self._flat(rows))
+            self.observed.take_in(self._flat(rows), rows.get("there"))
 
     @property
     def has_observed(self) -> bool:
@@ -105,14 +105,19 @@ class Observed(nn.Module):
         return moved.clamp(-_FARTHEST, _FARTHEST)
 
     @torch.no_grad()
-    def take_in(self, rows_NX: Tensor) -> None:
-        """Add rows, in the manner of Chan: exact for any division of the rows into batches."""
+    def take_in(self, rows_NX: Tensor, counts_N: Tensor | None = None) -> None:
+        """Add the rows that count, in the manner of Chan: exact for any division of rows into batches."""
         rows = rows_NX.double()
-        count, mean_X = len(rows), rows.mean(0)
+        weights_N1 = (
+            torch.ones_like(rows[:, :1]) if counts_N is None else counts_N.double()[:, None]
+        )
+        count = weights_N1.sum()
+        mean_X = (rows * weights_N1).sum(0) / count.clamp_min(1.0)
         total = self.observed_count + count
+        share = count / total.clamp_min(1.0)
         apart_X = mean_X - self.observed_mean
-        squares_X = (rows - mean_X).square().sum(0)
-        squares_X += apart_X.square() * (self.observed_count * count / total)
+        squares_X = ((rows - mean_X) * weights_N1).square().sum(0)
+        squares_X += apart_X.square() * (self.observed_count * share)
         self.observed_squares.add_(squares_X)
-        self.observed_mean.add_(apart_X * (count / total))
+        self.observed_mean.add_(apart_X * share)
         self.observed_count.copy_(total)

@@ -92,6 +92,7 @@ class ParallelEnvironment(Environment):
             acting=None,
             over=~acts_BA.any(-1),
             hidden={},
+            there=acts_BA,
         )
 
     def _seen(self, seen_BAO: np.ndarray) -> dict[str, Tensor]:
