@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.mutation.arena_breaks import ARENA
+
 TESTS: dict[str, list[str]] = {
     "ludus/losses": ["tests/losses/test_losses.py", "tests/losses/test_distributions.py"],
     "ludus/rl/agents": [
@@ -47,6 +49,13 @@ TESTS: dict[str, list[str]] = {
         "tests/active/test_killed.py",
         "tests/active/adapters",
         "tests/keys/test_active.py",
+        "tests/test_golden_traces.py",
+    ],
+    "ludus/arena": [
+        "tests/arena/objectives",
+        "tests/arena/protocols",
+        "tests/arena",
+        "tests/keys/test_arena.py",
         "tests/test_golden_traces.py",
     ],
 }
@@ -373,7 +382,7 @@ _ACTIVE = [
 BREAKS = [
     (folder, *change)
     for folder, changes in zip(
-        TESTS, (_LOSSES, _RL_AGENTS, _DATA, _NN, _GAMES, _ACTIVE), strict=True
+        TESTS, (_LOSSES, _RL_AGENTS, _DATA, _NN, _GAMES, _ACTIVE, ARENA), strict=True
     )
     for change in changes
 ]

@@ -1,0 +1,73 @@
+"""Lines of the arena that are broken on purpose: (file, before, after) each."""
+
+from __future__ import annotations
+
+_ROOM = "ludus/arena"
+_PPO, _SPG, _REINFORCE = (f"{_ROOM}/objectives/{name}.py" for name in ("ppo", "spg", "reinforce"))
+_PROTOCOL, _STATISTICS, _RL = (
+    f"{_ROOM}/{name}.py" for name in ("protocol", "statistics", "rl_trainer")
+)
+_ENVIRONMENT, _DISTRIBUTION = (
+    f"{_ROOM}/playing/{name}.py" for name in ("environment", "distribution")
+)
+_COMBINED, _PARTS = f"{_ROOM}/agents/combined.py", f"{_ROOM}/agents/kinds/parts.py"
+_TRAINER, _LEARNED = f"{_ROOM}/trainer.py", f"{_ROOM}/learning/update.py"
+_STUDENTS, _PRETRAINING = f"{_ROOM}/solo/students.py", f"{_ROOM}/beginning/pretraining.py"
+_SLOT, _ENVS = (f"{_ROOM}/scenarios/pettingzoo/{name}.py" for name in ("slot", "environment"))
+
+ARENA = [
+    (_PPO, "return standardised(advantage, has_turn(tensordict))",
+     'return standardised(advantage, tensordict["mask"][:, None].expand_as(has_turn(tensordict)))'),
+    (_PPO, "return self.critic_coeff * loss, None, None", "return loss, None, None"),
+    (_PPO, "loss = torch.maximum(loss, clipped)", "loss = torch.minimum(loss, clipped)"),
+    (_PPO, "beta = self.beta.clone()", "beta = self.beta"),
+    (_PPO, "(kl < self.dtarg / 1.5) & has_moved", "kl < self.dtarg / 1.5"),
+    (_PPO, ".clamp_(*self.reach)", ""),
+    (_PPO, "return mean.mean() * (turns.numel() / turns.sum().clamp_min(1))", "return mean.mean()"),
+    (_REINFORCE, "later = torch.where(done_BTA1[:, step], 0.0, to_go)", "later = to_go"),
+    (_REINFORCE, "self.asks_values = self.critic_coef is not None", "self.asks_values = True"),
+    (_SPG, "gain_ET = gain_ET + (led_here_ET - 1.0) * (gain_ET - gain_ET.detach())", "pass"),
+    (_SPG, "if one.requires_grad and one not in fixed", "if one.requires_grad"),
+    (f"{_ROOM}/objectives/stackelberg.py", "shaping[name] = -rate * gradient(shaped, own)",
+     "shaping[name] = rate * gradient(shaped, own)"),
+    (f"{_ROOM}/objectives/objective.py",
+     "counts = has_turn(td) if name not in VALUE_TERMS else is_there(td)", "counts = has_turn(td)"),
+    (_PROTOCOL, "return Outcome(rewards_BA * going_B[:, None], ends_B, verdict_B)",
+     "return Outcome(rewards_BA, ends_B, verdict_B)"),
+    (_PROTOCOL, "is_late_enough = round_index >= self.min_message_rounds - 1",
+     "is_late_enough = round_index >= self.min_message_rounds"),
+    (_PROTOCOL, "gains[prover] = own if rules.shared_reward else argued", "gains[prover] = argued"),
+    (_PROTOCOL, "            return y_B\n", "            return decision_B\n"),
+    (f"{_ROOM}/protocols/zero_knowledge.py", "seen[SIMULATOR] = (*asked, *map(_simulated, asked))",
+     "seen[SIMULATOR] = (*asked, *map(_answers, asked), *map(_simulated, asked))"),
+    (f"{_ROOM}/protocols/merlin_arthur.py", "def num_variants(self) -> int:",
+     "def num_variants_(self) -> int:"),
+    (_COMBINED, "if not self.sees_all[index]:", "if False:"),
+    (_ENVIRONMENT, "decision_BA = torch.zeros_like(decision_BA)", "pass"),
+    (_ENVIRONMENT, "message_BAC = self.handler.speakers(at, seed_B) & ~over_B[:, None, None]",
+     "message_BAC = self.handler.speakers(at, seed_B)"),
+    (_DISTRIBUTION, "return decided * one.decision_mask + (said * one.message_mask).sum(-1)",
+     "return decided + (said * one.message_mask).sum(-1)"),
+    (_STATISTICS, "varies_A = all_A > 1e-10 * (1.0 + mean_A**2)", "varies_A = all_A > 0"),
+    (_STATISTICS, '"precision": mean_of(y_B == 1, judged_B & accepted_B)',
+     '"precision": mean_of(y_B == 1, judged_B)'),
+    (_PARTS, "own = self.body if self.has_own_body else None", "own = self.body"),
+    (_LEARNED, "self.estimator = estimator", "pass"),
+    (_LEARNED, "loss, norm, told = self.learner.improve(loss_of, learning_rate, in_train_mode=False)",
+     "loss, norm, told = self.learner.improve(loss_of, learning_rate)"),
+    (_RL, 'with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):',
+     'with forked(derive(self.config.seed, "arena/evaluated")):'),
+    (_RL, "            if run.interrupted:\n                raise Interrupted\n", ""),
+    (_RL, 'self._plain_state = PlainState(update.learned, known=("torchrl", "tensordict"))',
+     "self._plain_state = PlainState(self.agents)"),
+    (_TRAINER, "with untouched(self.agents), ExitStack() as stack:", "with ExitStack() as stack:"),
+    (_TRAINER, "check_given(self.given_instance, self.config)", "pass"),
+    (f"{_ROOM}/preflight.py", "gae.deactivate_vmap = True", "pass"),
+    (f"{_ROOM}/build.py", 'with forked(derive(params.seed, f"arena/agent/{name}")):',
+     'with forked(derive(params.seed, "arena/agent")):'),
+    (_STUDENTS, "self.count = -(-len(dataset) // size) - has_one_left",
+     "self.count = -(-len(dataset) // size)"),
+    (_PRETRAINING, "return [] if self._students is None else unsaved(self._plain_state)", "return []"),
+    (_SLOT, "self.num_steps >= self.limit", "False"),
+    (_ENVS, "there=acts_BA,", "there=None,"),
+]  # fmt: skip
