@@ -48,7 +48,7 @@ BANNED = re.compile(
 
 def room(module: str) -> str:
     words = module.split(".")
-    return words[1] if len(words) > 1 and words[1] != "__init__" else "ludus"
+    return words[1] if len(words) > 1 and words[1] not in ("__init__", "__main__") else "ludus"
 
 
 def imports(path: Path) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,14 +16,21 @@ from ludus.show.terminal import pass_on, say, tell
 
 @app.command()
 def new(
-    kind: Annotated[str, typer.Argument(help="A trainer kind, such as supervised.")],
+    kind: Annotated[
+        str | None,
+        typer.Argument(help="A trainer kind, such as supervised, or another file; all if none."),
+    ] = None,
     plugin: Plugin = None,
 ) -> None:
     """Print a complete, commented config: ludus new supervised > my.yaml"""
+    from ludus.cli.examples import list_examples
     from ludus.config.registry import example_path
 
     load(plugin)
-    pass_on(example_path(kind).read_text(encoding="utf-8"))
+    if kind is None:
+        list_examples()
+    else:
+        pass_on(example_path(kind).read_text(encoding="utf-8"))
 
 
 @app.command()
@@ -62,7 +70,7 @@ def resume(
     from ludus.store.places import below, parted
 
     load(plugin)
-    trainer, storage = rebuild_trainer(below(*parted(run)), overrides or [])
+    trainer, storage = rebuild_trainer(below(*parted(run)), overrides or [], tell=tell)
     before = last_ending(storage) or {}
     trainer.set_storage(storage)
     result = trainer.fit(
@@ -161,4 +169,17 @@ def doctor() -> None:
 def main() -> None:
     """Run the command line."""
     fill_standard_streams()
-    app(prog_name="ludus")
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_to_user(
+            message: Warning | str, category: type[Warning], *place: Any, **more: Any
+        ) -> None:
+            """Tell what is meant for users as a sentence; the line of code it came from is not theirs."""
+            if issubclass(category, UserWarning):
+                tell(message)
+            else:
+                show(message, category, *place, **more)
+
+        warnings.showwarning = show_to_user
+        app(prog_name="ludus")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.text import Text
 
@@ -18,7 +20,8 @@ from ludus.config.base import (
     read_data,
     typed_file,
 )
-from ludus.config.sections import annotation_of, section_class, tags
+from ludus.config.registry import is_program, kinds
+from ludus.config.sections import annotation_of, section_class, section_kinds
 from ludus.core.errors import ConfigError, nearest
 from ludus.show.terminal import clean, tell
 
@@ -29,7 +32,9 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
     data = current(written, source=path)
     added = sorted({*key_paths(data)} - {*key_paths(written)})
     changed = change(data, overrides, source=path, tell=tell)
-    entries = list(describe(typed_file(data, source=path, changed=changed)))
+    config = typed_file(data, source=path, changed=changed)
+    of_file = kinds("program" if is_program(config.kind) else "trainer")
+    entries = list(describe(config, of_file))
     if keys:
         known = [name for name, _, _ in entries]
         for key in keys:
@@ -99,19 +104,28 @@ def _unknown(key: str, entries: Sequence[tuple[str, Any, str]]) -> str:
     return ""
 
 
-def describe(config: StrictConfig, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Yield each key's path, its value, and the sentence that says what it means."""
+def describe(
+    config: StrictConfig, own_kinds: Sequence[str] = (), prefix: str = ""
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield each key's path, its value, and what it means.
+
+    `own_kinds` are the kinds that the section itself may have.
+    """
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
-        meaning = " ".join((field.description or "").split())
+        meaning = _meaning(field)
         path = f"{prefix}{name}"
+        inner = section_kinds(annotation_of(field))
         if isinstance(value, StrictConfig):
             yield path, _SECTION, meaning
-            yield from describe(value, f"{path}.")
+            yield from describe(value, inner, f"{path}.")
         elif sections := _sections_in(value):
             yield path, _SECTION, meaning
             for key, item in sections.items():
-                yield from describe(item, f"{path}.{key}.")
+                yield from describe(item, inner, f"{path}.{key}.")
+        elif name == "kind" and value in own_kinds:
+            others = ", ".join(kind for kind in own_kinds if kind != value)
+            yield path, value, f"{_sentence(field)} Other kinds: {others or 'none'}."
         else:
             yield path, value, meaning
             yield from _unused(annotation_of(field), path, path) if value is None else ()
@@ -136,10 +150,33 @@ def _unused(
         return
     for name, field in section.model_fields.items():
         inner = annotation_of(field)
-        kinds = tuple(tags(inner))
-        yield f"{path}.{name}", _Unset(null, kinds), " ".join((field.description or "").split())
+        kinds = tuple(section_kinds(inner))
+        yield f"{path}.{name}", _Unset(null, kinds), _meaning(field)
         if not kinds:
             yield from _unused(inner, f"{path}.{name}", null, (*around, section))
+
+
+def _sentence(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())
+
+
+def _meaning(field: FieldInfo) -> str:
+    """Return what a key means and, where it is a choice of a few values, what they are."""
+    values = _choices(annotation_of(field))
+    return _sentence(field) + (f" One of: {', '.join(values)}." if len(values) > 1 else "")
+
+
+def _choices(annotation: object) -> list[str]:
+    """Return the values that a key may have, as a file has them; none where they are not a few."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return [str(value) for value in arguments]
+    if origin is Annotated:
+        return _choices(arguments[0])
+    if origin in (Union, UnionType):
+        found = [_choices(argument) for argument in arguments]
+        return [value for values in found for value in values] if all(found) else []
+    return ["null"] if annotation is type(None) else []
 
 
 def _shown(value: object) -> str:

@@ -17,6 +17,7 @@ from ludus.core.errors import LudusError, RunError
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store import directory
 from ludus.store.checkpoint_files import peek
+from ludus.store.note import read_note
 from ludus.store.places import parted, runs_in
 from ludus.store.storage import Storage
 from ludus.store.strict_json import one_line
@@ -60,7 +61,7 @@ def _row(place: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": parted(place)[1], "kind": "?", "created": "", "run_dir": place}
     try:
         storage = directory.found_run(place)
-        note = directory.read_note(storage)
+        note = read_note(storage)
         row |= {"kind": note["kind"], "created": _created(note["created"])}
         return row | summary(storage)
     except (LudusError, OSError, ValueError, TypeError, KeyError) as error:

@@ -8,30 +8,29 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, TypeVar
 
+from ludus.cli.able import that_evaluates, that_exports, that_plays
 from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
+from ludus.cli.weights import as_first, best_of, last_of, model_at
 from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, current, read_data, typed_file
 from ludus.config.overrides import key_paths
-from ludus.core.abilities import Evaluates, Exports, KeepsWeights, Narrates, Plays, Recalls
-from ludus.core.errors import CheckpointError, ConfigError, LudusError, RunError, StorageError
+from ludus.core.abilities import KeepsWeights, Narrates, Recalls
+from ludus.core.errors import ConfigError, RunError
 from ludus.core.plan import check_plan, render
 from ludus.core.surroundings import Result
 from ludus.core.trainer import Trainer
-from ludus.judge.judge import Judge
 from ludus.seeds import derive, seed_everything
 from ludus.session.build import build_trainer, rebuild_trainer
 from ludus.session.device import Compute
 from ludus.session.logger import Logger
 from ludus.session.resumption import refuse_edited
-from ludus.show.terminal import pass_on, say, tell, warn
+from ludus.show.terminal import pass_on, say, warn
 from ludus.store import checkpoint, directory
 from ludus.store.bests import bests
-from ludus.store.local import LocalStorage
-from ludus.store.models import read_model
 from ludus.store.outputs import check_file, write_file
 from ludus.store.places import is_url
-from ludus.store.storage import Storage, is_safe_name
+from ludus.store.storage import Storage
 from ludus.store.strict_json import one_line
 
 A = TypeVar("A", bound=KeepsWeights)
@@ -100,91 +99,29 @@ def _with_weights(
     `model` is best, best-<score>, which for the first score is the best itself, last, or the directory
     of a model; a run that kept no best gives its last.
     """
-    trainer, storage = rebuild_trainer(path, [])
+    trainer, storage = rebuild_trainer(path, [], is_for_weights=True)
     able(trainer)
-    saved = checkpoint.read_newest(storage, damaged=tell)
+    saved = checkpoint.told_last(storage)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
     refuse_edited(storage, saved, trainer.config)
-    kept, best = bests(saved.manifest), saved.manifest.get("best")
     with Compute(trainer.config.settings):
         ready = prepared(trainer.config)
         try:
-            model = _as_first(ready, model)
+            model = as_first(ready, model)
             about: Mapping[str, Any] = {}
-            if (copy := f"models/{model}") in kept:
-                source, (weights, about) = _best_weights(storage, kept[copy]["model"], copy)
+            if (found := best_of(storage, saved, model)) is not None:
+                source, (weights, about) = found
             elif model in ("best", "last"):
-                source, weights = f"checkpoint {saved.number}", able(ready).weights_of(saved.state)
+                last = last_of(storage)
+                source, weights = f"checkpoint {last.number}", able(ready).weights_of(last.state)
             else:
-                source, (weights, about) = model, _model_at(storage, model)
+                source, (weights, about) = model, model_at(storage, model)
             if about and isinstance(ready, Recalls):
                 ready.recall(about)
-            yield able(ready), weights, storage, best, source
+            yield able(ready), weights, storage, saved.manifest.get("best"), source
         finally:
             ready.close()
-
-
-def _as_first(trainer: Trainer, model: str) -> str:
-    """Return `best` where this is the best by the name of the first score, else what was given."""
-    if not model.startswith("best-"):
-        return model
-    firsts = [part.first for part in trainer.parts().values() if isinstance(part, Judge)]
-    return "best" if model in [f"best-{name}" for name in firsts] else model
-
-
-def _kind_of(trainer: Trainer) -> str:
-    return f"kind '{trainer.config.kind}'"
-
-
-def _that_evaluates(trainer: Trainer) -> Evaluates:
-    if not isinstance(trainer, Evaluates):
-        raise LudusError(
-            f"a run of {_kind_of(trainer)} cannot be evaluated from kept weights; give its trainer the"
-            " methods weights_of and evaluate_weights (ludus.core.abilities)"
-        )
-    return trainer
-
-
-def _that_plays(trainer: Trainer) -> Plays | Narrates:
-    if not isinstance(trainer, Plays | Narrates):
-        raise LudusError(f"a run of {_kind_of(trainer)} has nothing to film; try ludus report")
-    return trainer
-
-
-def _that_exports(trainer: Trainer) -> Exports:
-    if not isinstance(trainer, Exports):
-        raise LudusError(
-            f"a run of {_kind_of(trainer)} cannot be exported; its weights are in models/"
-        )
-    return trainer
-
-
-_Kept = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""Kept weights and their note."""
-
-
-def _best_weights(storage: Storage, name: str, copy: str) -> tuple[str, _Kept]:
-    """Return a best model and where it is from: its own directory, or the copy for people."""
-    try:
-        return name, read_model(storage, name)
-    except (CheckpointError, StorageError) as error:
-        tell(f"{error}; its copy in {copy} is read instead")
-        return copy, read_model(storage, copy)
-
-
-def _model_at(storage: Storage, path: str) -> _Kept:
-    """Return what lies in a model directory, given as it is or as it stands in the run."""
-    if (folder := Path(path).resolve()).joinpath("model.json").is_file():
-        return read_model(LocalStorage(folder.parent), folder.name)
-    for name in (path.rstrip("/"), f"models/{path.rstrip('/')}"):
-        if is_safe_name(name) and storage.exists(f"{name}/model.json"):
-            return read_model(storage, name)
-    kept = ", ".join(sorted(storage.names("models"))) or "none"
-    raise RunError(
-        f"--model {path}: no model is kept there; give best, last, or the directory of a model (in"
-        f" {storage.place}/models: {kept})"
-    )
 
 
 def _place_in_run(path: str, name: str) -> Path:
@@ -213,7 +150,7 @@ def play_run(
     if not is_told:
         out = _place_in_run(path, "play.gif") if out is None else out
         check_file(out, is_film, what="a film")
-    with _with_weights(path, model, _that_plays) as (trainer, weights, *_):
+    with _with_weights(path, model, that_plays) as (trainer, weights, *_):
         if isinstance(trainer, Narrates):
             for lines in trainer.narrate(weights, episode):
                 say(lines)
@@ -225,13 +162,13 @@ def play_run(
 
 def trainer_of(path: str) -> Trainer:
     """Return the trainer of a run, not prepared."""
-    return rebuild_trainer(path, [])[0]
+    return rebuild_trainer(path, [], is_for_weights=True)[0]
 
 
 def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:
     """Write a policy of a run for use without torch, and return where it is."""
     out = _place_in_run(path, "policy") if out is None else out
-    with _with_weights(path, model, _that_exports) as (trainer, weights, *_):
+    with _with_weights(path, model, that_exports) as (trainer, weights, *_):
         trainer.export(weights, out)
     return out
 
@@ -245,7 +182,7 @@ def evaluate_run(
     seed: int | None = None,
 ) -> None:
     """Evaluate a model of a run on what neither trained nor chose it, and print the metrics."""
-    with _with_weights(path, model, _that_evaluates) as (ready, kept, storage, best, source):
+    with _with_weights(path, model, that_evaluates) as (ready, kept, storage, best, source):
         metrics = dict(ready.evaluate_weights(kept, episodes=episodes, seed=seed))
     if as_json:
         about = {"run_dir": storage.place, "model": source, "metrics": metrics, "best": best}

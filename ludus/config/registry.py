@@ -96,10 +96,11 @@ def find(category: str, kind: str) -> type[Any]:
     if kind not in registered:
         load_installed()
     if kind not in registered:
-        hint = nearest(kind, kinds(category))
-        if "Did you mean" not in hint:
-            hint += " A kind of your own is found with --plugin its_module."
-        raise ConfigError(f"no {category} kind is named '{kind}'.{hint}")
+        # Also where another name is near: a kind `a2c` of a user's own is no misspelt `sac`.
+        own = " A kind of your own is found with --plugin its_module."
+        raise ConfigError(
+            f"no {category} kind is named '{kind}'.{nearest(kind, kinds(category))}{own}"
+        )
     return registered[kind]
 
 
@@ -158,6 +159,17 @@ def example_path(name: str) -> Path:
     raise ConfigError(
         f"the trainer kind '{name}' has no example file; register it with example='{name}.yaml'"
     )
+
+
+def example_files() -> dict[str, Path | None]:
+    """Return the file of every name that `example_path` knows; None for a kind that has none."""
+    shipped, known = _shipped(), kinds("trainer")
+    for kind in known:
+        if kind not in {*shipped, *_EXAMPLES}:
+            # Where the example of a plugin's kind is, its module says.
+            find("trainer", kind)
+    own = {kind: path for kind, path in _EXAMPLES.items() if path.is_file()}
+    return {**dict.fromkeys(known), **shipped, **own}
 
 
 def _shipped() -> dict[str, Path]:

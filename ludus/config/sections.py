@@ -244,6 +244,16 @@ def tags(annotation: object) -> list[str]:
     return [tag for argument in get_args(annotation) for tag in tags(argument)]
 
 
+def section_kinds(annotation: object) -> list[str]:
+    """Return each `kind` that a section there may have: those that are registered, or its tags."""
+    for note in getattr(annotation, "__metadata__", ()):
+        if isinstance(chooser := getattr(note, "func", None), _ByKind):
+            return kinds(chooser.category)
+    if isinstance(annotation, type):
+        return tags(annotation)
+    return [kind for argument in get_args(annotation) for kind in section_kinds(argument)]
+
+
 def _locate(
     cls: type[StrictConfig], data: object, loc: Sequence[Any]
 ) -> tuple[list[str], type[StrictConfig] | None, Any]:

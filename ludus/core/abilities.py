@@ -60,6 +60,15 @@ class Exports(KeepsWeights, Protocol):
         """Write saved weights as something that runs without torch."""
 
 
+@runtime_checkable
+class NamesRun(Protocol):
+    """The config of a trainer that works with the weights of an earlier run, and keeps none of its own."""
+
+    @property
+    def run(self) -> str:
+        """The directory of the earlier run."""
+
+
 class EvaluationJob(Protocol):
     """An evaluation but for the weights; made from a config in whichever process it is done."""
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ludus.config import strict_yaml
-from ludus.config.base import TrainerConfig, change, current, given, typed
+from ludus.config.base import Tell, TrainerConfig, change, current, given, typed
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.trainer import Trainer
-from ludus.store.directory import found_run, missing_plugins, read_note
+from ludus.store.directory import found_run
+from ludus.store.note import builder, missing_plugins, read_note
 from ludus.store.storage import Storage
 
 
@@ -27,28 +29,39 @@ def build_trainer(config: TrainerConfig | Mapping[str, Any] | str | Path) -> Tra
     return trainer
 
 
-def rebuild_trainer(path: str | Path, overrides: list[str]) -> tuple[Trainer, Storage]:
+def rebuild_trainer(
+    path: str | Path,
+    overrides: list[str],
+    *,
+    is_for_weights: bool = False,
+    tell: Tell = warnings.warn,
+) -> tuple[Trainer, Storage]:
     """Return the trainer of an existing run, from the config it was resolved to.
 
-    Only the length and the settings can usefully be overridden; the run refuses the rest.
+    Only the length and the settings can usefully be overridden; the run refuses the rest. A trainer that
+    is only to evaluate weights does without the callbacks that a script had added; a resume does not.
+    `tell` is given a sentence on what an override changes besides its own key.
     """
     storage = found_run(path)
     note = read_note(storage)
-    if note.get("origin") not in ("config", "script"):
-        raise RunError(f"{path}/run.json does not say how the run was built; it was damaged")
-    if note["origin"] == "script":
-        script = f" ({note['script']})" if note.get("script") else ""
-        raise RunError(
-            f"{path} was built by a script, which alone knows its model and data; run the script"
-            f"{script} again with fit(resume=True)"
-        )
+    if builder(storage, note, is_for_weights=is_for_weights) == "script":
+        raise RunError(_of_script(path, note))
     source = f"{path}/config.yaml"
     text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
     data = current(strict_yaml.parse(text, source=source), source=source)
     try:
-        changed = change(data, overrides, source=source)
+        changed = change(data, overrides, source=source, tell=tell)
         return build_trainer(typed(data, source=source, changed=changed)), storage
     except ConfigError as error:
         if not (plugins := missing_plugins(note)):
             raise
         raise ConfigError(f"{error} This run was begun with {plugins}: give it again.") from None
+
+
+def _of_script(path: str | Path, note: Mapping[str, Any]) -> str:
+    """Return why only a script can do it, and what to do."""
+    script = f" ({note['script']})" if note.get("script") else ""
+    had = "was built by a script, which alone knows its model and data"
+    if note.get("model_origin") == "config":
+        had = "has callbacks that a script added, so only the script can resume it"
+    return f"{path} {had}; run the script{script} again with fit(resume=True)"

@@ -1,13 +1,28 @@
-"""Where a run is kept and what logs it: what a script has set, or else what the config says."""
+"""What of a run is as its config says, and what a script has given it."""
 
 from __future__ import annotations
 
+from ludus.config.registry import find
 from ludus.core.errors import ConfigError
 from ludus.core.surroundings import Request
 from ludus.core.trainer import Trainer
 from ludus.session.logger import Logger
 from ludus.store import directory
 from ludus.store.storage import Storage
+
+
+def is_all_of_config(trainer: Trainer) -> bool:
+    """Return whether the config alone, without a script, can build this trainer again and resume its run."""
+    return is_model_of_config(trainer) and not trainer.is_customised
+
+
+def is_model_of_config(trainer: Trainer) -> bool:
+    """Return whether the config alone builds the model and the data; callbacks are no part of either."""
+    try:
+        is_registered = find("trainer", trainer.config.kind) is type(trainer)
+    except ConfigError:
+        is_registered = False
+    return is_registered and not trainer.given_classes
 
 
 def storage_of(trainer: Trainer, request: Request) -> Storage:

@@ -10,7 +10,7 @@ from ludus.config import rooms, strict_yaml
 from ludus.config.base import TrainerConfig, from_data
 from ludus.core.errors import CheckpointError, RunError, StorageError
 from ludus.session.fingerprint import differences
-from ludus.store import checkpoint, directory, models, segments
+from ludus.store import checkpoint, directory, models, note, segments
 from ludus.store.bests import FIRST, best_number, bests, is_copy_name
 from ludus.store.checkpoint import Saved
 from ludus.store.storage import Storage
@@ -86,8 +86,8 @@ def _shown(config: TrainerConfig, path: str) -> str:
 
 
 def _trained_with(storage: Storage, saved: Saved | None, new: TrainerConfig) -> TrainerConfig:
-    note = directory.read_note(storage)
-    data: Any = saved.manifest["config"] if saved is not None else note.get("config")
+    about = note.read_note(storage)
+    data: Any = saved.manifest["config"] if saved is not None else about.get("config")
     if data is None:
         # A run of a ludus that kept its config nowhere else.
         text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
@@ -138,7 +138,7 @@ def changed_facts(
 
 
 def _plugins(storage: Storage) -> str:
-    words = directory.missing_plugins(directory.read_note(storage))
+    words = note.missing_plugins(note.read_note(storage))
     return f" (this run had {words})" if words else ""
 
 

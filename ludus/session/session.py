@@ -11,7 +11,6 @@ from rich.console import Console
 
 from ludus.config import registry
 from ludus.config.base import TrainerConfig
-from ludus.config.registry import find
 from ludus.core import counters
 from ludus.core.errors import ConfigError, RunTaken
 from ludus.core.run import Observer, Run, Stateful
@@ -23,13 +22,14 @@ from ludus.seeds import GlobalRandom, derive, seed_everything
 from ludus.session import resumption
 from ludus.session.device import Compute
 from ludus.session.fingerprint import code_of, fingerprint, git_state, host, machine, versions
-from ludus.session.given import logger_of, storage_of
+from ludus.session.given import is_all_of_config, is_model_of_config, logger_of, storage_of
 from ludus.session.saver import Saver
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory
 from ludus.store.bests import bests, told_of
 from ludus.store.journal import Journal
+from ludus.store.note import run_id
 
 
 class Session:
@@ -98,7 +98,7 @@ class Session:
             self._note_resume(saved)
         else:
             self._write_first_files(run)
-        self._run_id = directory.run_id(storage)
+        self._run_id = run_id(storage)
         self._saver = Saver(
             storage,
             trainer.config.settings.checkpoint,
@@ -178,7 +178,8 @@ class Session:
     def _write_first_files(self, run: Run) -> None:
         own = [name for name in run.counters if name not in counters.SHARED]
         about = {
-            "origin": "config" if self._is_rebuildable() else "script",
+            "origin": "config" if is_all_of_config(self._trainer) else "script",
+            "model_origin": "config" if is_model_of_config(self._trainer) else "script",
             "script": directory.script_name(),
             "versions": versions(),
             "host": host(),
@@ -272,18 +273,9 @@ class Session:
             "inexact_because": reasons,
         }
 
-    def _is_rebuildable(self) -> bool:
-        """Return whether the config alone, without a script, can build this trainer again."""
-        trainer = self._trainer
-        try:
-            is_registered = find("trainer", trainer.config.kind) is type(trainer)
-        except ConfigError:
-            is_registered = False
-        return is_registered and not trainer.is_customised
-
     def way_to_resume(self) -> str:
         """Return the sentence that tells how to go on."""
-        if self._is_rebuildable():
+        if is_all_of_config(self._trainer):
             return f"to go on: {directory.way_to_resume(self._storage.place)}"
         return "to go on: run the same script with fit(resume=True)"
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.store import codec
 from ludus.store.bests import FIRST, best_number, bests, told_of
-from ludus.store.checkpoint_files import FILES, MAX_STATE, check_hash
+from ludus.store.checkpoint_files import FILES, MAX_STATE, check_hash, own_manifest
 from ludus.store.checkpoint_files import numbers as numbers
 from ludus.store.checkpoint_files import verify as verify
 from ludus.store.files import hash_file, sync_file, write_durably
@@ -101,16 +101,21 @@ def _state_json(tree: object, *, source: str) -> bytes:
     return data
 
 
-def is_model(storage: Storage, name: str, digest: str) -> bool:
+def is_model(storage: Storage, name: str, digest: str | None) -> bool:
     """Return whether a model is as it was when a manifest noted the hash of its note."""
+    return model_problem(storage, name, digest) is None
+
+
+def model_problem(storage: Storage, name: str, digest: str | None) -> str | None:
+    """Return which file of a model is not as it was when a manifest noted this hash; None if all are."""
     try:
         check_hash(storage, f"{name}/model.json", digest)
         note = parse_json(storage.read(f"{name}/model.json"), source=f"{name}/model.json")
         weights = note.get("sha256") if isinstance(note, dict) else None
         check_hash(storage, f"{name}/weights.safetensors", weights)
-    except (CheckpointError, StorageError):
-        return False
-    return True
+    except (CheckpointError, StorageError) as error:
+        return str(error)
+    return None
 
 
 def _without_lost_models(
@@ -157,29 +162,61 @@ def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved
     return Saved(number, state, manifest, lost)
 
 
-def read_newest(storage: Storage, *, damaged: Callable[[str], None]) -> Saved | None:
+def read_newest(
+    storage: Storage, *, damaged: Callable[[str], None], may_lose_best: bool = False
+) -> Saved | None:
     """Return the newest checkpoint that verifies, or None where there never was one.
 
-    Each damaged one is told to `damaged`; if all are, that is an error, never a fresh start. Only where
-    none is whole, one whose best model alone is damaged is returned without it.
+    Each that is passed over is told to `damaged`; if all are, that is an error, never a fresh start. One
+    whose best model alone is damaged is returned without it only where none is whole, or where the
+    caller may lose the best model.
     """
-    found, without_model, reason = numbers(storage), [], ""
+    found, errors, saved = numbers(storage), dict[int, Exception](), None
     for number in reversed(found):
         try:
-            return read(storage, number)
+            saved = read(storage, number, may_lose_best=may_lose_best)
+            break
         except (CheckpointError, StorageError) as error:
-            if isinstance(error, ModelLost):
-                without_model.append(number)
-            reason = str(error)
+            errors[number] = error
+    if saved is None:
+        saved = _without_best(storage, [n for n, e in errors.items() if isinstance(e, ModelLost)])
+    for number, reason in errors.items():
+        if saved is None or number > saved.number:
             damaged(f"checkpoint {number} is damaged and was skipped: {reason}")
-    for number in without_model:
+    if found and saved is None:
+        raise _all_damaged(storage, found, errors[found[0]])
+    return saved
+
+
+def told_last(storage: Storage) -> Saved | None:
+    """Return the newest manifest that is whole, with no state; None where there never was a checkpoint.
+
+    It says what the run was trained with and which models are its best. Both can be had although the
+    state beside it is damaged.
+    """
+    found, reason = numbers(storage), ""
+    for number in reversed(found):
+        try:
+            return Saved(number, {}, own_manifest(storage, number))
+        except (CheckpointError, StorageError) as error:
+            reason = str(error)
+    if found:
+        raise _all_damaged(storage, found, reason)
+    return None
+
+
+def _all_damaged(storage: Storage, found: Sequence[int], oldest: object) -> CheckpointError:
+    return CheckpointError(
+        f"none of the {len(found)} checkpoints in {storage.place} can be trusted (the oldest: {oldest});"
+        " restore the directory from a backup, or start a new run under another name"
+    )
+
+
+def _without_best(storage: Storage, numbers: Sequence[int]) -> Saved | None:
+    """Return the first of these checkpoints that verifies but for its best model."""
+    for number in numbers:
         with contextlib.suppress(CheckpointError, StorageError):
             return read(storage, number, may_lose_best=True)
-    if found:
-        raise CheckpointError(
-            f"none of the {len(found)} checkpoints in {storage.place} can be trusted (the oldest:"
-            f" {reason}); restore the directory from a backup, or start a new run under another name"
-        )
     return None
 
 

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from ludus.core.errors import CheckpointError, StorageError
-from ludus.store.directory import run_id
 from ludus.store.manifest import read_manifest
+from ludus.store.note import run_id
 from ludus.store.storage import Storage
 from ludus.store.strict_json import parse_json
 
@@ -26,7 +26,7 @@ def numbers(storage: Storage) -> list[int]:
 def verify(storage: Storage, number: int) -> dict[str, Any]:
     """Return the manifest of a checkpoint whose own files are all as they were written."""
     directory = f"checkpoints/{number:010d}"
-    manifest = _own_manifest(storage, number)
+    manifest = own_manifest(storage, number)
     found = set(storage.names(directory)) - {"manifest.json"}
     if found != set(manifest["files"]) or found != set(FILES):
         raise CheckpointError(
@@ -39,7 +39,8 @@ def verify(storage: Storage, number: int) -> dict[str, Any]:
     return manifest
 
 
-def _own_manifest(storage: Storage, number: int) -> dict[str, Any]:
+def own_manifest(storage: Storage, number: int) -> dict[str, Any]:
+    """Return the manifest of a checkpoint; raise CheckpointError if it is another run's."""
     manifest = read_manifest(storage, number)
     if manifest["run_id"] != run_id(storage):
         raise CheckpointError(
@@ -51,14 +52,14 @@ def _own_manifest(storage: Storage, number: int) -> dict[str, Any]:
 def check_hash(storage: Storage, name: str, digest: str | None) -> None:
     """Raise CheckpointError unless a file has this hash."""
     if storage.sha256(name) != digest:
-        raise CheckpointError(f"{name} has changed since it was saved")
+        raise CheckpointError(f"{storage.place}/{name} has changed since it was saved")
 
 
 def peek(storage: Storage) -> dict[str, Any]:
     """Return what the newest checkpoint says of its run, without reading its tensors."""
     for number in reversed(numbers(storage)):
         try:
-            manifest = _own_manifest(storage, number)
+            manifest = own_manifest(storage, number)
             name = f"checkpoints/{number:010d}/state.json"
             check_hash(storage, name, manifest["files"]["state.json"]["sha256"])
             tree = parse_json(storage.read(name, limit=MAX_STATE), source=name)

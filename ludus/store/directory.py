@@ -17,9 +17,10 @@ from ludus.config import registry
 from ludus.config.base import TrainerConfig, key_paths
 from ludus.config.overrides import is_length
 from ludus.core.errors import RunError, StorageError, nearest
+from ludus.store.note import read_note as read_note
+from ludus.store.note import write_note
 from ludus.store.places import below, open_storage, parted, runs_in
 from ludus.store.storage import Storage
-from ludus.store.strict_json import parse_json
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
@@ -98,38 +99,6 @@ def write_first_files(storage: Storage, config: TrainerConfig, about: Mapping[st
 def deciding(config: TrainerConfig) -> dict[str, Any]:
     """Return the data of all that decides the result: not the name, not the settings."""
     return config.model_dump(exclude={"name", "settings"})
-
-
-def write_note(storage: Storage, note: Mapping[str, Any]) -> None:
-    """Write run.json."""
-    storage.write("run.json", json.dumps(note, indent=2).encode() + b"\n")
-
-
-def run_id(storage: Storage) -> str | None:
-    """Return the id of the run in this directory; None for one that was begun without."""
-    return read_note(storage).get("run_id") if storage.exists("run.json") else None
-
-
-def read_note(storage: Storage) -> dict[str, Any]:
-    """Return what run.json says."""
-    note = parse_json(storage.read("run.json", limit=1 << 20), source="run.json")
-    if not isinstance(note, dict) or note.get("format") != 1:
-        raise RunError(f"{storage.place}/run.json is not one this ludus reads")
-    if not all(isinstance(note.get(key, ""), str) for key in ("kind", "name", "created", "origin")):
-        raise RunError(f"{storage.place}/run.json does not say what this run is")
-    if not _is_list_of_text(note.get("plugins", [])):
-        raise RunError(f"{storage.place}/run.json does not say which plugins this run had")
-    return note
-
-
-def _is_list_of_text(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def missing_plugins(note: Mapping[str, Any]) -> str:
-    """Return the options that a run was begun with and this process was not, as --plugin NAME."""
-    missing = [name for name in note.get("plugins", []) if name not in registry.loaded_plugins]
-    return " ".join(f"--plugin {name}" for name in missing)
 
 
 def tell_event(storage: Storage, event: str, **details: object) -> None:

@@ -21,6 +21,7 @@ from ludus.store.tensors import read_stored, write_tensors
 
 MAX_NOTE = 1 << 20
 _FILES = ("weights.safetensors", "model.json")
+_REMEDY = "restore its directory from a backup, or take another model"
 
 
 def write_model(
@@ -42,11 +43,18 @@ def write_model(
 
 def read_model(storage: Storage, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the weights and the note; raise CheckpointError if they are not as written."""
-    note_name = f"{name}/{_FILES[1]}"
-    about = parse_json(storage.read(note_name, limit=MAX_NOTE), source=note_name)
-    if not isinstance(about, dict) or storage.sha256(f"{name}/{_FILES[0]}") != about.get("sha256"):
-        raise CheckpointError(f"{storage.place}/{name} has changed since it was saved")
-    return read_stored(storage, f"{name}/{_FILES[0]}"), about
+    weights, note = (f"{name}/{file}" for file in _FILES)
+    data = storage.read(note, limit=MAX_NOTE)
+    try:
+        about = parse_json(data, source=f"{storage.place}/{note}")
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; {_REMEDY}") from None
+    if not isinstance(about, dict) or storage.sha256(weights) != about.get("sha256"):
+        raise CheckpointError(
+            f"{storage.place}/{name} has changed since it was saved: {_FILES[0]} is not the file that"
+            f" {_FILES[1]} is of; {_REMEDY}"
+        )
+    return read_stored(storage, weights), about
 
 
 def publish(storage: Storage, source: str, name: str) -> None:

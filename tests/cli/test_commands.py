@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,17 @@ def test_new_prints_a_complete_config_that_plan_and_train_take_from_a_pipe(
     (tmp_path / "mine.yaml").write_text(text)
     assert read_config("mine.yaml") == ludus.example("supervised")
     assert call("plan", "-", stdin=text).out.startswith("train\n")
+
+
+def test_new_without_a_kind_lists_the_kinds_and_the_other_files(call: Ludus) -> None:
+    told = call("new")
+    assert told.code == 0
+    kinds, others = told.out.split("and these are complete configs too")
+    rows = [line.split() for line in kinds.splitlines() if line.startswith("  ")]
+    assert [row[0] for row in rows] == ludus.TrainerType.names()
+    assert "  supervised              Classify handwritten digits with a small network.\n" in kinds
+    for name in ("dqn-acrobot", "stream-edge", "vanilla_ppo-pettingzoo"):
+        assert f"\n  {name} " in others
 
 
 def test_train_as_json_prints_one_object_and_nothing_else(call: Ludus, config: str) -> None:
@@ -132,6 +144,36 @@ def test_explain_knows_which_key_an_override_changed(call: Ludus, config: str) -
     assert told.count("(from the command line)") == 5
     told = call("explain", config, "device", "settings__device=auto").out
     assert "settings.device = auto  (from the command line)" in told
+
+
+def test_explain_tells_the_values_that_a_key_may_have(call: Ludus, config: str) -> None:
+    told = call("explain", config, "settings.display", "early_stopping.mode").out
+    assert " One of: auto, rich, minimal, plain, none.\n" in told
+    assert " One of: min, max, null.\n" in told
+    assert "One of" not in call("explain", config, "batch_size", "name").out
+    Path("ppo.yaml").write_text(ludus.example("vanilla_ppo").to_yaml())
+    told = call("explain", "ppo.yaml", "force_guess", "loss_critic_type").out
+    assert " One of: zero, one, y, null.\n" in told
+    assert " One of: smooth_l1, l2, l1, null.\n" in told
+    Path("dqn.yaml").write_text(ludus.example("dqn").to_yaml())
+    told = call("explain", "dqn.yaml", "replay.prioritised.normalise").out
+    assert "replay.prioritised.normalise  (not set: replay.prioritised is null)\n" in told
+    assert " One of: all, batch.\n" in told
+
+
+def test_explain_tells_the_other_kinds_that_a_section_may_be_of(call: Ludus, config: str) -> None:
+    told = call("explain", config, "kind", "settings.loggers=[{kind: csv}]").out.splitlines()
+    meanings = {
+        key.split(" ")[0]: meaning for key, meaning in zip(told[::2], told[1::2], strict=True)
+    }
+    assert " Other kinds: active, dqn, " in meanings["kind"]
+    assert meanings["data.kind"].endswith(
+        " Other kinds: breast_cancer, diabetes, digits, synthetic."
+    )
+    assert meanings["optimizer.kind"].endswith("sgd.")
+    assert meanings["settings.loggers.0.kind"].endswith(
+        " Other kinds: console, jsonl, tensorboard."
+    )
 
 
 def test_explain_shows_what_a_null_section_would_hold(call: Ludus, config: str) -> None:
@@ -609,7 +651,8 @@ def test_a_damaged_run_is_told_in_a_sentence(
     (run / name).write_bytes(content)
     for words in (["resume"], ["resume", "max_epochs=3"], ["eval"]):
         message = call(words[0], str(run), *words[1:]).refusal()
-        assert name in message
+        assert f"{run}/{name}" in message
+        assert "restore it from a backup" in message or name != "run.json"
     (row,) = call("runs", "--json").json["runs"]
     assert (row["status"] == "damaged") == (name == "run.json")
     assert call("runs").code == 0
@@ -617,16 +660,12 @@ def test_a_damaged_run_is_told_in_a_sentence(
     assert report.code == 0 or "run.json" in report.refusal()
 
 
-def test_a_best_model_that_was_lost_is_read_from_its_copy_or_told(call: Ludus, run: Path) -> None:
+def test_a_best_model_that_was_lost_is_read_from_its_copy(call: Ludus, run: Path) -> None:
     for path in run.glob("models/best-*"):
         shutil.rmtree(path)
     told = call("eval", str(run))
     assert f"{run}: models/best\n" in told.out
     assert "its copy in models/best is read instead" in told.err
-    shutil.rmtree(run / "models" / "best")
-    told = call("eval", str(run))
-    assert f"{run}: checkpoint " in told.out
-    assert "has changed since it was saved, or was lost" in told.err
 
 
 @pytest.mark.parametrize("missing", ["config.yaml", "checkpoints/*/manifest.json"])
@@ -683,6 +722,20 @@ def test_a_command_used_wrongly_shows_how_to_use_it(call: Ludus, words: list[str
     assert "Traceback" not in told.err
 
 
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_a_sentence_without_the_line_of_code_it_came_from(
+    call: Ludus, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = small_config().model_dump()
+
+    def warns(path: str) -> Any:
+        warnings.warn("the cache is damaged", stacklevel=1)
+        return data
+
+    monkeypatch.setattr("ludus.config.base.read_data", warns)
+    assert call("plan", config).err == "ludus: the cache is damaged\n"
+
+
 def test_a_bug_is_not_hidden(call: Ludus, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(path: str) -> None:
         raise RuntimeError("ours")
@@ -731,6 +784,26 @@ def test_the_real_command_trains_resumes_and_keeps_its_output_apart(tmp_path: Pa
     # A run of two epochs from the start would have had another schedule.
     assert resumed["exact"] is False
     assert "max_epochs" in resumed["inexact_because"][0]
+
+
+def test_dir_of_ludus_shows_what_users_call_and_nothing_else() -> None:
+    shown = dir(ludus)
+    assert [name for name in shown if name.startswith("_")] == ["__version__"]
+    assert {"Trainer", "build_trainer", "register"} <= {*shown}
+    assert not {"Any", "TYPE_CHECKING", "annotations", "importlib", "sys", "version"} & {*shown}
+    assert all(hasattr(ludus, name) for name in shown)
+
+
+def test_python_m_ludus_is_the_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ludus", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert done.stdout == f"ludus {ludus.__version__}\n"
 
 
 def new_into(output: int) -> subprocess.CompletedProcess[bytes]:

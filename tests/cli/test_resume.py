@@ -1,4 +1,4 @@
-"""`ludus resume` looks at a run once: one storage, one reading of its config."""
+"""`ludus resume` looks at a run once, and tells what it does in sentences."""
 
 from __future__ import annotations
 
@@ -43,3 +43,13 @@ def test_one_storage_is_opened_and_the_config_is_read_once(
     assert (told["status"], told["run_dir"]) == ("finished", run)
     assert opened.count(run) == 1
     assert read.count("config.yaml") == 1
+
+
+def test_what_a_shorter_run_does_without_is_told_in_a_sentence(tmp_path: Path, call: Ludus) -> None:
+    run = str(ludus.build_trainer(small("dqn")).fit(root=str(tmp_path), name="mine").run_dir)
+    told = call("resume", run, "steps.max_opts=3").refusal().splitlines()
+    assert len(told) == 2
+    assert told[0].startswith(
+        "steps.max_opts on the command line ends the run before these are due"
+    )
+    assert told[1].startswith("ludus: 'steps.max_opts' of a run may be raised, not lowered")

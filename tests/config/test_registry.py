@@ -154,8 +154,10 @@ def test_every_listed_kind_is_a_class_that_knows_its_kind_and_has_a_config(categ
         assert issubclass(found.Config, StrictConfig)
 
 
-def test_an_unknown_kind_is_told_with_the_nearest_name_or_the_way_to_a_plugin() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'mlp'"):
+def test_an_unknown_kind_is_told_with_the_nearest_name_and_the_way_to_a_plugin() -> None:
+    with pytest.raises(
+        ConfigError, match=r"Did you mean 'mlp'\? A kind of your own is found with --"
+    ):
         registry.find("model", "mlpp")
     with pytest.raises(ConfigError, match="of your own is found with --plugin"):
         registry.find("trainer", "zzz")

@@ -142,6 +142,57 @@ def test_a_checkpoint_whose_model_changed_is_not_believed(
         checkpoint.read(storage, 4)
 
 
+def test_a_checkpoint_that_is_used_without_its_best_model_is_not_called_skipped(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    for number in (5, 6, 7):
+        save_with_best(storage, number, 4)
+    (tmp_path / "models/best-0000000004/weights.safetensors").unlink()
+    (tmp_path / "checkpoints/0000000007/state.json").write_bytes(b"{}")
+    told: list[str] = []
+    saved = checkpoint.read_newest(storage, damaged=told.append)
+    assert saved is not None
+    assert saved.number == 6
+    assert saved.lost_models == ("models/best-0000000004",)
+    assert [text.partition(" is damaged")[0] for text in told] == ["checkpoint 7"]
+
+
+def test_who_may_lose_the_best_model_gets_the_newest_state(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    save_with_best(storage, 5, 4)
+    save_with_best(storage, 7, 6)
+    (tmp_path / "models/best-0000000006/weights.safetensors").unlink()
+    told: list[str] = []
+    older = checkpoint.read_newest(storage, damaged=told.append)
+    assert older is not None
+    assert older.number == 5
+    assert len(told) == 1
+    saved = checkpoint.read_newest(storage, damaged=pytest.fail, may_lose_best=True)
+    assert saved is not None
+    assert saved.number == 7
+    assert saved.manifest["best"] is None
+
+
+def test_what_the_newest_manifest_tells_is_had_though_its_state_is_damaged(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    assert checkpoint.told_last(storage) is None
+    save_with_best(storage, 5, 4)
+    save_with_best(storage, 7, 6)
+    (tmp_path / "checkpoints/0000000007/state.json").write_bytes(b"{}")
+    told = checkpoint.told_last(storage)
+    assert told is not None
+    assert (told.number, told.state, told.manifest["best"]) == (7, {}, best(6))
+    (tmp_path / "checkpoints/0000000007/manifest.json").write_bytes(b"{}")
+    older = checkpoint.told_last(storage)
+    assert older is not None
+    assert older.number == 5
+    (tmp_path / "checkpoints/0000000005/manifest.json").unlink()
+    with pytest.raises(CheckpointError, match="none of the 2 checkpoints"):
+        checkpoint.told_last(storage)
+
+
 def test_a_checkpoint_cannot_name_a_model_that_is_not_there(storage: LocalStorage) -> None:
     with pytest.raises(StorageError, match=r"model\.json"):
         save(storage, 1, models=["models/nothing"])

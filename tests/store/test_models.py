@@ -66,7 +66,7 @@ def test_weights_that_changed_are_refused(storage: LocalStorage, tmp_path: Path)
 def test_a_note_that_is_none_is_refused(note: bytes, storage: LocalStorage, tmp_path: Path) -> None:
     write_model(storage, "models/m", WEIGHTS, {})
     (tmp_path / "models/m/model.json").write_bytes(note)
-    with pytest.raises(CheckpointError):
+    with pytest.raises(CheckpointError, match=rf"^{tmp_path}/models/m.*; restore its directory"):
         read_model(storage, "models/m")
 
 

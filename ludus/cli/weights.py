@@ -1,0 +1,75 @@
+"""Which weights of a run a command was asked for; never others than those, and never damaged ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ludus.core.errors import CheckpointError, RunError
+from ludus.core.trainer import Trainer
+from ludus.judge.judge import Judge
+from ludus.show.terminal import tell
+from ludus.store import checkpoint
+from ludus.store.bests import bests
+from ludus.store.checkpoint import Saved
+from ludus.store.local import LocalStorage
+from ludus.store.models import read_model
+from ludus.store.storage import Storage, is_safe_name
+
+Kept = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""Kept weights and their note."""
+
+
+def as_first(trainer: Trainer, model: str) -> str:
+    """Return `best` where this is the best by the name of the first score, else what was given."""
+    if not model.startswith("best-"):
+        return model
+    firsts = [part.first for part in trainer.parts().values() if isinstance(part, Judge)]
+    return "best" if model in [f"best-{name}" for name in firsts] else model
+
+
+def best_of(storage: Storage, saved: Saved, model: str) -> tuple[str, Kept] | None:
+    """Return a best model and where it is from: its own directory, or the copy for people.
+
+    None where the run has no best of this name. CheckpointError where it has one and neither is that
+    very model any more.
+    """
+    copy = f"models/{model}"
+    best = bests(saved.manifest).get(copy)
+    if best is None:
+        return None
+    name = best["model"]
+    # A model that was gone when the checkpoint was made has no hash in it.
+    digest = saved.manifest["models"].get(name)
+    problem = checkpoint.model_problem(storage, name, digest)
+    if problem is None:
+        return name, read_model(storage, name)
+    if not checkpoint.is_model(storage, copy, digest):
+        raise CheckpointError(
+            f"the {model} model of {storage.place} is damaged: {problem}, and {storage.place}/{copy} is no"
+            " whole copy of it; restore either from a backup, or take the newest weights with --model last"
+        )
+    tell(f"{problem}; its copy in {copy} is read instead")
+    return copy, read_model(storage, copy)
+
+
+def last_of(storage: Storage) -> Saved:
+    """Return the newest checkpoint that is whole; whether a best model is has nothing to do with it."""
+    saved = checkpoint.read_newest(storage, damaged=tell, may_lose_best=True)
+    assert saved is not None, "its manifest was read"
+    return saved
+
+
+def model_at(storage: Storage, path: str) -> Kept:
+    """Return what lies in a model directory, given as it is or as it stands in the run."""
+    if (folder := Path(path).resolve()).joinpath("model.json").is_file():
+        return read_model(LocalStorage(folder.parent), folder.name)
+    for name in (path.rstrip("/"), f"models/{path.rstrip('/')}"):
+        if is_safe_name(name) and storage.exists(f"{name}/model.json"):
+            return read_model(storage, name)
+    kept = ", ".join(sorted(storage.names("models"))) or "none"
+    raise RunError(
+        f"--model {path}: no model is kept there; give best, last, or the directory of a model (in"
+        f" {storage.place}/models: {kept})"
+    )

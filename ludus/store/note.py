@@ -1,0 +1,71 @@
+"""run.json, the note of a run: what it is, how it was begun, and by what it can be built again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ludus.config import registry
+from ludus.core.errors import CheckpointError, RunError
+from ludus.store.storage import Storage
+from ludus.store.strict_json import parse_json
+
+_TEXTS = ("kind", "name", "created", "origin", "model_origin")
+_REMEDY = (
+    "restore it from a backup, or begin the run anew, under another name, with the config.yaml"
+    " beside it"
+)
+
+
+def write_note(storage: Storage, note: Mapping[str, Any]) -> None:
+    """Write run.json."""
+    storage.write("run.json", json.dumps(note, indent=2).encode() + b"\n")
+
+
+def read_note(storage: Storage) -> dict[str, Any]:
+    """Return what run.json says."""
+    place = f"{storage.place}/run.json"
+    try:
+        note = parse_json(storage.read("run.json", limit=1 << 20), source=place)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; {_REMEDY}") from None
+    if not isinstance(note, dict) or note.get("format") != 1:
+        raise RunError(f"{place} is not one this ludus reads; {_REMEDY}")
+    if not all(isinstance(note.get(key, ""), str) for key in _TEXTS):
+        raise RunError(f"{place} does not say what this run is; {_REMEDY}")
+    if not _is_list_of_text(note.get("plugins", [])):
+        raise RunError(f"{place} does not say which plugins this run had; {_REMEDY}")
+    return note
+
+
+def _is_list_of_text(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def builder(storage: Storage, note: Mapping[str, Any], *, is_for_weights: bool) -> str:
+    """Return what can build the trainer of a run again: `config`, or only the `script` that began it.
+
+    A run to which a script added callbacks, and gave nothing else, is resumed by that script alone; but
+    its config builds the model and the data of its weights.
+    """
+    origin = note.get("origin")
+    if is_for_weights:
+        # Runs of an earlier ludus do not say it.
+        origin = note.get("model_origin", origin)
+    if origin not in ("config", "script"):
+        raise RunError(
+            f"{storage.place}/run.json does not say how the run was built: it is damaged; {_REMEDY}"
+        )
+    return str(origin)
+
+
+def run_id(storage: Storage) -> str | None:
+    """Return the id of the run in this directory; None for one that was begun without."""
+    return read_note(storage).get("run_id") if storage.exists("run.json") else None
+
+
+def missing_plugins(note: Mapping[str, Any]) -> str:
+    """Return the options that a run was begun with and this process was not, as --plugin NAME."""
+    missing = [name for name in note.get("plugins", []) if name not in registry.loaded_plugins]
+    return " ".join(f"--plugin {name}" for name in missing)
