@@ -45,11 +45,12 @@ def main() -> None:
         if runs:
             last = float(np.median([run[-1][1] for run in runs]))
             panel.axhline(last, color=colour, lw=1.0, ls="--", label=label)
+    panel.set_ylim(0.4, 1.02)
     panel.set_xlabel("iteration", fontsize=9)
     panel.set_ylabel("accuracy on pairs not learned from", fontsize=9)
     panel.spines[["top", "right"]].set_visible(False)
     panel.tick_params(labelsize=8)
-    panel.legend(fontsize=8, frameon=False, loc="center right")
+    panel.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.05))
     figure.savefig(sys.argv[2], metadata={"Date": None})
 
 
