@@ -114,10 +114,7 @@ class HyperParameters(ExperimentParameters):
         names, kind = handler.agent_names, self.protocol.kind
         for name in self.agents:
             if name not in names:
-                yield (
-                    f"'agents.{name}': the protocol {kind} has no agent '{name}'.{nearest(name, names)}"
-                    f" Its agents are {', '.join(names)}"
-                )
+                yield f"'agents.{name}': the protocol {kind} has no agent '{name}'.{nearest(name, names)}"
         for name in names:
             if name not in self.agents:
                 yield f"'agents': the protocol {kind} needs an agent '{name}'; describe it there"

@@ -20,6 +20,8 @@ from ludus.config import registry
 from ludus.config.sections import StrictConfig
 from ludus.version import VERSION
 
+_NOTED_LATER = {"instructions"}
+"""Facts of which older runs say nothing."""
 _INSTALLED = {"site-packages", "dist-packages"}
 # A script is not part of the fingerprint: it says how to resume, so it must be free to change.
 _NOT_OUTSIDE = {"ludus", "__main__", "builtins"}
@@ -54,6 +56,8 @@ def machine(device: torch.device) -> dict[str, Any]:
     return {
         "system": platform.system(),
         "cpu": cpu_name(),
+        # A virtual machine may give processors of two kinds one name.
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "device": f"{device.type}: {name}",
         "threads": torch.get_num_threads(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -123,7 +127,7 @@ def _source_hash(file: Path) -> str:
 
 def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return each fact that has changed, as `name: old -> new`."""
-    names = sorted({*saved, *now})
+    names = sorted({*saved, *now} - {name for name in _NOTED_LATER if name not in saved})
     return [f"{n}: {saved.get(n)} -> {now.get(n)}" for n in names if saved.get(n) != now.get(n)]
 
 

@@ -17,6 +17,8 @@ from ludus.testing.trainers import ending_of
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "old_run_ending.json"
+RECORDED_WITH = "AVX512"
+"""The instructions of the machine it was written on, which it does not say itself."""
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_on_the_same_machine_and_packages_it_ends_with_the_bytes_it_always_ended
     trainer.fit(root=str(old_run.parent), name="old_run", resume="approximate")
     found = ending_of(old_run)
     now = checkpoint.verify(storage, checkpoint.numbers(storage)[-1])["fingerprint"]
-    if differences(saved.manifest["fingerprint"], now):
+    if differences({"instructions": RECORDED_WITH, **saved.manifest["fingerprint"]}, now):
         pytest.skip("another machine or other packages: only an approximate end can be promised")
     expected = json.loads(EXPECTED.read_text())
     assert {"state": found.state, "metrics": found.metrics} == expected

@@ -105,7 +105,7 @@ class RerunTests(Trainer):
         """Build the trainer of the earlier run, as it was."""
         super().prepare(max_steps=max_steps)
         try:
-            tested, self._storage = rebuild_trainer(self.config.run, [])
+            tested, self._storage = rebuild_trainer(self.config.run, [], is_for_weights=True)
         except LudusError as error:
             raise ConfigError(f"'run': {error}") from None
         self._tested: AnyTrainer = tested

@@ -165,3 +165,14 @@ def test_what_cannot_be_tested_is_one_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
         ludus.build_trainer(rerun(**{"run": earlier, **changed})).fit(root=str(tmp_path))
+
+
+def test_a_run_with_a_callback_is_tested_again_like_one_without(tmp_path: Path) -> None:
+    class Silent:
+        def after_iteration(self) -> None:
+            """Do nothing."""
+
+    trainer = ludus.build_trainer(small_arena())
+    trainer.add(Silent())
+    trainer.fit(root=str(tmp_path), name="earlier")
+    assert records(rerun(str(tmp_path / "earlier")), tmp_path)
