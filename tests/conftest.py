@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 import os
 import shutil
 import sys
@@ -34,6 +35,11 @@ def choose_folder() -> None:
 
 
 choose_folder()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Undo what the import of TorchRL by tests does to all processes that anybody starts."""
+    multiprocessing.set_start_method(None, force=True)
 
 
 def modules_in(folder: str) -> dict[str, ModuleType]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
-from torchrl.objectives import LossModule, ValueEstimators
-from torchrl.objectives.value import GAE
 
 from ludus.arena.agents.combined import (
     ACTION,
@@ -23,6 +21,7 @@ from ludus.arena.agents.combined import (
     VALUE,
     VALUE_TARGET,
 )
+from ludus.arena.libraries import GAE, LossModule, ValueEstimators
 from ludus.core.errors import LudusError
 
 VALUE_TERMS = ("loss_critic",)

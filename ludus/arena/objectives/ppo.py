@@ -16,8 +16,6 @@ from pydantic import Field
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 from torch.distributions import Distribution, kl_divergence
-from torchrl.objectives import ClipPPOLoss, KLPENPPOLoss
-from torchrl.objectives.utils import distance_loss
 
 from ludus.arena.agents.combined import (
     LOGITS,
@@ -26,6 +24,7 @@ from ludus.arena.agents.combined import (
     Valuing,
     make_actor,
 )
+from ludus.arena.libraries import ClipPPOLoss, KLPENPPOLoss, distance_loss
 from ludus.arena.objectives.objective import Objective, has_turn, standardised
 from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat

@@ -14,8 +14,6 @@ import torch
 from pydantic import Field
 from tensordict import TensorDict, TensorDictBase
 from torch import nn
-from torchrl.objectives import ReinforceLoss
-from torchrl.objectives.utils import distance_loss
 
 from ludus.arena.agents.combined import (
     ACTION,
@@ -28,6 +26,7 @@ from ludus.arena.agents.combined import (
     make_actor,
     make_critic,
 )
+from ludus.arena.libraries import ReinforceLoss, distance_loss
 from ludus.arena.objectives.objective import Objective, has_turn, standardised
 from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat

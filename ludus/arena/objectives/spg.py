@@ -18,8 +18,6 @@ import torch
 from pydantic import Field
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
-from torchrl.objectives import ReinforceLoss
-from torchrl.objectives.utils import distance_loss
 
 from ludus.arena.agents.combined import (
     ACTION,
@@ -31,6 +29,7 @@ from ludus.arena.agents.combined import (
     make_actor,
     make_critic,
 )
+from ludus.arena.libraries import ReinforceLoss, distance_loss
 from ludus.arena.objectives.inverse_hessian import InverseHessianSection, inverse_product
 from ludus.arena.objectives.objective import Objective, has_turn, is_there, standardised
 from ludus.arena.objectives.stackelberg import (

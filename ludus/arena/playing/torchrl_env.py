@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
-from torchrl.data import Binary, Bounded, Composite, Unbounded
-from torchrl.envs import EnvBase
 
 from ludus.arena.agents.combined import AGENTS
+from ludus.arena.libraries import Binary, Bounded, Composite, EnvBase, Unbounded
 from ludus.arena.playing.environment import MessageEnvironment, Moment
 from ludus.core.errors import LudusError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torch import nn
-from torchrl.objectives import ValueEstimators
 
+from ludus.arena.libraries import ValueEstimators
 from ludus.arena.objectives.reinforce import Reinforce, ReinforceParameters, RewardToGo
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.rl_trainer import TensorDictRlTrainer

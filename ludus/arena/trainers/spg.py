@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from torch import nn
-from torchrl.objectives import ValueEstimators
 
+from ludus.arena.libraries import ValueEstimators
 from ludus.arena.objectives.spg import Spg, SpgParameters, learning_groups
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.rl_trainer import TensorDictRlTrainer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torch import nn
-from torchrl.objectives import ValueEstimators
 
+from ludus.arena.libraries import ValueEstimators
 from ludus.arena.objectives.ppo import ClipPpo, KlPenaltyPpo, PpoParameters
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.rl_trainer import TensorDictRlTrainer
