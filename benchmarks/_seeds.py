@@ -1,12 +1,13 @@
 """Let every case learn with several seeds, turn by turn, and keep the curves as they come."""
 
 import json
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._harness import Case, ask_child, is_installed, say
+from benchmarks._harness import Case, Row, ask_child, is_installed, say
 
 
 def over_seeds(cases: Iterable[Case], rounds: int, curves_file: str) -> dict[Case, list[Any]]:
@@ -27,6 +28,25 @@ def over_seeds(cases: Iterable[Case], rounds: int, curves_file: str) -> dict[Cas
             outcomes[case].append(answer)
             _write_curves(outcomes, Path(curves_file))
     return outcomes
+
+
+def score_rows(outcomes: Mapping[Case, Sequence[Any]]) -> list[Row]:
+    """Return the median score of each case over the seeds, and how far apart they are."""
+    rows = []
+    for case, runs in outcomes.items():
+        scores = tuple(run["score"] for run in runs)
+        rows.append(
+            Row(
+                work=case.work,
+                system=case.system,
+                value=statistics.median(scores),
+                unit=case.unit,
+                spread=max(scores) - min(scores),
+                ratio=None,
+                values=scores,
+            )
+        )
+    return rows
 
 
 def _write_curves(outcomes: dict[Case, list[Any]], path: Path) -> None:

@@ -6,10 +6,8 @@ evaluations in the last quarter of the run, 20 greedy episodes each: near the to
 The curves go to arena-learning-curves.json in the current directory.
 """
 
-import statistics
-
 from benchmarks._harness import Case, Role, Row
-from benchmarks._seeds import over_seeds
+from benchmarks._seeds import over_seeds, score_rows
 
 ROUNDS = 5
 """How many seeds, unless the command line says otherwise."""
@@ -18,21 +16,7 @@ ROUNDS = 5
 def run(rounds: int) -> list[Row]:
     """Return the returns, the rounds being seeds 0, 1, ..."""
     cases = [_case("arena", "ludus"), _case("rl", "peer")]
-    rows = []
-    for case, runs in over_seeds(cases, rounds, "arena-learning-curves.json").items():
-        scores = tuple(run["score"] for run in runs)
-        rows.append(
-            Row(
-                work=case.work,
-                system=case.system,
-                value=statistics.median(scores),
-                unit=case.unit,
-                spread=max(scores) - min(scores),
-                ratio=None,
-                values=scores,
-            )
-        )
-    return rows
+    return score_rows(over_seeds(cases, rounds, "arena-learning-curves.json"))
 
 
 def _case(family: str, role: Role) -> Case:

@@ -10,11 +10,10 @@ The curves go to arena-proof-curves.json in the current directory:
 `python -m benchmarks._plot_arena arena-proof-curves.json FILE.svg` draws them.
 """
 
-import statistics
 from collections.abc import Iterator
 
 from benchmarks._harness import Case, Role, Row
-from benchmarks._seeds import over_seeds
+from benchmarks._seeds import over_seeds, score_rows
 
 ROUNDS = 5
 """How many seeds, unless the command line says otherwise."""
@@ -22,22 +21,7 @@ ROUNDS = 5
 
 def run(rounds: int) -> list[Row]:
     """Return the test accuracies, the rounds being seeds 0, 1, ..."""
-    outcomes = over_seeds(_cases(), rounds, "arena-proof-curves.json")
-    rows = []
-    for case, runs in outcomes.items():
-        scores = tuple(run["score"] for run in runs)
-        rows.append(
-            Row(
-                work=case.work,
-                system=case.system,
-                value=statistics.median(scores),
-                unit=case.unit,
-                spread=max(scores) - min(scores),
-                ratio=None,
-                values=scores,
-            )
-        )
-    return rows
+    return score_rows(over_seeds(_cases(), rounds, "arena-proof-curves.json"))
 
 
 def _cases() -> Iterator[Case]:
