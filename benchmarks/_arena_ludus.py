@@ -24,9 +24,9 @@ class Window:
             self.times.append(time.perf_counter())
 
 
-def rate(num_envs: int, device: str, only_rollouts: bool) -> float:
-    """Return the frames a second."""
-    config = config_of(num_envs, device)
+def rate(num_envs: int, device: str, only_rollouts: bool, engine: str) -> float:
+    """Return the frames a second; what an engine prepares, it does in the warm iterations."""
+    config = config_of(num_envs, device).replace(engine=engine)
     timed = timed_of(num_envs)
     frames = timed * config.frames_per_batch
     trainer = ludus.build_trainer(config)

@@ -27,6 +27,12 @@ def run(rounds: int, device: str = "cpu") -> list[Row]:
                 Case(what, "torchrl", "frames/s", "peer", "benchmarks._arena_torchrl", "rate",
                      arguments, ("torchrl",), is_larger_better=True),
                 Case(what, "ludus", "frames/s", "ludus", "benchmarks._arena_ludus", "rate",
-                     arguments, ("torchrl",), is_larger_better=True),
+                     {**arguments, "engine": "auto"}, ("torchrl",), is_larger_better=True),
             ]  # fmt: skip
+            if not only_rollouts:
+                cases.append(
+                    Case(what, "ludus, engine: compiled", "frames/s", "ludus", "benchmarks._arena_ludus",
+                         "rate", {**arguments, "engine": "compiled"}, ("torchrl",),
+                         is_larger_better=True)
+                )  # fmt: skip
     return measure(cases, rounds)

@@ -32,7 +32,7 @@ with start_method_kept():
         ValueEstimators,
     )
     from torchrl.objectives.utils import distance_loss
-    from torchrl.objectives.value import GAE
+    from torchrl.objectives.value import GAE, ValueEstimatorBase
 
 __all__ = [
     "GAE",
@@ -45,6 +45,7 @@ __all__ = [
     "LossModule",
     "ReinforceLoss",
     "Unbounded",
+    "ValueEstimatorBase",
     "ValueEstimators",
     "distance_loss",
 ]

@@ -14,6 +14,7 @@ from ludus.arena.abilities import Abilities
 from ludus.arena.analyser import Watched
 from ludus.arena.beginning.pretraining import make_pretraining
 from ludus.arena.evaluation import Evaluation
+from ludus.arena.learning.estimate import estimate
 from ludus.arena.learning.meter import Meter
 from ludus.arena.learning.minibatches import Minibatches
 from ludus.arena.learning.noted import Noted
@@ -140,6 +141,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         self._plain_state = PlainState(update.learned, known=("torchrl", "tensordict"))
         engine, notes = update.choose_engine(
             config.engine,
+            num_rows=config.run_opts * config.rl.minibatch_size,
             has_begun=has_begun(self.run.files),
             tell=lambda note: self.run.tell(note, event="engine"),
         )
@@ -227,15 +229,10 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         self.waiting.rows = self._estimated(rollouts)
         self.meter.hear({**found, **critic_statistics(rollouts, self.environment)})
 
-    @torch.no_grad()
     def _estimated(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
         """Return the steps of all envs as rows, with advantages where there is an estimator."""
         if self.gae is not None:
-            with self.agents.trained_as_they_are():
-                own = self.gae(self.environment.filled(rollouts))["agents"]
-            for name in ("value", "advantage", "value_target"):
-                if name in own.keys():  # noqa: SIM118
-                    rollouts.set(("agents", name), own[name])
+            estimate(self.gae, self.agents, self.environment, rollouts)
         return to_columns(rows_of(rollouts))
 
     def _train_step(self, run: Run) -> None:

@@ -15,6 +15,7 @@ from tensordict.nn import (
     ProbabilisticTensorDictModule,
     ProbabilisticTensorDictSequential,
     TensorDictModuleBase,
+    skip_existing,
 )
 from torch import Tensor, nn
 from torch.nn import functional
@@ -246,13 +247,15 @@ class Speaking(_OnRows):
 
 
 class Valuing(_OnRows):
-    """Writes what all agents expect to gain."""
+    """Writes what all agents expect to gain; within TorchRL's `set_skip_existing`, unless it is there."""
 
     def __init__(self, agents: CombinedAgents) -> None:
         super().__init__(agents, [VALUE])
 
     def forward(self, td: TensorDictBase) -> TensorDictBase:
         """Write the values into the TensorDict."""
+        if skip_existing() and VALUE in td.keys(include_nested=True):
+            return td
         return self._written(td, lambda rows: [self.agents.value(rows)])
 
 

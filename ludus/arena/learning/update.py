@@ -17,9 +17,12 @@ from ludus.arena.learning.gradient_update import GradientUpdate
 from ludus.arena.playing.columns import named, to_tensordict
 from ludus.core.errors import LudusError
 from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
+from ludus.nn.engines.gate import is_plain
 from ludus.nn.optimizer import Adam, Sgd
 
 Forward = Callable[..., Any]
+_WORTH_COMPILING = 4_000_000
+"""From so many rows in all updates on, the one to two minutes that compiling takes are gained back."""
 
 
 class Learned(nn.Module):
@@ -108,14 +111,20 @@ class ArenaUpdate(GradientUpdate):
         )
 
     def choose_engine(
-        self, key: EngineKey, *, has_begun: bool, tell: Callable[[str], None]
+        self, key: EngineKey, *, num_rows: int, has_begun: bool, tell: Callable[[str], None]
     ) -> tuple[EngineName, list[str]]:
-        """Let an engine execute the update; return which, and what the user is told of it."""
+        """Let an engine execute the update; return which, and what the user is told of it.
+
+        `num_rows` is how many rows all updates of the run learn from.
+        """
         learned = self.learned
+        # Asked of the class itself: what a subclass adds may be nothing for a compiler.
+        compiles = vars(type(learned.objective)).get("compiles", False)
+        surely_compiles = compiles and is_plain([learned.agents])
         chosen = choose_engine(
             key,
             Subject(self._update, learned.objective, [learned.agents], self.device, lambda: None),
-            is_long=False,
+            is_long=surely_compiles and num_rows >= _WORTH_COMPILING,
             has_begun=has_begun,
             tell=tell,
         )

@@ -7,6 +7,8 @@ own means.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor, nn
@@ -43,6 +45,9 @@ class Objective(LossModule):
 
     asks_values: bool = True
     """Whether it asks agents for their values; one that does not needs none of them."""
+    compiles: ClassVar[bool] = False
+    """Whether torch's compiler surely takes it whole, so that long runs may be compiled unasked; said in
+    each class, and not inherited."""
 
     def set_arena_keys(self) -> None:
         """Tell TorchRL where in a rollout everything stands; for losses that derive one of its own."""

@@ -149,6 +149,8 @@ def _networks(agents: CombinedAgents) -> tuple[nn.Module, nn.Module]:
 class ClipPpo(_Ppo, ClipPPOLoss):
     """TorchRL's clipped loss, for turns."""
 
+    compiles = True
+
     def __init__(self, agents: CombinedAgents, rl: RlParameters, params: PpoParameters) -> None:
         actor, critic = _networks(agents)
         assert isinstance(params.loss, ClipParameters)
@@ -173,6 +175,8 @@ class ClipPpo(_Ppo, ClipPPOLoss):
 
 class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
     """TorchRL's KL-penalised loss, for turns; the factor of the penalty is steered on the device."""
+
+    compiles = True
 
     def __init__(self, agents: CombinedAgents, rl: RlParameters, params: PpoParameters) -> None:
         actor, critic = _networks(agents)

@@ -83,6 +83,8 @@ class RewardToGo(nn.Module):
 class Reinforce(Objective, ReinforceLoss):
     """TorchRL's REINFORCE, for turns, with a critic or without."""
 
+    compiles = True
+
     def __init__(
         self, agents: CombinedAgents, rl: RlParameters, params: ReinforceParameters
     ) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from tensordict import TensorDictBase
@@ -67,6 +67,8 @@ class Environment(ABC):
     num_envs: int
     num_steps: int
     """How many steps a rollout has."""
+    ends_in_time: ClassVar[bool] = False
+    """Whether every episode ends by itself within a rollout, and begins where that begins."""
 
     @abstractmethod
     def begin(self, iteration: int) -> Moment:
@@ -104,6 +106,8 @@ class Environment(ABC):
 
 class MessageEnvironment(Environment):
     """Episodes of a protocol about the data of a dataset."""
+
+    ends_in_time = True
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ GLOBAL_HOOKS: Sequence[Mapping[int, object]] = [
 ]
 """The hooks that torch calls for every module there is."""
 _PLAIN = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Conv2d, nn.Flatten, nn.Identity, nn.LayerNorm}
-_PLAIN |= {nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU}
+_PLAIN |= {nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.ModuleDict, nn.Embedding}
 
 
 def why_not_repeatable(owner: object, modules: Sequence[nn.Module]) -> str | None:

@@ -1,0 +1,47 @@
+"""Estimate advantages of rollouts, and look at each step only once where that is enough.
+
+TorchRL's estimators ask the critic for every step and for what follows it, which is the next step again
+unless an episode ends there. Where none is cut off, what follows an end counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import set_skip_existing
+from torch import nn
+
+from ludus.arena.agents.combined import ADVANTAGE, VALUE, VALUE_TARGET, CombinedAgents, Valuing
+from ludus.arena.libraries import ValueEstimatorBase
+from ludus.arena.playing.environment import Environment
+
+
+@torch.no_grad()
+def estimate(
+    gae: nn.Module, agents: CombinedAgents, environment: Environment, rollouts: TensorDictBase
+) -> None:
+    """Write advantages into rollouts (B, T), with the values and targets where the estimator gives them."""
+    td = environment.filled(rollouts)
+    with agents.trained_as_they_are(), _valued(gae, environment, td):
+        found = gae(td)
+    for key in (VALUE, ADVANTAGE, VALUE_TARGET):
+        if (estimated := found.get(key, None)) is not None:
+            rollouts.set(key, estimated)
+
+
+@contextmanager
+def _valued(gae: nn.Module, environment: Environment, td: TensorDictBase) -> Iterator[None]:
+    """Let an estimator of TorchRL's find the values there, so that it does not ask for them."""
+    critic = gae.value_network if isinstance(gae, ValueEstimatorBase) else None
+    if not isinstance(critic, Valuing) or not environment.ends_in_time:
+        yield
+        return
+    value_BTA1 = critic(td)[VALUE]
+    following_BTA1 = torch.zeros_like(value_BTA1)
+    following_BTA1[:, :-1] = value_BTA1[:, 1:]
+    td.set(("next", *VALUE), following_BTA1)
+    with set_skip_existing(True):
+        yield

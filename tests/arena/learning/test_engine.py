@@ -1,0 +1,53 @@
+"""Which engine `auto` chooses for an update: a long run of agents that surely compile is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ludus.arena.agents.agent import Agent
+from ludus.arena.learning import update
+from tests.arena.objectives.rows import prepared
+
+
+@pytest.fixture(autouse=True)
+def soon_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 3 iterations of 2 epochs over 8 episodes of 2 steps.
+    monkeypatch.setattr(update, "_WORTH_COMPILING", 3 * 2 * 16)
+
+
+@pytest.mark.parametrize("kind", ["vanilla_ppo", "reinforce"])
+def test_a_long_run_is_compiled_and_a_shorter_one_taped(kind: str) -> None:
+    assert prepared(kind, engine="auto").config.engine == "compiled"
+    shorter = prepared(kind, engine="auto", max_iterations=2)
+    assert shorter.config.engine == "tape"
+
+
+def test_what_takes_second_derivatives_is_never_compiled_unasked() -> None:
+    assert prepared("spg", engine="auto", **{"rl.minibatch_size": 16}).config.engine == "tape"
+
+
+def test_a_loss_derived_from_one_that_compiles_is_not_compiled_unasked() -> None:
+    trainer = prepared("vanilla_ppo", engine="auto")
+    objective: Any = trainer.update.learned.objective
+    derived = type("Derived", (type(objective),), {"is_repeatable": True})
+    objective.__class__ = derived
+    told: list[str] = []
+    engine, notes = trainer.update.choose_engine(
+        "auto", num_rows=10**9, has_begun=False, tell=told.append
+    )
+    assert (engine, notes, told) == ("tape", [], [])
+
+
+class Plain(Agent):
+    is_repeatable = True
+
+
+def test_an_agent_of_a_script_is_not_compiled_unasked() -> None:
+    trainer = prepared("vanilla_ppo", engine="auto")
+    trainer.agents.members["extra"] = Plain()
+    engine, _ = trainer.update.choose_engine(
+        "auto", num_rows=10**9, has_begun=False, tell=lambda note: None
+    )
+    assert engine == "tape"
