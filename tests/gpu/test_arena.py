@@ -15,6 +15,7 @@ pytest.importorskip("torchrl")
 import ludus
 from ludus.arena.playing.rollout import roll_out
 from ludus.arena.rl_trainer import TensorDictRlTrainer
+from tests.arena.small import small_arena
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -85,6 +86,38 @@ def test_updates_are_a_graph_that_the_host_does_not_wait_for(kind: str, tmp_path
     trainer.fit(root=str(tmp_path))
     assert trainer.config.engine == "graph"
     assert watched.num_watched == 1
+
+
+def prepared(engine: str) -> tuple[TensorDictRlTrainer, list[torch.Tensor]]:
+    """Return a trainer that is built but does not run, and a minibatch of its first episodes."""
+    # Agents and steps that change little by rounding: graphs that are alike differ by rounding alone, which
+    # an absolute value takes the sign of, and so do the first steps of Adam.
+    sgd = {
+        "kind": "sgd", "learning_rate": 0.01, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0
+    }  # fmt: skip
+    changed = {"engine": engine, "optimizer": sgd, "settings.device": "cuda"}
+    trainer = ludus.build_trainer(small_arena("vanilla_ppo", **changed))
+    trainer.prepare(max_steps=None)
+    rows = trainer._estimated(trainer._roll_out(0))
+    batch = {name: tensor[:8].clone() for name, tensor in rows.items()}
+    return trainer, list(trainer._filled(batch).values())
+
+
+def test_a_compiled_update_is_captured_and_is_the_eager_one_within_rounding() -> None:
+    found = {}
+    for engine in ("eager", "compiled"):
+        trainer, columns = prepared(engine)
+        for index in range(8):
+            if engine == "compiled" and index == 6:  # captured in the fourth call
+                torch.cuda.synchronize()
+                torch.cuda.set_sync_debug_mode("error")
+            trainer.update.learn(columns, learning_rate=0.01)
+        torch.cuda.set_sync_debug_mode("default")
+        found[engine] = trainer.weights(), trainer.update.metrics()
+    (eager, terms), (compiled, told) = found.values()
+    assert told == pytest.approx(terms, rel=1e-3, abs=1e-5)
+    for name, tensor in eager.items():
+        torch.testing.assert_close(compiled[name], tensor, rtol=1e-3, atol=1e-5)
 
 
 def test_a_rollout_never_waits_for_the_gpu(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def _best(subject: Subject, *, is_long: bool, notes: list[str]) -> EngineName:
     is_cuda = subject.device.type == "cuda"
     quick: EngineName = "graph" if is_cuda else "tape"
     reasons: dict[EngineName, str] = {}
-    # On CUDA launching the kernels is what costs: a graph is quicker than compiled code, and at once.
+    # On CUDA launching the kernels is what costs, and a graph spares that at once; compiling takes a minute.
     tried: list[EngineName] = [quick]
     if is_long:
         tried.insert(1 if is_cuda else 0, "compiled")

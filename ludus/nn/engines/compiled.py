@@ -10,8 +10,10 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ludus.core.errors import LudusError
+from ludus.nn.engines.graph import Graphed
 from ludus.process.signals import ended_at_once
 
 BACKEND = "inductor"
@@ -25,10 +27,12 @@ def compile_method(
 
     The tensors of the owner that it reads or changes must be the same objects for ever. It returns
     None, a tensor, or a tuple of tensors. Arguments that are tensors, None, or lists of these take
-    the short way; any others go through torch's compiler at every call. It never falls back, so there
-    is nothing to `tell`.
+    the short way; any others go through torch's compiler at every call. It never falls back. On CUDA
+    the compiled code is captured as a graph; where it cannot be, `tell` is given a sentence why, and it is
+    called as it is.
     """
-    return CompiledMethod(method, device)
+    compiled = CompiledMethod(method, device)
+    return CapturedCode(compiled, device, tell) if device.type == "cuda" else compiled
 
 
 def why_no_compiler(device: torch.device) -> str | None:
@@ -175,6 +179,28 @@ class CompiledMethod:
             return outputs
 
         return remember
+
+
+class CapturedCode:
+    """Compiled code as a CUDA graph: launching its kernels one by one would cost more than they do."""
+
+    def __init__(
+        self, compiled: CompiledMethod, device: torch.device, tell: Callable[[str], None] | None
+    ) -> None:
+        self._compiled = compiled
+        self._graphed = Graphed(
+            compiled,
+            device,
+            tell=tell or (lambda note: None),
+            what="the compiled update",
+            otherwise="it is called as it is",
+        )
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the method returns."""
+        if all(value is None or isinstance(value, Tensor) for value in arguments):
+            return self._graphed(*arguments)
+        return self._compiled(*arguments)
 
 
 def _leaves(arguments: Sequence[Any]) -> list[Any]:

@@ -47,11 +47,12 @@ class Graphed:
         tell: Callable[[str], None] | None = None,
         generators: Sequence[torch.Generator] = (),
         what: str = "the update",
+        otherwise: str = "it is called eagerly",
     ) -> None:
         """Besides torch's default generator the function may draw from these, in every replay anew.
 
-        Where a call cannot be captured, `tell` is given a sentence about `what`, and it is called eagerly
-        from then on; without `tell` that is a LudusError.
+        Where a call cannot be captured, `tell` is given a sentence about `what` and what is done `otherwise`,
+        and the function is simply called from then on; without `tell` that is a LudusError.
         """
         if device.type != "cuda":
             raise ConfigError(
@@ -62,7 +63,7 @@ class Graphed:
         self._device = device
         self._tell = tell
         self._generators = tuple(generators)
-        self._what = what
+        self._what, self._otherwise = what, otherwise
         self._stream = torch.cuda.Stream(device)
         # One pool for all: a graph's results are copied before another one is replayed.
         self._pool = torch.cuda.graph_pool_handle()
@@ -101,7 +102,7 @@ class Graphed:
         why = f"{self._what} cannot be captured as a CUDA graph ({told})"
         if self._tell is None:
             raise LudusError(f"{why}; set engine to auto or eager") from error
-        self._tell(f"{why}; it is called eagerly")
+        self._tell(f"{why}; {self._otherwise}")
 
     def _call(self, inputs: Sequence[Tensor | None]) -> Any:
         current = torch.cuda.current_stream(self._device)
@@ -119,6 +120,7 @@ class Graphed:
             tell=self._tell,
             generators=deepcopy(self._generators, memo),
             what=self._what,
+            otherwise=self._otherwise,
         )
 
 
