@@ -134,10 +134,15 @@ def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 def git_state() -> dict[str, Any] | None:
     """Return the commit of the working directory, or None outside a repository."""
     try:
-        commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "dirty": bool(_git("status", "--porcelain"))} if commit else None
+        lines = _git("status", "--porcelain=v2", "--branch", "--no-ahead-behind").splitlines()
     except (OSError, subprocess.SubprocessError):
         return None
+    # The commit is "(initial)" where there is none yet.
+    told = [line.split() for line in lines if line.startswith("# branch.oid ")]
+    commit = told[0][2] if told else "(initial)"
+    if commit == "(initial)":
+        return None
+    return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}
 
 
 def _git(*words: str) -> str:

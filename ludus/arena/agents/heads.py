@@ -88,6 +88,11 @@ class ValueHead(nn.Module):
     def __init__(self, params: HeadParameters, width: int) -> None:
         super().__init__()
         self.layers = layers([width, *params.widths, 1])
+        last = self.layers[-1]
+        assert isinstance(last, nn.Linear)
+        # At first values are spread as widely as features are, around 0, as in the PPO of other families.
+        nn.init.orthogonal_(last.weight)
+        nn.init.zeros_(last.bias)
 
     def forward(self, found: Found) -> Tensor:
         """Return (N,) values."""
