@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 Call = Callable[[], object]
 
@@ -79,12 +78,12 @@ class Watcher(TorchDispatchMode):
             return func(*args, **kwargs)
         self.has_looked = self.has_looked or any(tag in _LOOKING for tag in func.tags)
         # Without their history, which the tensors would else keep alive.
-        own_args, own_kwargs = tree_map_only(Tensor, Tensor.detach, (args, kwargs))
+        own_args, own_kwargs = _mapped(Tensor.detach, (args, kwargs))
         written = _tensors(_changed(func, own_args, own_kwargs))
         self._written |= {_memory(tensor) for tensor in written}
         changing = _changing(func, own_args, own_kwargs) if written else None
         if _is_drawn(func) and kwargs.get("generator") is None:
-            copies = tree_map_only(Tensor, torch.clone, (own_args, own_kwargs))
+            copies = _mapped(torch.clone, (own_args, own_kwargs))
             self.drawn.append(partial(func, *copies[0], **copies[1]))
         out = func(*args, **kwargs)
         given = {_memory(tensor) for tensor in _tensors((args, kwargs))}
@@ -210,8 +209,24 @@ def _changed(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> lis
     return found
 
 
-def _tensors(value: object) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+def _tensors(value: Any) -> list[Tensor]:
+    """Return the tensors among the arguments or results of an operation."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, tuple | list):
+        return [tensor for one in value for tensor in _tensors(one)]
+    return _tensors(list(value.values())) if isinstance(value, dict) else []
+
+
+def _mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Return the arguments of an operation with a function of each tensor in its place."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, tuple | list):
+        return type(value)([_mapped(function, one) for one in value])
+    if isinstance(value, dict):
+        return {name: _mapped(function, one) for name, one in value.items()}
+    return value
 
 
 def _memory(tensor: Tensor) -> int:
