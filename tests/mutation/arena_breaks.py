@@ -15,7 +15,18 @@ _TRAINER, _LEARNED = f"{_ROOM}/trainer.py", f"{_ROOM}/learning/update.py"
 _STUDENTS, _PRETRAINING = f"{_ROOM}/solo/students.py", f"{_ROOM}/beginning/pretraining.py"
 _SLOT, _ENVS = (f"{_ROOM}/scenarios/pettingzoo/{name}.py" for name in ("slot", "environment"))
 
+_ESTIMATE = f"{_ROOM}/learning/estimate.py"
+
 ARENA = [
+    (_ESTIMATE, "following_BTA1[:, :-1] = value_BTA1[:, 1:]", "pass"),
+    (_ESTIMATE, "with set_skip_existing(True):", "with set_skip_existing(False):"),
+    (_ESTIMATE, "not isinstance(critic, Valuing) or ", "critic is None or "),
+    (_ESTIMATE, "if not isinstance(critic, Valuing) or not environment.ends_in_time:",
+     "if not isinstance(critic, Valuing):"),
+    (_LEARNED, 'compiles = vars(type(learned.objective)).get("compiles", False)',
+     'compiles = getattr(learned.objective, "compiles", False)'),
+    (_LEARNED, "compiles and is_plain([learned.agents])", "compiles"),
+    (_LEARNED, "surely_compiles and num_rows >= _WORTH_COMPILING", "surely_compiles"),
     (_PPO, "return standardised(advantage, has_turn(tensordict))",
      'return standardised(advantage, tensordict["mask"][:, None].expand_as(has_turn(tensordict)))'),
     (_PPO, "return self.critic_coeff * loss, None, None", "return loss, None, None"),
