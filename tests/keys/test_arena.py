@@ -306,7 +306,7 @@ def test_an_update_is_kept_near_by_clipping_or_by_a_penalty(kind: str) -> None:
     narrow = run(kind, **hard, **{"ppo.loss": clip})
     wide = run(kind, **hard, **{"ppo.loss": {**clip, "clip_epsilon": 0.99}})
     assert max(narrow.curve("train/clip_fraction")) > 0.2
-    assert max(wide.curve("train/clip_fraction")) < 0.05
+    assert max(wide.curve("train/clip_fraction")) < 0.1
     penalised = run(kind, **{"ppo.loss": KL})
     assert max(penalised.curve("train/kl")) > 0
     assert differ(penalised, run(kind))
