@@ -85,13 +85,12 @@ class PolicyHead(nn.Module):
 class ValueHead(nn.Module):
     """Says what the agent expects to gain."""
 
-    def __init__(self, params: HeadParameters, width: int) -> None:
+    def __init__(self, params: HeadParameters, body: Body) -> None:
         super().__init__()
-        self.layers = layers([width, *params.widths, 1])
+        self.layers = layers([body.width, *params.widths, 1])
         last = self.layers[-1]
         assert isinstance(last, nn.Linear)
-        # At first values are spread as widely as features are, around 0, as in the PPO of other families.
-        nn.init.orthogonal_(last.weight)
+        nn.init.orthogonal_(last.weight, body.value_gain)
         nn.init.zeros_(last.bias)
 
     def forward(self, found: Found) -> Tensor:

@@ -74,7 +74,7 @@ class PartsAgent(Agent):
         self.policy_head = PolicyHead(
             params.policy_head, self.body, seen.num_channels, num_symbols=seen.num_symbols
         )
-        self.value_head = ValueHead(params.value_head, width)
+        self.value_head = ValueHead(params.value_head, self.body)
         if not use_shared_body:
             self.value_body = make_body(params.body, seen, agent=name)
 
