@@ -27,7 +27,11 @@ def generator(seed: int, name: str, counter: int = 0) -> torch.Generator:
 
 def seed_everything(seed: int) -> None:
     """Set the global torch, CUDA, NumPy and Python generators."""
-    torch.manual_seed(seed)
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        torch.manual_seed(seed)
+    else:
+        # Where there is no device to seed, torch keeps the call for one, with all that led to it, for ever.
+        torch.default_generator.manual_seed(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import multiprocessing
 import os
@@ -63,6 +64,31 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LUDUS_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def soon_begun() -> Iterator[None]:
+    """Let runs of this process begin sooner: envs are tried for fewer steps, and git is asked once.
+
+    The tests of the trial itself give it its length back, by `whole_trial`.
+    """
+    from ludus.envs import restore
+    from ludus.session import session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restore, "NUM_LIVED_STEPS", 24)
+        patch.setattr(restore, "NUM_CHECKED_STEPS", 24)
+        patch.setattr(session, "git_state", functools.cache(session.git_state))
+        yield
+
+
+@pytest.fixture
+def whole_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try envs for as many steps as for a user."""
+    from ludus.envs import restore
+
+    monkeypatch.setattr(restore, "NUM_LIVED_STEPS", 256)
+    monkeypatch.setattr(restore, "NUM_CHECKED_STEPS", 256)
 
 
 @pytest.fixture(scope="session")

@@ -85,3 +85,15 @@ def test_a_fork_with_a_seed_draws_the_same_whatever_came_before() -> None:
     draw()
     with forked(7):
         assert draw() == expected
+
+
+def test_seeding_draws_as_torch_does_and_keeps_nothing() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    # Torch keeps each call of manual_seed for a device that may come, with the stack that led to it.
+    kept = len(torch.cuda._queued_calls)
+    for _ in range(3):
+        seed_everything(5)
+        assert torch.equal(torch.rand(3), expected)
+    if not torch.cuda.is_available():
+        assert len(torch.cuda._queued_calls) == kept

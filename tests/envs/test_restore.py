@@ -18,6 +18,8 @@ from ludus.store import codec
 from tests.rl.random_walks import OldHand, RandomWalk, WalkWithState, gym_config, walk_config
 from tests.rl.small import small
 
+pytestmark = pytest.mark.usefixtures("whole_trial")
+
 STICKY = {"kind": "sticky_action", "probability": 0.5}
 FRAMES = {"kind": "frame_stack", "num_frames": 3, "padding": "reset"}
 TWICE = {"kind": "action_repeat", "num_repeats": 2}

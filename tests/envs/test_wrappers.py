@@ -21,6 +21,8 @@ from ludus.envs.vector import VectorEnv, make_vector_env
 from ludus.envs.wrappers.sticky_action import StickyAction
 from tests.rl.random_walks import RandomWalk, RandomWalkConfig, gym_config, walk_config
 
+pytestmark = pytest.mark.usefixtures("whole_trial")
+
 WRAPPERS: dict[str, dict[str, Any]] = {
     "time_limit": {"max_episode_steps": 7},
     "frame_stack": {"num_frames": 3, "padding": "zero"},
