@@ -20,7 +20,6 @@ _ESTIMATE = f"{_ROOM}/learning/estimate.py"
 ARENA = [
     (_ESTIMATE, "following_BTA1[:, :-1] = value_BTA1[:, 1:]", "pass"),
     (_ESTIMATE, "with set_skip_existing(True):", "with set_skip_existing(False):"),
-    (_ESTIMATE, "not isinstance(critic, Valuing) or ", "critic is None or "),
     (_ESTIMATE, "if not isinstance(critic, Valuing) or not environment.ends_in_time:",
      "if not isinstance(critic, Valuing):"),
     (_LEARNED, 'compiles = vars(type(learned.objective)).get("compiles", False)',
