@@ -30,7 +30,7 @@ def seed_everything(seed: int) -> None:
     if torch.cuda.is_available() or torch.backends.mps.is_available():
         torch.manual_seed(seed)
     else:
-        # Where there is no device to seed, torch keeps the call for one, with all that led to it, for ever.
+        # For a device that may come torch would note the stack that led here, which takes 0.5 ms.
         torch.default_generator.manual_seed(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)

@@ -87,13 +87,17 @@ def test_a_fork_with_a_seed_draws_the_same_whatever_came_before() -> None:
         assert draw() == expected
 
 
-def test_seeding_draws_as_torch_does_and_keeps_nothing() -> None:
+def test_seeding_draws_as_torch_does_and_asks_for_no_device_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
-    # Torch keeps each call of manual_seed for a device that may come, with the stack that led to it.
-    kept = len(torch.cuda._queued_calls)
-    for _ in range(3):
+    asked: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", asked.append)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    for is_there in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda found=is_there: found)
+        asked.clear()
         seed_everything(5)
         assert torch.equal(torch.rand(3), expected)
-    if not torch.cuda.is_available():
-        assert len(torch.cuda._queued_calls) == kept
+        assert bool(asked) == is_there

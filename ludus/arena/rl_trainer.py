@@ -29,7 +29,7 @@ from ludus.arena.preflight import checked_terms, made_loss_module, tried
 from ludus.arena.statistics import critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stateful
-from ludus.core.errors import Interrupted, LudusError
+from ludus.core.errors import LudusError
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.unsaved import PlainState, plain_state_set_aside
 from ludus.nn.held import Held
@@ -178,9 +178,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         iteration_context.set_description("Training")
         run, rl, due = self.run, self.config.rl, Due(self.config)
         while run.counters["iteration"] < self.config.max_iterations and not run.is_ending:
-            if run.interrupted:
-                raise Interrupted
-            self._collect(run)
+            self._collect(run)  # it leaves off where the run is interrupted
             self._estimate(run)
             for epoch in range(rl.num_epochs):
                 for index in range(self._minibatches.count):

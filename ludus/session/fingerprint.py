@@ -134,20 +134,24 @@ def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 def git_state() -> dict[str, Any] | None:
     """Return the commit of the working directory, or None outside a repository."""
     try:
-        lines = _git("status", "--porcelain=v2", "--branch", "--no-ahead-behind").splitlines()
+        lines = _git("status", "--porcelain=v2", "--branch", "--no-ahead-behind")
+        told = [line.split()[2] for line in lines if line.startswith("# branch.oid ")]
+        # Without a working tree, or by an old git, there is no such status.
+        commit = (told or _git("rev-parse", "HEAD") or [""])[0]
     except (OSError, subprocess.SubprocessError):
         return None
-    # The commit is "(initial)" where there is none yet.
-    told = [line.split() for line in lines if line.startswith("# branch.oid ")]
-    commit = told[0][2] if told else "(initial)"
-    if commit == "(initial)":
+    # It is "(initial)" where nothing is committed yet.
+    if commit in ("", "(initial)"):
         return None
     return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}
 
 
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+def _git(*words: str) -> list[str]:
+    """Return the lines that git prints, none where it fails."""
+    done = subprocess.run(["git", *words], capture_output=True, timeout=5, check=False)
+    # A branch may have any name.
+    text = done.stdout.decode(errors="replace").strip()
+    return text.split("\n") if done.returncode == 0 and text else []
 
 
 def host() -> str:

@@ -15,7 +15,9 @@ pytest.importorskip("torchrl")
 import ludus
 from ludus.arena.playing.rollout import roll_out
 from ludus.arena.rl_trainer import TensorDictRlTrainer
+from ludus.nn.engines.compiled import CapturedCode
 from tests.arena.small import small_arena
+from tests.rl.odd_networks import engine_of
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -114,6 +116,9 @@ def test_a_compiled_update_is_captured_and_is_the_eager_one_within_rounding() ->
             trainer.update.learn(columns, learning_rate=0.01)
         torch.cuda.set_sync_debug_mode("default")
         found[engine] = trainer.weights(), trainer.update.metrics()
+    captured = engine_of(trainer.update)
+    assert isinstance(captured, CapturedCode)
+    assert len(captured._graphed._graphs) == 1
     (eager, terms), (compiled, told) = found.values()
     assert told == pytest.approx(terms, rel=1e-3, abs=1e-5)
     for name, tensor in eager.items():

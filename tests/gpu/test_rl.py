@@ -33,6 +33,13 @@ def test_a_run_on_a_gpu_killed_anywhere_ends_with_the_same_bytes(kind: str, tmp_
     check_kill_anywhere(lambda: ludus.build_trainer(config), tmp_path, max_kills=4)
 
 
+def test_a_run_of_captured_compiled_updates_killed_anywhere_ends_with_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    config = small("dqn", **{**ON_GPU, **CASES["dqn"], "engine": "compiled"})
+    check_kill_anywhere(lambda: ludus.build_trainer(config), tmp_path, max_kills=3)
+
+
 @pytest.mark.parametrize("kind", CASES)
 def test_an_agent_learns_the_same_on_both_devices(kind: str, tmp_path: Path) -> None:
     ends = []

@@ -155,7 +155,9 @@ def test_updates_are_compiled_if_asked_or_if_the_run_is_long_enough(
     assert isinstance(engine_of(plain.agent), Taped)
     assert compiled_calls == []
     assert isinstance(engine_of(prepared(kind, engine="compiled").agent), CompiledMethod)
-    if kind == "dqn":  # that compiled updates of all kinds are the eager ones, the contract of engines says
+    if (
+        kind == "dqn"
+    ):  # that compiled updates of all kinds are the eager ones, the contract of engines says
         compiled = Outcome(tiny(kind, engine="compiled"))
         assert len(compiled_calls) == compiled.counters["opt_steps"]
         assert torch.allclose(compiled.weights, plain.weights, atol=1e-4)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.engines import compiled
-from ludus.nn.engines.choice import Chosen, EngineKey, Subject, choose_engine
+from ludus.nn.engines.choice import ENGINES, Chosen, EngineKey, Subject, choose_engine
 from ludus.nn.engines.compiled import CompiledMethod
+from ludus.nn.engines.gate import is_plain
 from ludus.nn.engines.tape import Taped
 
 CPU, CUDA, MPS = (torch.device(name) for name in ("cpu", "cuda", "mps"))
@@ -150,6 +151,33 @@ def test_the_engine_named_is_the_one_that_executes(wanted: EngineKey, kind: type
     executed: Any = choose_engine(wanted, own, is_long=False).by(own.method)
     assert isinstance(executed.update.update, kind)
     assert choose_engine("eager", own, is_long=True).by(own.method) is own.method
+
+
+def test_what_compiled_code_has_to_tell_is_told_though_it_was_asked_for_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def telling(method: Any, device: torch.device, *, tell: Any = None) -> Any:
+        tell("it is not captured")
+        return method
+
+    monkeypatch.setitem(ENGINES, "compiled", telling)  # type: ignore[arg-type]
+    own, told = subject(), []
+    choose_engine("compiled", own, is_long=False, tell=told.append).by(own.method)
+    assert told == ["it is not captured"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (nn.Embedding(3, 2), True),
+        (nn.Embedding(3, 2, max_norm=1.0), False),
+        (nn.Embedding(3, 2, sparse=True), False),
+    ],
+)
+def test_an_embedding_is_plain_unless_it_does_what_no_compiler_takes(
+    layer: nn.Module, expected: bool
+) -> None:
+    assert is_plain([nn.Sequential(layer, nn.Flatten())]) is expected
 
 
 @pytest.mark.parametrize("kind", ["dqn", "supervised"])

@@ -45,8 +45,17 @@ def test_the_commit_is_noted_and_whether_anything_differs_from_it(
     git("commit", "-qm", "one")
     commit = git("rev-parse", "HEAD")
     assert git_state() == {"commit": commit, "dirty": False}
+    git("checkout", "-qb", "one\u2028two")
+    assert git_state() == {"commit": commit, "dirty": False}
     Path("two").write_text("2")
     assert git_state() == {"commit": commit, "dirty": True}
     Path("two").unlink()
+    monkeypatch.chdir(tmp_path / ".git")  # no working tree here
+    assert git_state() == {"commit": commit, "dirty": False}
+    monkeypatch.chdir(tmp_path)
+    branch = b"refs/heads/f\xfcnf"
+    Path(".git/HEAD").write_bytes(b"ref: " + branch + b"\n")
+    (Path(".git/refs/heads") / "f\udcfcnf").write_text(commit)
+    assert git_state() == {"commit": commit, "dirty": False}
     Path("one").write_text("2")
     assert git_state() == {"commit": commit, "dirty": True}

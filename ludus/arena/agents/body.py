@@ -49,9 +49,9 @@ class Body(nn.Module):
     """The number of features of a symbol; 0: as many as the whole has."""
     context_width: int = 0
     """The number of features of a stretch of symbols; 0: there is no context."""
-    value_gain: ClassVar[float] = 0.1
-    """How widely values are spread at first for features that are spread by 1. Sums and counts are spread
-    more widely, and what a protocol brings is small."""
+    value_gain: ClassVar[float | None] = None
+    """How widely values are spread at first, for features that are spread by 1. None: 1 in envs, whose
+    returns may be large, so that small values would take long to get there, and 0.1 under protocols."""
 
     def forward(self, rows: Rows) -> Found:
         """Return the features of these rows."""

@@ -27,6 +27,7 @@ from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.protocol import NOTHING, ProtocolHandler
 from ludus.arena.scenario import Seen
 from ludus.core.errors import LudusError
+from ludus.nn.engines.gate import HOOKS
 
 AGENTS = "agents"
 ACTION = (AGENTS, "action")
@@ -249,6 +250,8 @@ class Speaking(_OnRows):
 class Valuing(_OnRows):
     """Writes what all agents expect to gain; within TorchRL's `set_skip_existing`, unless it is there."""
 
+    only_looks = True
+
     def __init__(self, agents: CombinedAgents) -> None:
         super().__init__(agents, [VALUE])
 
@@ -257,6 +260,12 @@ class Valuing(_OnRows):
         if skip_existing() and VALUE in td.keys(include_nested=True):
             return td
         return self._written(td, lambda rows: [self.agents.value(rows)])
+
+
+def is_plain_look(critic: nn.Module) -> bool:
+    """Return whether a critic does nothing but write what the agents expect, so that once will do."""
+    has_hooks = any(getattr(critic, name) for name in HOOKS)
+    return vars(type(critic)).get("only_looks", False) and not has_hooks
 
 
 def make_actor(agents: CombinedAgents) -> ProbabilisticTensorDictSequential:

@@ -85,12 +85,13 @@ class PolicyHead(nn.Module):
 class ValueHead(nn.Module):
     """Says what the agent expects to gain."""
 
-    def __init__(self, params: HeadParameters, body: Body) -> None:
+    def __init__(self, params: HeadParameters, body: Body, *, in_env: bool) -> None:
         super().__init__()
+        gain = (1.0 if in_env else 0.1) if body.value_gain is None else body.value_gain
         self.layers = layers([body.width, *params.widths, 1])
         last = self.layers[-1]
         assert isinstance(last, nn.Linear)
-        nn.init.orthogonal_(last.weight, body.value_gain)
+        nn.init.orthogonal_(last.weight, gain)
         nn.init.zeros_(last.bias)
 
     def forward(self, found: Found) -> Tensor:

@@ -14,9 +14,16 @@ from tensordict import TensorDictBase
 from tensordict.nn import set_skip_existing
 from torch import nn
 
-from ludus.arena.agents.combined import ADVANTAGE, VALUE, VALUE_TARGET, CombinedAgents, Valuing
+from ludus.arena.agents.combined import (
+    ADVANTAGE,
+    VALUE,
+    VALUE_TARGET,
+    CombinedAgents,
+    is_plain_look,
+)
 from ludus.arena.libraries import ValueEstimatorBase
 from ludus.arena.playing.environment import Environment
+from ludus.core.errors import LudusError
 
 
 @torch.no_grad()
@@ -27,6 +34,11 @@ def estimate(
     td = environment.filled(rollouts)
     with agents.trained_as_they_are(), _valued(gae, environment, td):
         found = gae(td)
+    if not isinstance(found, TensorDictBase):
+        raise LudusError(
+            f"the advantage estimator {type(gae).__name__} returned a {type(found).__name__}; return the"
+            " TensorDict that it was given, with ('agents', 'advantage') in it"
+        )
     for key in (VALUE, ADVANTAGE, VALUE_TARGET):
         if (estimated := found.get(key, None)) is not None:
             rollouts.set(key, estimated)
@@ -36,7 +48,9 @@ def estimate(
 def _valued(gae: nn.Module, environment: Environment, td: TensorDictBase) -> Iterator[None]:
     """Let an estimator of TorchRL's find the values there, so that it does not ask for them."""
     critic = gae.value_network if isinstance(gae, ValueEstimatorBase) else None
-    if not isinstance(critic, Valuing) or not environment.ends_in_time:
+    # Both are asked of the classes themselves: what a subclass does beside it may be another matter.
+    ends_in_time = vars(type(environment)).get("ends_in_time", False)
+    if critic is None or not ends_in_time or not is_plain_look(critic):
         yield
         return
     value_BTA1 = critic(td)[VALUE]

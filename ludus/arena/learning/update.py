@@ -22,7 +22,7 @@ from ludus.nn.optimizer import Adam, Sgd
 
 Forward = Callable[..., Any]
 _WORTH_COMPILING = 4_000_000
-"""From so many rows in all updates on, the one to two minutes that compiling takes are gained back."""
+"""From so many rows in all updates on, the minute or more that compiling takes is gained back."""
 
 
 class Learned(nn.Module):

@@ -82,6 +82,8 @@ class PpoParameters(SubParameters):
 class _SharedLook(Valuing):
     """Stands where TorchRL asks the critic: where the policy's look has found the values, it takes those."""
 
+    only_looks = True
+
     def forward(self, td: TensorDictBase) -> TensorDictBase:
         """Write the values."""
         found = td.get(_FOUND, None)

@@ -68,7 +68,8 @@ class Environment(ABC):
     num_steps: int
     """How many steps a rollout has."""
     ends_in_time: ClassVar[bool] = False
-    """Whether every episode ends by itself within a rollout, and begins where that begins."""
+    """Whether every episode ends by itself within a rollout, and begins where that begins; said in each
+    class, and not inherited."""
 
     @abstractmethod
     def begin(self, iteration: int) -> Moment:

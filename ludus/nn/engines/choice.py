@@ -1,6 +1,6 @@
 """Choose the engine that executes an update: the one place of decision, for every family.
 
-auto       compiled where the run is long enough, else graph on CUDA, else tape on the CPU, else eager
+auto       graph on CUDA; on the CPU compiled where the run is long enough, else tape; else eager
 eager      call it
 tape       replay its operations, the same to the bit (the CPU)
 graph      replay it as a CUDA graph
@@ -170,7 +170,9 @@ def _executor(
         engine = partial(Graphed, generators=subject.generators)
 
     def make(method: Executed) -> Executed:
-        executed = engine(method, subject.device, tell=tell if may_fall_back else None)
+        # Compiled code that is not captured is what was asked for, only slower: that is told, not refused.
+        may_tell = may_fall_back or used == "compiled"
+        executed = engine(method, subject.device, tell=tell if may_tell else None)
         return _WatchedOnce(executed, subject) if is_watched else executed
 
     def give_up(why: str) -> None:

@@ -28,8 +28,8 @@ def compile_method(
     The tensors of the owner that it reads or changes must be the same objects for ever. It returns
     None, a tensor, or a tuple of tensors. Arguments that are tensors, None, or lists of these take
     the short way; any others go through torch's compiler at every call. It never falls back. On CUDA
-    the compiled code is captured as a graph; where it cannot be, `tell` is given a sentence why, and it is
-    called as it is.
+    the compiled code of tensors alone is captured as a graph; where it cannot be, `tell` is given a sentence
+    why, and it is called as it is.
     """
     compiled = CompiledMethod(method, device)
     return CapturedCode(compiled, device, tell) if device.type == "cuda" else compiled
@@ -199,7 +199,8 @@ class CapturedCode:
     def __call__(self, *arguments: Any) -> Any:
         """Return what the method returns."""
         if all(value is None or isinstance(value, Tensor) for value in arguments):
-            return self._graphed(*arguments)
+            # As the graph's own copies lie, lest those be compiled for in the middle of the capture.
+            return self._graphed(*[x if x is None else x.contiguous() for x in arguments])
         return self._compiled(*arguments)
 
 

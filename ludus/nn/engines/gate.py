@@ -53,12 +53,18 @@ def why_not_repeatable(owner: object, modules: Sequence[nn.Module]) -> str | Non
 
 def is_plain(modules: Sequence[nn.Module]) -> bool:
     """Return whether networks are made of ludus's own and of layers the compiler surely takes whole."""
-    return all(is_plain_kind(type(part)) for module in modules for part in module.modules())
+    parts = [part for module in modules for part in module.modules()]
+    return all(is_plain_kind(type(part)) and not _is_unusual(part) for part in parts)
 
 
 def is_plain_kind(kind: type) -> bool:
     """Return whether a module of this class computes the same in train mode as in eval mode, itself."""
     return kind in _PLAIN or f"{kind.__module__}.".startswith("ludus.")
+
+
+def _is_unusual(part: nn.Module) -> bool:
+    """Return whether a layer of a plain kind is set to do what the compiler cannot take."""
+    return isinstance(part, nn.Embedding) and (part.max_norm is not None or part.sparse)
 
 
 def _is_known(kind: type) -> bool:

@@ -20,12 +20,15 @@ class Plain(Body):
     width = 8
 
 
-@pytest.mark.parametrize(("body", "gain"), [(Plain(), 0.1), (Large(), 3.0)])
+@pytest.mark.parametrize(
+    ("body", "in_env", "gain"),
+    [(Plain(), False, 0.1), (Plain(), True, 1.0), (Large(), False, 3.0), (Large(), True, 3.0)],
+)
 @pytest.mark.parametrize("widths", [[], [16]])
 def test_values_begin_around_0_as_wide_as_the_body_says(
-    body: Body, gain: float, widths: list[int]
+    body: Body, in_env: bool, gain: float, widths: list[int]
 ) -> None:
-    head = ValueHead(HeadParameters(widths=widths), body)
+    head = ValueHead(HeadParameters(widths=widths), body, in_env=in_env)
     last = head.layers[-1]
     assert isinstance(last, torch.nn.Linear)
     assert last.weight.norm().item() == pytest.approx(gain)

@@ -9,10 +9,11 @@ import torch
 from tensordict import TensorDictBase
 from torch import nn
 
-from ludus.arena.agents.combined import ADVANTAGE, VALUE, VALUE_TARGET
+from ludus.arena.agents.combined import ADVANTAGE, VALUE, VALUE_TARGET, Valuing, make_critic
 from ludus.arena.libraries import GAE, ValueEstimators
 from ludus.arena.playing.environment import MessageEnvironment
 from ludus.arena.preflight import tried
+from ludus.core.errors import LudusError
 from tests.arena.objectives.rows import prepared
 
 # Episodes of one to five steps, and an estimate that looks beyond a step.
@@ -102,6 +103,57 @@ def test_an_estimator_with_a_critic_of_its_own_asks_that_one() -> None:
     rollouts = rollouts_of(trainer)
     trainer._estimated(rollouts)
     assert (rollouts[VALUE] == 7.0).all()
+
+
+class Tenfold(Valuing):
+    def forward(self, td: TensorDictBase) -> TensorDictBase:
+        td = super().forward(td)
+        return td.set(VALUE, 10.0 * td[VALUE])
+
+
+@pytest.mark.parametrize("by_hook", [True, False])
+def test_what_a_critic_does_beside_looking_is_done_once(by_hook: bool) -> None:
+    trainer = prepared("vanilla_ppo", **LONGER)
+    rollouts = rollouts_of(trainer)
+    plain = rollouts.clone()
+    trainer._estimated(plain)
+    critic = make_critic(trainer.agents) if by_hook else Tenfold(trainer.agents)
+    if by_hook:
+        critic.register_forward_hook(lambda module, given, td: td.set(VALUE, 10.0 * td[VALUE]))
+    known = trainer.gae
+    trainer.gae = GAE(gamma=0.9, lmbda=0.8, value_network=critic, deactivate_vmap=True)
+    keys = ("value", "reward", "done", "terminated", "advantage", "value_target")
+    trainer.gae.set_keys(**{name: getattr(known.tensor_keys, name) for name in keys})
+    trainer._estimated(rollouts)
+    torch.testing.assert_close(rollouts[VALUE], 10.0 * plain[VALUE])
+
+
+class CutOff(MessageEnvironment):
+    """Episodes that are cut off in the last round: they do not end there."""
+
+
+def test_an_environment_derived_from_one_that_ends_in_time_need_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trainer = prepared("vanilla_ppo", **LONGER)
+    rollouts = rollouts_of(trainer)
+    trainer.environment.__class__ = CutOff
+    asked = rows_asked_for(trainer, monkeypatch)
+    trainer._estimated(rollouts)
+    assert sum(asked) == 2 * rollouts.numel()
+
+
+class Telling(nn.Module):
+    def forward(self, td: TensorDictBase) -> dict[str, Any]:
+        return {"agents": {"advantage": torch.zeros(1)}}
+
+
+def test_an_estimator_that_returns_no_tensordict_is_refused() -> None:
+    trainer = prepared("vanilla_ppo", **LONGER)
+    rollouts = rollouts_of(trainer)
+    trainer.gae = Telling()
+    with pytest.raises(LudusError, match="the advantage estimator Telling returned a dict; return"):
+        trainer._estimated(rollouts)
 
 
 def test_a_loss_is_not_given_the_values_of_the_estimate_for_its_own() -> None:

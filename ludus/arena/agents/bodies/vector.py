@@ -45,8 +45,6 @@ class Vector(Body):
 
     Config = VectorParameters
     has_symbols = False
-    # The returns of an env may be large, and values that begin small take long to get there.
-    value_gain = 1.0
 
     def __init__(self, params: VectorParameters, seen: Seen) -> None:
         super().__init__()

@@ -74,7 +74,9 @@ class PartsAgent(Agent):
         self.policy_head = PolicyHead(
             params.policy_head, self.body, seen.num_channels, num_symbols=seen.num_symbols
         )
-        self.value_head = ValueHead(params.value_head, self.body)
+        self.value_head = ValueHead(
+            params.value_head, self.body, in_env=seen.max_message_rounds == 0
+        )
         if not use_shared_body:
             self.value_body = make_body(params.body, seen, agent=name)
 
