@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def lines_of(text: str) -> list[tuple[str, str]]:
     return ITEM.findall(text)
 
 
+@functools.cache
 def marks_in(root: Path) -> dict[str, set[str]]:
     """Return the items that each test below a directory covers, by path::name; nothing is imported."""
     found: dict[str, set[str]] = {}

@@ -209,7 +209,7 @@ def _changed(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> lis
     return found
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def _tensors(value: object) -> list[Tensor]:
     """Return the tensors among the arguments or results of an operation."""
     if isinstance(value, Tensor):
         return [value]
@@ -218,7 +218,7 @@ def _tensors(value: Any) -> list[Tensor]:
     return _tensors(list(value.values())) if isinstance(value, dict) else []
 
 
-def _mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+def _mapped(function: Callable[[Tensor], Tensor], value: object) -> Any:
     """Return the arguments of an operation with a function of each tensor in its place."""
     if isinstance(value, Tensor):
         return function(value)
