@@ -136,8 +136,10 @@ def git_state() -> dict[str, Any] | None:
     try:
         lines = _git("status", "--porcelain=v2", "--branch", "--no-ahead-behind")
         told = [line.split()[2] for line in lines if line.startswith("# branch.oid ")]
-        # Without a working tree, or by an old git, there is no such status.
-        commit = (told or _git("rev-parse", "HEAD") or [""])[0]
+        if not told:
+            # Without a working tree, or by an old git, there is no such status.
+            told, lines = _git("rev-parse", "HEAD") or [""], _git("status", "--porcelain")
+        commit = told[0]
     except (OSError, subprocess.SubprocessError):
         return None
     # It is "(initial)" where nothing is committed yet.

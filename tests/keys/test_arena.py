@@ -301,12 +301,12 @@ def test_bodies_are_built_for_the_rounds_and_channels_of_the_protocol_they_are_f
 
 @changes(PPO, "ppo.loss")
 def test_an_update_is_kept_near_by_clipping_or_by_a_penalty(kind: str) -> None:
-    hard = {"optimizer.learning_rate": 0.1}
+    hard = {"optimizer.learning_rate": 0.03}
     clip = {"kind": "clip", "clip_epsilon": 0.01}
     narrow = run(kind, **hard, **{"ppo.loss": clip})
     wide = run(kind, **hard, **{"ppo.loss": {**clip, "clip_epsilon": 0.99}})
     assert max(narrow.curve("train/clip_fraction")) > 0.2
-    assert max(wide.curve("train/clip_fraction")) < 0.1
+    assert max(wide.curve("train/clip_fraction")) < 0.05
     penalised = run(kind, **{"ppo.loss": KL})
     assert max(penalised.curve("train/kl")) > 0
     assert differ(penalised, run(kind))

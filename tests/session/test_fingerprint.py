@@ -59,3 +59,17 @@ def test_the_commit_is_noted_and_whether_anything_differs_from_it(
     assert git_state() == {"commit": commit, "dirty": False}
     Path("one").write_text("2")
     assert git_state() == {"commit": commit, "dirty": True}
+
+
+def test_by_a_git_without_that_status_changes_are_seen_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"rev-parse": ["abc"], "status": [" M one"]}
+
+    def old_git(*words: str) -> list[str]:
+        return [] if "--porcelain=v2" in words else told[words[0]]
+
+    monkeypatch.setattr("ludus.session.fingerprint._git", old_git)
+    assert git_state() == {"commit": "abc", "dirty": True}
+    told["status"] = []
+    assert git_state() == {"commit": "abc", "dirty": False}
