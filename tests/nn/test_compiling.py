@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config as inductor
 from torch import Tensor
 
+from ludus.core.errors import LudusError
 from ludus.nn.engines import compiled
 from ludus.nn.engines.compiled import CompiledMethod
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 
 
 class Owner:
@@ -105,3 +107,62 @@ def test_another_order_in_memory_or_another_type_has_code_of_its_own() -> None:
         for given in (x, x.t(), x.double()):
             assert torch.equal(compiled(given), owner.one(given))
     assert len(compiled._graphs) == 3
+
+
+Backend = Callable[[Any, Any], Callable[..., Any]]
+
+
+def built_by(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> Any:
+    """Return a compiled method whose trace is given to this backend."""
+    monkeypatch.setattr(
+        CompiledMethod, "_build", lambda self, traced, inputs, **options: backend(traced, inputs)
+    )
+    return CompiledMethod(Owner().one, torch.device("cpu"))
+
+
+def test_inductor_is_deterministic_while_an_update_is_compiled_and_as_it_was_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would choose reductions by timing them, which another process answers otherwise."""
+    seen = []
+
+    def look(traced: Any, inputs: Any) -> Callable[..., Any]:
+        seen.append(inductor.deterministic)
+        return traced.forward  # type: ignore[no-any-return]
+
+    assert not inductor.deterministic
+    built_by(monkeypatch, look)(torch.ones(3))
+    assert seen == [True]
+    assert not inductor.deterministic
+
+
+def test_a_warning_inside_the_compiler_ends_no_run_whose_warnings_are_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def warn(traced: Any, inputs: Any) -> Callable[..., Any]:
+        warnings.warn("torch.jit.script is deprecated", DeprecationWarning, stacklevel=2)
+        return traced.forward  # type: ignore[no-any-return]
+
+    filters = [*warnings.filters]
+    assert built_by(monkeypatch, warn)(torch.ones(3)).tolist() == [3.0] * 3
+    assert [*warnings.filters] == filters
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError("no C++ compiler\nis here"), "RuntimeError: no C++ compiler"),
+        (NotImplementedError(), "NotImplementedError"),
+    ],
+)
+def test_what_the_compiler_raised_is_in_the_message(
+    error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(traced: Any, inputs: Any) -> Callable[..., Any]:
+        raise error
+
+    with pytest.raises(LudusError) as caught:
+        built_by(monkeypatch, fail)(torch.ones(3))
+    assert str(caught.value) == (
+        f"torch's compiler cannot take the update whole ({told}); set engine to auto, tape or eager"
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -63,7 +65,8 @@ def why_not_traced(method: object, arguments: Sequence[Any]) -> str | None:
 
     compiled = torch.compile(_own_code(method), dynamic=False, fullgraph=True, backend=stop)
     try:
-        compiled(*arguments)
+        with _compiling():
+            compiled(*arguments)
     except BackendCompilerFailed as error:
         if isinstance(error.inner_exception, _Traced):
             return None
@@ -77,9 +80,31 @@ class _Traced(Exception):
     """The trace is done: that is all that was wanted."""
 
 
+@contextlib.contextmanager
+def _compiling() -> Iterator[None]:
+    """Compile to the same code every time, and take no warning for an error.
+
+    Inductor chooses between reductions by timing them unless it is told not to, and they differ in the
+    last bit: a resumed run would not repeat the broken one. It warns as it imports, of torch's own
+    code, which would end a run whose warnings are errors.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch._inductor import config
+
+        with config.patch(deterministic=True):
+            yield
+
+
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = lines[0] if lines else type(error).__name__
+    """Return a sentence with the cause: what a backend raised, not that it raised something."""
+    cause = error
+    while isinstance(inner := getattr(cause, "inner_exception", None), Exception):
+        cause = inner
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    told = " ".join(lines[: 2 if lines[:1] and lines[0].endswith(":") else 1])
+    if cause is not error or not told:
+        told = f"{type(cause).__name__}: {told}" if told else type(cause).__name__
     return f"torch's compiler cannot take the update whole ({told})"
 
 
@@ -129,7 +154,8 @@ class CompiledMethod:
                 backend=self._build,
                 options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe},
             )
-        return compiled(*arguments)
+        with _compiling():
+            return compiled(*arguments)
 
     def __call__(self, *arguments: object) -> Any:
         """Return what the method returns."""
