@@ -7,7 +7,6 @@ import hashlib
 import importlib.metadata
 import platform
 import socket
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -129,31 +128,6 @@ def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return each fact that has changed, as `name: old -> new`."""
     names = sorted({*saved, *now} - {name for name in _NOTED_LATER if name not in saved})
     return [f"{n}: {saved.get(n)} -> {now.get(n)}" for n in names if saved.get(n) != now.get(n)]
-
-
-def git_state() -> dict[str, Any] | None:
-    """Return the commit of the working directory, or None outside a repository."""
-    try:
-        lines = _git("status", "--porcelain=v2", "--branch", "--no-ahead-behind")
-        told = [line.split()[2] for line in lines if line.startswith("# branch.oid ")]
-        if not told:
-            # Without a working tree, or by an old git, there is no such status.
-            told, lines = _git("rev-parse", "HEAD") or [""], _git("status", "--porcelain")
-        commit = told[0]
-    except (OSError, subprocess.SubprocessError):
-        return None
-    # It is "(initial)" where nothing is committed yet.
-    if commit in ("", "(initial)"):
-        return None
-    return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}
-
-
-def _git(*words: str) -> list[str]:
-    """Return the lines that git prints, none where it fails."""
-    done = subprocess.run(["git", *words], capture_output=True, timeout=5, check=False)
-    # A branch may have any name.
-    text = done.stdout.decode(errors="replace").strip()
-    return text.split("\n") if done.returncode == 0 and text else []
 
 
 def host() -> str:

@@ -21,8 +21,9 @@ from ludus.process.signals import Signals
 from ludus.seeds import GlobalRandom, derive, seed_everything
 from ludus.session import resumption
 from ludus.session.device import Compute
-from ludus.session.fingerprint import code_of, fingerprint, git_state, host, machine, versions
+from ludus.session.fingerprint import code_of, fingerprint, host, machine, versions
 from ludus.session.given import is_all_of_config, is_model_of_config, logger_of, storage_of
+from ludus.session.repository import git_state
 from ludus.session.saver import Saver
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
