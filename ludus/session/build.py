@@ -43,9 +43,7 @@ def rebuild_trainer(
     `tell` is given a sentence on what an override changes besides its own key.
     """
     storage = found_run(path)
-    note = read_note(storage)
-    if builder(storage, note, is_for_weights=is_for_weights) == "script":
-        raise RunError(_of_script(path, note))
+    note = refuse_script(path, storage, is_for_weights=is_for_weights)
     source = f"{path}/config.yaml"
     text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
     data = current(strict_yaml.parse(text, source=source), source=source)
@@ -56,6 +54,14 @@ def rebuild_trainer(
         if not (plugins := missing_plugins(note)):
             raise
         raise ConfigError(f"{error} This run was begun with {plugins}: give it again.") from None
+
+
+def refuse_script(path: str | Path, storage: Storage, *, is_for_weights: bool) -> dict[str, Any]:
+    """Raise RunError for a run that only its script can build again; else return its note."""
+    note = read_note(storage)
+    if builder(storage, note, is_for_weights=is_for_weights) == "script":
+        raise RunError(_of_script(path, note))
+    return note
 
 
 def _of_script(path: str | Path, note: Mapping[str, Any]) -> str:

@@ -68,9 +68,18 @@ def refuse_foreign_directory(storage: Storage, *, is_resume: bool) -> None:
         raise RunError(f"{path} is not a run, yet holds {others[0]}; choose another name")
 
 
-def way_to_resume(path: str | Path) -> str:
-    """Return the command that goes on with a run, as it can be pasted into a shell."""
-    plugins = [word for name in registry.loaded_plugins for word in ("--plugin", name)]
+def way_to_resume(path: str | Path, note: Mapping[str, Any] | None = None) -> str:
+    """Return the command that goes on with a run, as it can be pasted into a shell.
+
+    `note` is its run.json: a run of plugins needs them again, and one of a script that script.
+    """
+    note = note or {}
+    if note.get("origin") == "script":
+        script = note.get("script")
+        named = shlex.quote(script) if isinstance(script, str) else "the script that began it"
+        return f"run {named} again with fit(resume=True)"
+    names = {**dict.fromkeys(registry.loaded_plugins), **dict.fromkeys(note.get("plugins", []))}
+    plugins = [word for name in names for word in ("--plugin", name)]
     return shlex.join(["ludus", "resume", str(path), *plugins])
 
 

@@ -25,6 +25,8 @@ def label(
     """Answer what a run of active learning asks for: ludus label RUN [--csv answers.csv]"""
     from ludus.active.labelling.sitting import Labelling
     from ludus.core.errors import LudusError
+    from ludus.session.build import refuse_script
+    from ludus.store.directory import found_run
     from ludus.store.outputs import write_file
 
     if csv is not None and export is not None:
@@ -39,6 +41,9 @@ def label(
             f"{count} open queries are in {path}; fill in `label`, then ludus label {run} --csv {path}"
         )
         return
+    if resume:
+        # Before anybody labels what would then be left lying.
+        refuse_script(run, found_run(run), is_for_weights=False)
     while True:
         with Labelling(run) as labelling:
             if csv is not None:

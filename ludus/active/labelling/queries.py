@@ -1,15 +1,18 @@
 """The open queries of a run as files, so that a person can answer them while no process runs.
 
-queries/round-0003.json           which rows, and what may be answered
-queries/round-0003.safetensors    the inputs of these rows, where they are one tensor
+queries/round-0003.json           which rows, and what may be answered; sealed by its own hash
+queries/round-0003.safetensors    the inputs of these rows, where they are one tensor; the seal has its hash
 
 Shapes: Q open queries.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,12 +20,16 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
-from ludus.core.errors import StorageError
+from ludus.core.errors import CheckpointError, StorageError
 from ludus.core.services import Files
+from ludus.store.directory import read_note, way_to_resume
 from ludus.store.storage import Storage
 from ludus.store.strict_json import parse_json
 
+FORMAT = 2
+"""Files of format 1 have no seal: a resume writes them anew."""
 _MOST_BYTES = 1 << 28
+_FILE = re.compile(r"round-([0-9]+)\.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,35 +54,50 @@ def write_queries(files: Files, queries: Queries) -> None:
     """Write the open queries of a round; the file that names the rows comes last."""
     from safetensors.torch import save
 
-    name, inputs_Q = _name(queries.round), queries.inputs
-    is_kept = inputs_Q is not None and inputs_Q.nbytes <= _MOST_BYTES
-    if is_kept and inputs_Q is not None:
-        files.write(f"{name}.safetensors", save({"inputs": inputs_Q.cpu().contiguous()}))
+    name, inputs_Q, digest = _name(queries.round), queries.inputs, None
+    if inputs_Q is not None and inputs_Q.nbytes <= _MOST_BYTES:
+        data = save({"inputs": inputs_Q.cpu().contiguous()})
+        files.write(f"{name}.safetensors", data)
+        digest = hashlib.sha256(data).hexdigest()
     told = {key: value for key, value in asdict(queries).items() if key != "inputs"}
-    line = json.dumps({"format": 1, **told, "has_inputs": is_kept}, indent=1)
-    files.write(f"{name}.json", line.encode() + b"\n")
+    told = {"format": FORMAT, **told, "inputs_sha256": digest}
+    files.write(
+        f"{name}.json", json.dumps({**told, "seal": _seal(told)}, indent=1).encode() + b"\n"
+    )
+
+
+def _seal(told: Mapping[str, Any]) -> str:
+    """Return the hash of all fields but the seal, so that none can change unseen."""
+    return hashlib.sha256(json.dumps(told, allow_nan=False).encode()).hexdigest()
 
 
 def read_queries(storage: Storage) -> Queries | None:
     """Return what the newest round asks for; None where nothing was ever asked."""
-    names = [name for name in storage.names("queries") if name.endswith(".json")]
-    if not names:
+    found = [name for name in map(_FILE.fullmatch, storage.names("queries")) if name]
+    if not found:
         return None
-    name = f"queries/{names[-1]}"
-    told = parse_json(storage.read(name, limit=_MOST_BYTES), source=name)
+    name = f"queries/{max(found, key=lambda name: int(name[1]))[0]}"
     try:
-        return _read(storage, name, told)
-    except (states.StateError, KeyError, TypeError, ValueError) as error:
+        return _read(storage, name)
+    except (states.StateError, CheckpointError, KeyError, TypeError, ValueError) as error:
+        problem = str(error).removeprefix(f"{name}: ")
         raise StorageError(
-            f"{storage.place}/{name} is damaged ({error}); `ludus resume {storage.place}` writes it anew"
+            f"{storage.place}/{name} is damaged ({problem}); to have it written anew:"
+            f" {way_to_resume(storage.place, read_note(storage))}"
         ) from None
 
 
-def _read(storage: Storage, name: str, told: Any) -> Queries:
-    if not isinstance(told, dict) or told.get("format") != 1:
+def _read(storage: Storage, name: str) -> Queries:
+    told = parse_json(storage.read(name, limit=_MOST_BYTES), source=name)
+    if not isinstance(told, dict) or told.get("format") != FORMAT:
         raise ValueError("it is not one this ludus reads")
+    if told.pop("seal", None) != _seal(told):
+        raise ValueError("it has changed since it was written")
     rows = [states.whole(states.rows(told, "rows"), at) for at in range(len(told["rows"]))]
-    inputs_Q = _tensor(storage, name) if told["has_inputs"] else None
+    if len({*rows}) < len(rows):
+        raise ValueError("a row stands twice")
+    digest = told["inputs_sha256"]
+    inputs_Q = None if digest is None else _tensor(storage, name, digest)
     if inputs_Q is not None and len(inputs_Q) != len(rows):
         raise ValueError(f"it has {len(rows)} rows and {len(inputs_Q)} inputs")
     classes = None if told["num_classes"] is None else states.whole(told, "num_classes")
@@ -85,22 +107,37 @@ def _read(storage: Storage, name: str, told: Any) -> Queries:
         num_classes=classes,
         class_names=_texts(told["class_names"]),
         columns=_texts(told["columns"]),
-        picture=None if told["picture"] is None else [int(side) for side in told["picture"]],
+        picture=None if told["picture"] is None else _sides(told, inputs_Q),
         inputs=inputs_Q,
     )
 
 
-def _tensor(storage: Storage, name: str) -> Tensor:
+def _sides(told: Mapping[str, Any], inputs_Q: Tensor | None) -> list[int]:
+    """Return channels, height and width, which are those of the inputs."""
+    found = states.rows(told, "picture", length=3)
+    sides = [states.whole(found, at, at_least=1) for at in range(3)]
+    if inputs_Q is not None and len(inputs_Q) and math.prod(sides) != inputs_Q[0].numel():
+        raise ValueError(f"its inputs are no pictures of {sides}")
+    return sides
+
+
+def _tensor(storage: Storage, name: str, digest: str) -> Tensor:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     file = name.replace(".json", ".safetensors")
     if not storage.exists(file):
         raise ValueError(f"its inputs, {file}, are not there")
+    data = storage.read(file, limit=2 * _MOST_BYTES)
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ValueError(f"its inputs, {file}, have changed since they were written")
     try:
-        return load(storage.read(file, limit=2 * _MOST_BYTES))["inputs"]
+        inputs_Q = load(data)["inputs"]
     except SafetensorError as error:
         raise ValueError(f"its inputs cannot be read: {error}") from None
+    if inputs_Q.is_complex():
+        raise ValueError("its inputs are complex numbers, which cannot be shown")
+    return inputs_Q
 
 
 def _texts(found: object) -> list[str] | None:

@@ -24,9 +24,8 @@ def shown(queries: Queries, place: int) -> str:
     if queries.inputs is None:
         return ""
     example = queries.inputs[place]
-    sides = queries.picture
-    if sides is not None and len(sides) == 3 and sides[0] * sides[1] * sides[2] == example.numel():
-        return as_blocks(example.reshape(sides))
+    if queries.picture is not None:
+        return as_blocks(example.reshape(queries.picture))
     return _as_numbers(example.flatten(), queries.columns)
 
 
@@ -47,7 +46,7 @@ def as_blocks(picture_CHW: Tensor) -> str:
 def _as_numbers(numbers: Tensor, columns: list[str] | None) -> str:
     values = [f"{float(number):.5g}" for number in numbers[:_MOST_NUMBERS]]
     if columns is not None and len(columns) == len(numbers):
-        widest = max(len(name) for name in columns[:_MOST_NUMBERS])
+        widest = max((len(name) for name in columns[:_MOST_NUMBERS]), default=0)
         named = zip(columns, values, strict=False)
         lines = [f"  {clean(name):<{widest}}  {value}" for name, value in named]
     else:
@@ -62,7 +61,7 @@ def as_csv(queries: Queries, rows: list[int]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     inputs_Q, columns = queries.inputs, queries.columns
-    width = 0 if inputs_Q is None or queries.picture is not None else inputs_Q[0].numel()
+    width = 0 if inputs_Q is None or queries.picture is not None else inputs_Q[:1].numel()
     if columns is None or len(columns) != width:
         columns = [f"x{at}" for at in range(width)]
     table.writerow(["row", "label", *(_not_taken(name) for name in columns)])

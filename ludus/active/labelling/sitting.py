@@ -117,7 +117,8 @@ class Labelling:
         elif has_ended:
             say("all queries are answered, and the run has ended: it asks for no more")
         elif not is_resumed:
-            say(f"all queries are answered; to go on: {way_to_resume(self._place)}")
+            way = way_to_resume(self._place, read_note(self._storage))
+            say(f"all queries are answered; to go on: {way}")
         return not left and not has_ended
 
     def _way(self) -> str:
@@ -139,8 +140,8 @@ def _opened(storage: Storage) -> tuple[Queries, Answers]:
     queries = read_queries(storage)
     if queries is None:
         raise RunError(
-            f"{storage.place} was killed while it wrote down what it asks; `ludus resume {storage.place}`"
-            " writes it anew"
+            f"{storage.place} was killed while it wrote down what it asks; to have it written anew:"
+            f" {way_to_resume(storage.place, read_note(storage))}"
         )
     journal = Journal(storage, JOURNAL)
     return queries, Answers(lambda: journal, Labels(num_classes=queries.num_classes))
@@ -170,7 +171,7 @@ def _typed(told: str) -> str | None:
     """Return what is typed, or None at the end of the input."""
     if sys.stdin.isatty():
         with contextlib.suppress(EOFError, KeyboardInterrupt):
-            return input(f"{told}: ").strip()
+            return input(f"{clean(told)}: ").strip()
         say("")
         return None
     line = sys.stdin.readline()

@@ -33,7 +33,7 @@ def status_pill(run: ReportedRun) -> str:
 
 def status_sentence(run: ReportedRun) -> str:
     """Return how the run ended, and what to do if it can go on."""
-    resume = f"<code>{text(way_to_resume(run.place))}</code>"
+    resume = f"<code>{text(way_to_resume(run.place, run.about))}</code>"
     if run.ending is None:
         return f"The run is still going, or was killed; {resume} goes on where it stopped."
     reason = run.ending.get("reason")
