@@ -20,7 +20,6 @@ from ludus.core.errors import ConfigError, RunError
 from ludus.core.plan import check_plan, render
 from ludus.core.surroundings import Result
 from ludus.core.trainer import Trainer
-from ludus.seeds import derive, seed_everything
 from ludus.session.build import build_trainer, rebuild_trainer
 from ludus.session.device import Compute
 from ludus.session.logger import Logger
@@ -75,7 +74,7 @@ def prepared(config: TrainerConfig) -> Trainer:
     """Return the trainer of a config, built but not begun."""
     trainer = build_trainer(config)
     trainer.set_logger(Logger(Logger.Config(backends=[])))
-    seed_everything(derive(config.seed, "global"))
+    trainer.seed_generators()
     trainer.prepare(max_steps=None)
     return trainer
 

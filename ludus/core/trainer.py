@@ -21,8 +21,7 @@ from ludus.core.unsaved import UnsavedStates, companions
 class Trainer:
     """Write `plan` and `parts`, and ludus does the rest.
 
-    The six hooks below are those of the common plans; any other `before_<name>` or `after_<name>`
-    whose name stands in the plan is called just the same.
+    Beside the six hooks below any `before_<name>` or `after_<name>` of a name in the plan is called.
     """
 
     Config: ClassVar[type[Any]] = object
@@ -69,6 +68,9 @@ class Trainer:
             f"{type(self).__name__} derives from ludus.core.Trainer, which knows no directory; derive it"
             " from ludus.session.trainer.Trainer, or call fit(around=ludus.core.surroundings.Bare)"
         )
+
+    def seed_generators(self) -> None:
+        """Set the global generators: every `fit` begins with it."""
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build what the plan and the parts need; called first by `fit`, once per process."""
@@ -133,10 +135,8 @@ class Trainer:
         """What shows the run while it walks; None before."""
         return self.run.display
 
-    @property
-    def terminal_display(self) -> Display | None:
-        """The same, by the name that scripts know: a context manager."""
-        return self.run.display
+    terminal_display = display
+    """The same, by the name that scripts know: a context manager."""
 
     def add(self, callback: object, *, name: str | None = None) -> None:
         """Take any object with hook methods; if it has state, the state becomes a part."""
@@ -201,7 +201,7 @@ class Trainer:
 
         `max_steps`, also called `num_train_steps`, counts optimisation steps, whatever the trainer.
         What changes with it (an interval that is never reached is 0) is shown and in events.jsonl.
-        `around` makes what stands around the walk; without it that is what `surround` makes.
+        `around` stands around the walk instead of what `surround` makes.
         """
         if max_steps is not None and num_train_steps not in (None, max_steps):
             raise ConfigError(
@@ -214,6 +214,7 @@ class Trainer:
         surroundings = around(self, request) if around else self.surround(request)
         error: BaseException | None = None
         try:
+            self.seed_generators()
             self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
             is_prepared = True
             plan = self.plan()
@@ -275,8 +276,7 @@ class Trainer:
         """Return whether a finished run was made longer; the loop that ran out is then asked again."""
         if self.run.stop_reason is not None or not self.run.exhausted:
             return False
-        # `until` may ask for the round of its loop.
-        self.run.cursor = from_json(self.run.exhausted, plan)
+        self.run.cursor = from_json(self.run.exhausted, plan)  # `until` may ask for its round
         frame, loop = self.run.cursor[-1], last_loop(plan, self.run.exhausted)
         is_full = isinstance(loop.times, int) and frame.index >= loop.times
         is_over = is_full or (loop.until is not None and self.run.decide(loop.until(self.run)))

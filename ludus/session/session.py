@@ -18,7 +18,7 @@ from ludus.core.states import check_same_parts, fitting, of_format
 from ludus.core.surroundings import Request, Result, ending
 from ludus.core.trainer import Trainer
 from ludus.process.signals import Signals
-from ludus.seeds import GlobalRandom, derive, seed_everything
+from ludus.seeds import GlobalRandom
 from ludus.session import resumption
 from ludus.session.device import Compute
 from ludus.session.fingerprint import code_of, fingerprint, host, machine, versions
@@ -58,7 +58,6 @@ class Session:
         self._logger.reset()
         self._device = self._stack.enter_context(Compute(config.settings)).device
         self._serve(trainer.run)
-        seed_everything(derive(config.seed, "global"))
 
     def _serve(self, run: Run) -> None:
         """Give the run what can be had before its directory is taken."""

@@ -5,9 +5,10 @@ The core says what a walk needs around it and provides none of it. Here, above b
 
 from __future__ import annotations
 
-from ludus.config.base import given
+from ludus.config.base import TrainerConfig, given
 from ludus.core import trainer as core
 from ludus.core.surroundings import Request, Surroundings
+from ludus.seeds import derive, seed_everything
 from ludus.session.session import Session
 
 
@@ -17,6 +18,11 @@ class Trainer(core.Trainer):
     def __init__(self, config: object) -> None:
         """Take a typed config, or a dict or the path of a file with one."""
         super().__init__(given(config))
+
+    def seed_generators(self) -> None:
+        """Set the global generators by the seed of the config, in memory as in a directory."""
+        if isinstance(self.config, TrainerConfig):
+            seed_everything(derive(self.config.seed, "global"))
 
     def surround(self, request: Request) -> Surroundings:
         """Return a session: the directory and its lock, the log, the display, signals, saving."""
