@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: `python -m benchmarks NAME --json FILE [--rounds N] [--device D]`."""
+"""The command line of the benchmarks: `python -m benchmarks NAME --json FILE`, and `--help`."""
 
 import argparse
 import ast
@@ -41,7 +41,15 @@ def main() -> None:
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="where to run, for a benchmark that asks (games)"
     )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=int,
+        help="how many runs at once, for a benchmark that asks (arena_proof)",
+    )
     options = parser.parse_args()
+    if options.jobs is not None and options.jobs < 1:
+        parser.error(f"--jobs is {options.jobs}; it must be 1 or more")
     if options.rounds is not None and options.rounds < 1:
         parser.error(f"--rounds is {options.rounds}; it must be 1 or more")
     if not options.json.absolute().parent.is_dir():
@@ -49,10 +57,11 @@ def main() -> None:
     try:
         benchmark = importlib.import_module(f"benchmarks.{options.name}")
         rounds = options.rounds or getattr(benchmark, "ROUNDS", ROUNDS)
-        takes_device = "device" in inspect.signature(benchmark.run).parameters
-        if options.device is not None and not takes_device:
-            parser.error(f"the benchmark '{options.name}' takes no --device")
-        chosen = {"device": options.device} if options.device is not None else {}
+        asked = {"device": options.device, "jobs": options.jobs}
+        chosen = {name: value for name, value in asked.items() if value is not None}
+        for name in chosen:
+            if name not in inspect.signature(benchmark.run).parameters:
+                parser.error(f"the benchmark '{options.name}' takes no --{name}")
         rows = benchmark.run(rounds, **chosen)
     except BenchmarkError as failure:
         sys.exit(str(failure))

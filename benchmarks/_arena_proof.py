@@ -12,7 +12,13 @@ from benchmarks import _arena_torchrl
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.evaluation import Evaluation
 
-QUIET = {"settings.display": "none", "settings.loggers": [], "evaluation.every_iterations": 10}
+QUIET = {
+    "settings.display": "none",
+    "settings.loggers": [],
+    "settings.device": "cpu",
+    "settings.threads": 1,
+    "evaluation.every_iterations": 10,
+}
 TESTS = 4
 """Iterations of 256 test episodes: 1,024 pairs."""
 Outcome = dict[str, Any]

@@ -3,6 +3,7 @@
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,21 @@ from typing import Any
 from benchmarks._harness import Case, Row, ask_child, is_installed, say
 
 
-def over_seeds(cases: Iterable[Case], rounds: int, curves_file: str) -> dict[Case, list[Any]]:
+def over_seeds(
+    cases: Iterable[Case], rounds: int, curves_file: str, jobs: int = 1
+) -> dict[Case, list[Any]]:
     """Return what each installed case answers for seeds 0, 1, ...; one that cannot answer is left out.
 
-    An answer holds a `curve`; all curves so far are in `curves_file`, in the current directory.
+    An answer holds a `curve`; all curves so far are in `curves_file`, in the current directory. `jobs`
+    processes learn at once: a score does not depend on what else the machine does, unlike a time.
     """
     outcomes: dict[Case, list[Any]] = {case: [] for case in cases if is_installed(case)}
-    for seed in range(rounds):
-        for case in list(outcomes):
-            answer = ask_child(replace(case, arguments={**case.arguments, "seed": seed}))
+    asked = [(seed, case) for seed in range(rounds) for case in outcomes]
+    with ThreadPoolExecutor(jobs) as pool:
+        answers = pool.map(_answer, asked)
+        for (seed, case), answer in zip(asked, answers, strict=True):
+            if case not in outcomes:
+                continue
             if isinstance(answer, str):
                 say(f"{case.work}: {case.system} is left out: {answer}")
                 del outcomes[case]
@@ -28,6 +35,11 @@ def over_seeds(cases: Iterable[Case], rounds: int, curves_file: str) -> dict[Cas
             outcomes[case].append(answer)
             _write_curves(outcomes, Path(curves_file))
     return outcomes
+
+
+def _answer(asked: tuple[int, Case]) -> Any:
+    seed, case = asked
+    return ask_child(replace(case, arguments={**case.arguments, "seed": seed}))
 
 
 def score_rows(outcomes: Mapping[Case, Sequence[Any]]) -> list[Row]:

@@ -19,9 +19,9 @@ ROUNDS = 5
 """How many seeds, unless the command line says otherwise."""
 
 
-def run(rounds: int) -> list[Row]:
+def run(rounds: int, jobs: int = 1) -> list[Row]:
     """Return the test accuracies, the rounds being seeds 0, 1, ..."""
-    return score_rows(over_seeds(_cases(), rounds, "arena-proof-curves.json"))
+    return score_rows(over_seeds(_cases(), rounds, "arena-proof-curves.json", jobs))
 
 
 def _cases() -> Iterator[Case]:

@@ -6,7 +6,7 @@ from typing import Any
 
 GRAPHS: dict[str, Any] = {
     "kind": "graph_isomorphism",
-    "sizes": [6, 7],
+    "sizes": [7, 8],
     "edge_probabilities": [0.4, 0.6],
     "non_isomorphic_share": 0.5,
     "wl_scores": {"score_1": 0.25, "score_2": 0.5, "more": 0.25},

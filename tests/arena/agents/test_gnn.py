@@ -15,7 +15,7 @@ from ludus.arena.scenarios.graph_isomorphism.colours import scores
 from ludus.config.sections import validate
 from tests.arena.sections import GRAPHS
 
-M = 7
+M = 8
 
 
 def body(num_layers: int = 2, width: int = 8, max_nodes: int = M, *, compares: bool = True) -> Gnn:
@@ -27,7 +27,7 @@ def body(num_layers: int = 2, width: int = 8, max_nodes: int = M, *, compares: b
 
 
 def pairs(**changes: object) -> Rows:
-    """Return pairs of 6 and 7 nodes, in each of which one node of either graph has been named."""
+    """Return pairs of 7 and 8 nodes, in each of which one node of either graph has been named."""
     params = validate(GraphIsomorphismParameters, {**GRAPHS, **changes}, source="test")
     train = GraphIsomorphism(params).make_datasets(0).train
     named = torch.tensor([1, M + 2]).expand(len(train), 2).unsqueeze(-1)
@@ -52,7 +52,7 @@ def same(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
-ONE, OTHER = torch.tensor([3, 0, 6, 1, 5, 2, 4]), torch.tensor([6, 5, 0, 2, 1, 4, 3])
+ONE, OTHER = torch.tensor([3, 0, 6, 7, 1, 5, 2, 4]), torch.tensor([6, 5, 0, 2, 7, 1, 4, 3])
 ORDERS = {
     "nodes": torch.cat([ONE, M + OTHER]),
     "graphs": torch.arange(2 * M).roll(M),
@@ -96,7 +96,7 @@ def test_nodes_that_are_not_there_are_never_seen() -> None:
 
 
 def test_naming_a_node_that_is_not_there_says_nothing() -> None:
-    rows = pairs(sizes=[6])
+    rows = pairs(sizes=[7])
     rows = {name: torch.nn.functional.pad(rows[name], (0, 1)) for name in ("node_mask",)} | {
         "adjacency": torch.nn.functional.pad(rows["adjacency"], (0, 1, 0, 1)),
         "round": rows["round"],
@@ -128,7 +128,7 @@ def test_naming_a_node_is_seen_and_so_is_when() -> None:
 @pytest.mark.covers("002-S11")
 @pytest.mark.parametrize("num_layers", [0, 1, 2, 3])
 def test_it_tells_apart_just_the_pairs_whose_score_is_not_above_its_layers(num_layers: int) -> None:
-    rows = pairs(sizes=[7], train_size=60, non_isomorphic_share=0.9)
+    rows = pairs(sizes=[8], train_size=60, non_isomorphic_share=0.9)
     silent = {**rows, "message_history": torch.full((60, 2, 1), -1)}
     silent["adjacency"] = silent["adjacency"].double()
     differs = body(num_layers, width=16).double()(silent).whole[:, :16].amax(-1) > 1e-9
@@ -149,7 +149,7 @@ def test_width_is_the_number_of_features_of_a_node() -> None:
 
 
 def test_one_that_compares_tells_a_node_how_like_it_is_to_those_named_in_the_other_graph() -> None:
-    rows = pairs(non_isomorphic_share=0.0, sizes=[7])
+    rows = pairs(non_isomorphic_share=0.0, sizes=[8])
     asked = rows["message_history"].clone()
     asked[:, 1] = -1
     gnn = body(num_layers=3)
