@@ -19,5 +19,9 @@ declare(
         "num_iterations": ("max_iterations",),
         "lr": ("optimizer.learning_rate",),
         "lmbda": ("rl.gae_lambda",),
+        "n_epochs": ("rl.num_epochs",),
+        "batch_size": ("rl.minibatch_size",),
+        "clip_range": ("ppo.loss.clip_epsilon",),
+        "ent_coef": ("ppo.entropy_coef", "reinforce.entropy_coef", "spg.entropy_coef"),
     },
 )

@@ -67,12 +67,7 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
             )
         # What an env takes is its own affair: the names under kwargs are free.
         if part not in section and path[depth - 1 : depth] != ["kwargs"]:
-            hint = _known_elsewhere(key, data, value) or nearest(part, map(str, section))
-            if not above and not _known_elsewhere(key, data, value):
-                # A bare name may be meant for a key of some section.
-                leaves = {path.split(".")[-1]: path for path in reversed(key_paths(data))}
-                close = difflib.get_close_matches(key, sorted(leaves), n=1)
-                hint = f" Did you mean '{leaves[close[0]]}'?" if close else hint
+            hint = _known_elsewhere(key, data, value) or _spelt_alike(key, part, section, data)
             raise ConfigError(f"'{key}' is not a key of {above or 'this config'}.{hint}")
         if depth < len(path) - 1:
             section = section[part]
@@ -88,14 +83,26 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
     return place
 
 
+def _spelt_alike(key: str, part: str, section: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Return the key of a section, or for a bare name of any, spelt nearly alike; or all there are."""
+    if rooms.is_known_elsewhere(key):
+        return f" Known: {', '.join(sorted(map(str, section)))}."
+    if section is data:
+        # A bare name may be meant for a key of some section.
+        leaves = {path.split(".")[-1]: path for path in reversed(key_paths(data))}
+        if close := difflib.get_close_matches(key, sorted(leaves), n=1):
+            return f" Did you mean '{leaves[close[0]]}'?"
+    return nearest(part, map(str, section))
+
+
 def _known_elsewhere(key: str, data: Mapping[str, Any], value: object) -> str:
     """Return the key that is meant by a name of another library or schedule; nothing if there is none."""
     paths, given = key_paths(data), key.split(".")[-1]
     for name, hint in rooms.other_names(given):
         for path in paths:
-            if path == name or path.endswith(f".{name}"):
+            if path == name or ("." in name and path.endswith(f".{name}")):
                 more = hint(given, path, data, value) if hint is not None else ""
-                return f" Did you mean '{path}'?{more}"
+                return more or f" Did you mean '{path}'?"
     return ""
 
 

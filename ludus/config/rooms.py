@@ -18,8 +18,10 @@ from ludus.core import counters as core_counters
 from ludus.core.errors import LudusError, nearest
 
 Hint = Callable[[str, str, Mapping[str, Any], object], str]
-"""Takes the name that is unknown, the path of the key that is meant, the config's data and the value it
-was to have; returns a sentence that begins with a space, or nothing."""
+"""Takes the name that is unknown, the path of the key that stands for it here, the config's data and the
+value it was to have. Where the two do not mean the same it returns a sentence, after a space, that says what
+decides it here, and the key is not offered as the one that was meant; else nothing. For an earlier name of
+the key the sentence is added to the offer."""
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 """Takes the data of a config file, which it may change in place, and returns it as a newer version has it."""
@@ -45,7 +47,7 @@ class Room:
     lengths: Mapping[str, str]
     """By config key that says how long a run is: the counter it limits."""
     other_names: Mapping[str, Sequence[str]]
-    """By name that a key has in other libraries: what it may be here."""
+    """By name that a key has in other libraries: what it may be here, a key of the file or section.key."""
     earlier_names: Mapping[str, str]
     """By name that a key had at the top of earlier files: what it is called now."""
     hint: Hint | None
@@ -262,6 +264,11 @@ def other_names(key: str) -> Iterable[tuple[str, Hint | None]]:
     for room in rooms():
         for name in room.other_names.get(key, ()):
             yield name, room.hint
+
+
+def is_known_elsewhere(key: str) -> bool:
+    """Return whether a name is a key of another library, so that it is no misspelt one of ours."""
+    return any(key in room.other_names for room in rooms())
 
 
 def earlier_names(key: str) -> Iterable[tuple[str, Hint | None]]:

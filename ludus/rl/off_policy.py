@@ -12,7 +12,7 @@ from torch import Tensor
 from ludus.config.base import Count, Positive, PositiveFloat, StrictConfig
 from ludus.data.replay.prioritised import PerConfig
 from ludus.data.replay.row_layout import RowLayout
-from ludus.nn.schedules import ScheduleSection, too_long
+from ludus.nn.schedules import ScheduleSection, highest, too_long
 from ludus.nn.target import Target
 from ludus.rl.config import EpochsConfig
 from ludus.rl.intervals import (
@@ -74,8 +74,10 @@ class PrioritisedConfig(PerConfig):
     def problems(self) -> Iterator[str]:
         """Yield each number that is out of its bounds."""
         yield from super().problems()
-        if getattr(self.beta_schedule, "final", 1.0) > 1:
-            yield "'beta_schedule.final' is above 1; beta goes from 0, no correction, to 1, all of it"
+        if self.beta <= 1 < (most := highest(self.beta_schedule, self.beta)):
+            yield (
+                f"'beta_schedule' reaches {most:g}; beta goes from 0, no correction, to 1, all of it"
+            )
 
 
 class ReplayConfig(StrictConfig):

@@ -19,6 +19,7 @@ from ludus.config.base import (
     LoggerSection,
     StrictConfig,
     TrainerConfig,
+    change,
     example,
     from_data,
     key_paths,
@@ -455,10 +456,8 @@ def test_key_paths_names_sections_and_leaves() -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "meant"),
     [
-        ("dqn", "total_timesteps", "steps.max_opts"),
         ("ppo", "total_timesteps", "epochs.max_env_steps"),
         ("ppo", "n_epochs", "passes"),
-        ("ppo", "batch_size", "minibatches"),
         ("ppo", "clip_range", "clip.initial"),
         ("sac", "tau", "target.share"),
         ("sac", "ent_coef", "temperature.initial"),
@@ -473,6 +472,42 @@ def test_a_name_from_elsewhere_is_told_what_it_is_here(
     path.write_text(example(kind).to_yaml())
     with pytest.raises(ConfigError, match=rf"'{given}' is not a key .* Did you mean '{meant}'\?"):
         read_config(path, [f"{given}=1"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "told"),
+    [
+        (
+            "ppo",
+            "batch_size=64",
+            "Here 'minibatches' decides that: into how many pieces each pass divides a rollout of 256 env"
+            " steps; write minibatches=4.",
+        ),
+        ("ppo", "batch_size=100", "divides a rollout of 256 env steps."),
+        ("fused_ppo", "batch_size=64", "into how many pieces each pass divides a rollout."),
+        ("dqn", "eval_freq=5", "'steps.eval_interval' decides that, in optimisation steps, not in epochs."),
+        ("dqn-mountaincar", "record_interval=5", "'epochs.record_freq' decides that, in epochs, not in"),
+        ("sac", "updates_per_env_step=2", "Here 'steps.opt_interval' decides that, in env steps for each"),
+        ("dqn", "target_update_interval=5", "decides that, in optimisation steps, not in env steps."),
+    ],
+)  # fmt: skip
+def test_a_name_of_another_meaning_is_not_offered_but_explained(
+    kind: str, given: str, told: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        change(example(kind).model_dump(), [given], source="my.yaml")
+    assert told in str(refused.value)
+    assert "Did you mean" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [("ppo", "n_iter"), ("ppo", "train_freq"), ("fused_dqn", "total_timesteps"), ("dqn", "n_epochs"),
+     ("fused_ppo", "num_train_steps"), ("supervised", "total_timesteps")],
+)  # fmt: skip
+def test_a_name_of_another_library_is_no_misspelt_one_of_ours(kind: str, given: str) -> None:
+    with pytest.raises(ConfigError, match=rf"'{given}' is not a key of this config\. Known: "):
+        change(example(kind).model_dump(), [f"{given}=5"], source="my.yaml")
 
 
 def test_a_number_for_a_section_is_told_where_the_number_is(tmp_path: Path) -> None:

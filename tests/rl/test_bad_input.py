@@ -36,6 +36,8 @@ def warm_up(steps: int) -> dict[str, Any]:
     return {"kind": "constant", "warmup_steps": steps}
 
 
+FALLING = {"kind": "linear", "warmup_steps": 0, "total_steps": None}
+
 BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "unknown env": (
         "dqn",
@@ -176,6 +178,31 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "a clip that never warms up": (
         "ppo", {"clip.schedule": warm_up(40)}, "'clip.schedule.warmup_steps' is 40, but the run has 36",
     ),
+    "a probability above 1": ("dqn", {"exploration.initial": 1.5}, "'initial' is 1.5.* probability, 1 at"),
+    "a probability that rises above 1": (
+        "dqn",
+        {"exploration.schedule": {**FALLING, "final": 3.0}},
+        "'exploration': 'schedule' reaches 3; with epsilon it is a probability, 1 at most",
+    ),
+    "a probability that passes above 1": (
+        "iqn",
+        {"exploration.schedule": {
+            "kind": "piecewise", "warmup_steps": 0, "points": [[0, 1.0], [5, 1.5], [9, 0.1]]}},
+        "'exploration': 'schedule' reaches 1.5; with epsilon it is a probability",
+    ),
+    "a correction above all of it": (
+        "dqn",
+        {"replay.prioritised": {**PRIORITISED, "beta_schedule": {**FALLING, "final": 1.5}}},
+        "'beta_schedule' reaches 1.5; beta goes from 0",
+    ),
+    "a correction that passes above all of it": (
+        "sac",
+        {"replay.prioritised": {**PRIORITISED, "beta_schedule": {
+            "kind": "piecewise", "warmup_steps": 0, "points": [[0, PRIORITISED["beta"]], [5, 1.5]]}}},
+        "'beta_schedule' reaches 1.5; beta goes from 0",
+    ),
+    "a discount above 1": ("dqn", {"gamma": 1.5}, "'gamma' must be less than or equal to 1"),
+    "a target's share above 1": ("sac", {"target.share": 1.5}, "target.share.* less than or equal to 1"),
     "an exploration that never warms up": (
         "iqn",
         {"exploration.schedule": warm_up(116)},

@@ -186,6 +186,13 @@ class FusedPpoConfig(TrainerConfig):
                 f"{name} has the roles {roles}, but 'evaluation.opponent' is null: there is nobody to"
                 " be judged against; name a player, for example {kind: random}"
             )
+        for key in ("target", "min_delta"):
+            rate = getattr(self.evaluation, key)
+            if rate is not None and not 0 <= rate <= 1:
+                yield (
+                    f"'evaluation.{key}' is {rate:g}, but {name} has an opponent, so it is of a win rate:"
+                    " a number from 0 to 1"
+                )
         yield from uneven_games("evaluation.games", self.evaluation.games, game)
         if self.rollout_steps < 2:
             yield (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ludus.config.base import NonNegativeFloat, StrictConfig
 from ludus.envs.spaces import DiscreteActions
-from ludus.nn.schedules import Schedule, ScheduleSection, too_long
+from ludus.nn.schedules import Schedule, ScheduleSection, highest, too_long
 from ludus.rl.acting.net import Masks, Net, best_of, draw_categorical, masked
 from ludus.rl.off_policy import TargetConfig
 
@@ -36,8 +36,12 @@ class ExplorationConfig(StrictConfig):
 
     def problems(self) -> Iterator[str]:
         """Yield a probability that is none."""
-        if self.kind == "epsilon" and self.initial > 1:
+        if self.kind != "epsilon":
+            return
+        if self.initial > 1:
             yield f"'initial' is {self.initial}; with epsilon it is a probability, 1 at most"
+        elif (most := highest(self.schedule, self.initial)) > 1:
+            yield f"'schedule' reaches {most:g}; with epsilon it is a probability, 1 at most"
 
 
 class ValueConfig(_Beside):

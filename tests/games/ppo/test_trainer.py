@@ -104,6 +104,17 @@ def test_roles_that_see_different_things_are_refused() -> None:
         small_self_play(game=hironaka())
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"evaluation.target": 475.0}, {"evaluation.patience": 2, "evaluation.min_delta": 1.5}],
+)
+def test_a_win_rate_is_a_number_from_0_to_1(changed: dict[str, Any]) -> None:
+    with pytest.raises(
+        ConfigError, match="has an opponent, so it is of a win rate: a number from 0"
+    ):
+        small_self_play(**changed)
+
+
 def test_self_play_needs_two_turns() -> None:
     with pytest.raises(ConfigError, match="is seen a turn later; use 2 or more"):
         small_self_play(rollout_steps=1)
