@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from ludus.core.counters import SHARED
+from ludus.core.errors import LudusError, nearest
+
+
+class UnknownMetric(LudusError, KeyError):
+    """A record was asked for a number it does not have."""
+
+    __str__ = Exception.__str__
+
 
 FINEST = "finest"
 """The axis of a run that counts neither env_steps nor opt_steps: the finest counter that a loop moves."""
@@ -63,8 +71,23 @@ class Record:
         return {**self.counters, **self.scalars, **self.timing}
 
     def __getitem__(self, name: str) -> float:
-        """Return the number of this name."""
-        return self.flat()[name]
+        """Return the number of this name; raise UnknownMetric, with the names there are, if there is none."""
+        numbers = self.flat()
+        if name not in numbers:
+            raise UnknownMetric(f"this record has no {name!r}.{nearest(str(name), numbers)}")
+        return numbers[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether the record has a number of this name; not every one has those of an evaluation."""
+        return name in self.flat()
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of all numbers."""
+        return iter(self.flat())
+
+    def get(self, name: str, default: float | None = None) -> float | None:
+        """Return the number of this name, or the default."""
+        return self.flat().get(name, default)
 
     @property
     def step(self) -> int:

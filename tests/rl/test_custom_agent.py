@@ -175,6 +175,7 @@ def test_an_agent_a_recorder_and_an_evaluator_of_ones_own_train(
         {"td_error", "env_steps", "fps"} <= record.flat().keys() for record in recorder.records
     )
     told = [record["eval/return_mean"] for record in recorder.records[1::2]]
+    assert [record["eval_reward"] for record in recorder.records if "eval_reward" in record] == told
     assert told[-1] == pytest.approx(0.97)
     assert trainer.model_dir == Path(result.run_dir) / "models"
     assert {"best", "150", "300"} <= {path.name for path in trainer.model_dir.iterdir()}

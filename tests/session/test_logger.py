@@ -374,6 +374,23 @@ def test_a_back_end_added_on_resume_begins_with_its_heading(tmp_path: Path) -> N
 
 
 @pytest.mark.covers("004-S4", "004-D13")
+def test_a_record_is_asked_by_name_and_tells_what_it_has() -> None:
+    record = Record({"opt_steps": 3}, {"train/loss": 0.5}, {"fps": 9.0})
+    assert [record[name] for name in record] == [3, 0.5, 9.0]
+    assert ("fps" in record, "eval_reward" in record, record.get("eval_reward")) == (
+        True,
+        False,
+        None,
+    )
+    with pytest.raises(LudusError) as asked:
+        record["eval_reward"]
+    assert str(asked.value) == (
+        "this record has no 'eval_reward'. Known: fps, opt_steps, train/loss."
+    )
+    with pytest.raises(KeyError):
+        record["eval_reward"]
+
+
 def test_a_record_knows_the_least_the_largest_and_the_middle_of_what_it_was_given() -> None:
     seen: list[Record] = []
 

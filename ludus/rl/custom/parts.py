@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.core.services import Records
 from ludus.judge.beside import AsyncEvaluator
+from ludus.rl.evaluation.judge import METRIC
 from ludus.rl.off_policy import OffPolicyConfig
 from ludus.session.logger import Logger
 from ludus.session.record import Record
@@ -91,12 +93,15 @@ def as_logger(recorder: Records | Logger, backends: list[StrictConfig]) -> Logge
 
 
 class _Backend:
-    """A recorder of a script as a back end of the log."""
+    """A recorder of a script as a back end of the log; the mean return is also called eval_reward."""
 
     def __init__(self, recorder: Records) -> None:
         self._recorder = recorder
 
     def write(self, record: Record) -> None:
+        if METRIC in record.scalars:
+            scalars = {**record.scalars, "eval_reward": record.scalars[METRIC]}
+            record = dataclasses.replace(record, scalars=scalars)
         self._recorder.write(record)
 
     def close(self) -> None:
