@@ -40,6 +40,28 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
     return changed, wrong
 
 
+def read_path(data: Mapping[str, Any], key: str) -> str:
+    """Return the path of a key that is read: a dotted path, a bare name, or one of another library."""
+    paths = key_paths(data)
+    places = [key] if key in paths else _places(paths, key)
+    path, more = _elsewhere(key, data, None)
+    if not places and path and not more:
+        places = [path]
+    if len(places) == 1:
+        return places[0]
+    if places:
+        raise ConfigError(f"'{key}' stands in several sections; say which: {', '.join(places)}")
+    hint = more or _spelt_alike(key, key, data, data)
+    raise ConfigError(f"'{key}' is not a key of this config.{hint}")
+
+
+def _places(paths: Sequence[str], name: str) -> list[str]:
+    """Return where a bare name stands; a section within another of its kind is not meant by it."""
+    places = [place for place in paths if place.split(".")[-1] == name]
+    outer = [one for one in places if all(f".{two}".endswith(f".{one}") for two in places)]
+    return outer or places
+
+
 def override(data: dict[str, Any], key: str, value: object) -> str:
     """Set one key of a nested mapping in place and return its path.
 
@@ -50,9 +72,7 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
     if hint := _known_earlier(path, data, value):
         raise ConfigError(f"'{key}' is not a key of this config.{hint}")
     if len(path) == 1 and key not in data:
-        places = [place for place in key_paths(data) if place.split(".")[-1] == key]
-        outer = [one for one in places if all(f".{two}".endswith(f".{one}") for two in places)]
-        places = outer or places
+        places = _places(key_paths(data), key)
         if len(places) > 1:
             raise ConfigError(f"'{key}' stands in several sections; say which: {', '.join(places)}")
         path = places[0].split(".") if places else path
@@ -96,14 +116,19 @@ def _spelt_alike(key: str, part: str, section: Mapping[str, Any], data: Mapping[
 
 
 def _known_elsewhere(key: str, data: Mapping[str, Any], value: object) -> str:
-    """Return the key that is meant by a name of another library or schedule; nothing if there is none."""
+    """Return what is meant by a name of another library or schedule, after a space; or nothing."""
+    path, more = _elsewhere(key, data, value)
+    return more or (f" Did you mean '{path}'?" if path else "")
+
+
+def _elsewhere(key: str, data: Mapping[str, Any], value: object) -> tuple[str, str]:
+    """Return the key that a name of another library or schedule stands for, and how its meaning differs."""
     paths, given = key_paths(data), key.split(".")[-1]
     for name, hint in rooms.other_names(given):
         for path in paths:
             if path == name or ("." in name and path.endswith(f".{name}")):
-                more = hint(given, path, data, value) if hint is not None else ""
-                return more or f" Did you mean '{path}'?"
-    return ""
+                return path, hint(given, path, data, value) if hint is not None else ""
+    return "", ""
 
 
 def _known_earlier(path: Sequence[str], data: Mapping[str, Any], value: object) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from ludus.config.overrides import override
+from ludus.config.overrides import override, read_path
 from ludus.config.registry import find, kinds
 from ludus.core.errors import ConfigError, nearest
 
@@ -36,6 +36,13 @@ class StrictConfig(BaseModel):
             assert field.description, (
                 f"{cls.__name__}.{name} needs a sentence that says what it means"
             )
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a key: a dotted path, or a name that is unique, also one of another library."""
+        value: Any = self
+        for part in read_path(self.model_dump(), key).split("."):
+            value = value[part] if isinstance(value, Mapping) else getattr(value, part)
+        return value
 
     def replace(self, **changes: object) -> Self:
         """Return a copy with some keys changed; a key is a dotted path or a name that is unique."""

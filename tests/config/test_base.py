@@ -449,6 +449,43 @@ def test_a_replaced_value_is_checked_like_any_other() -> None:
         small_config().replace(batch_size=0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "path"),
+    [
+        ("ppo", "seed", "seed"),
+        ("ppo", "eval_freq", "epochs.eval_freq"),
+        ("ppo", "epochs.eval_freq", "epochs.eval_freq"),
+        ("dqn", "num_train_steps", "steps.max_opts"),
+        ("supervised", "num_train_steps", "max_steps"),
+        ("dqn", "learning_rate", "optimizer.learning_rate"),
+        ("ppo", "env.kwargs", "env.kwargs"),
+    ],
+)
+def test_a_config_is_read_by_the_names_it_is_changed_by(kind: str, key: str, path: str) -> None:
+    config = value = example(kind)
+    for part in path.split("."):
+        value = getattr(value, part)
+    assert config[key] == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "told"),
+    [
+        (
+            "dqn",
+            "eval_freq",
+            "Here 'steps.eval_interval' decides that, in optimisation steps, not in",
+        ),
+        ("dqn", "evl_interval", "Did you mean 'steps.eval_interval'?"),
+        ("dqn", "total_steps", "stands in several sections; say which: "),
+    ],
+)
+def test_a_key_that_a_config_lacks_is_told_when_it_is_read(kind: str, key: str, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        example(kind)[key]
+    assert told in str(refused.value)
+
+
 def test_key_paths_names_sections_and_leaves() -> None:
     assert key_paths({"a": {"b": 1, "c": {}}, "d": [{"e": 1}]}) == ["a", "a.b", "a.c", "d"]
 

@@ -373,7 +373,6 @@ def test_a_back_end_added_on_resume_begins_with_its_heading(tmp_path: Path) -> N
     assert read_events(tmp_path / "run" / EVENTS)[0].file_version == "brain.Event:2"
 
 
-@pytest.mark.covers("004-S4", "004-D13")
 def test_a_record_is_asked_by_name_and_tells_what_it_has() -> None:
     record = Record({"opt_steps": 3}, {"train/loss": 0.5}, {"fps": 9.0})
     assert [record[name] for name in record] == [3, 0.5, 9.0]
@@ -391,6 +390,7 @@ def test_a_record_is_asked_by_name_and_tells_what_it_has() -> None:
         record["eval_reward"]
 
 
+@pytest.mark.covers("004-S4", "004-D13")
 def test_a_record_knows_the_least_the_largest_and_the_middle_of_what_it_was_given() -> None:
     seen: list[Record] = []
 
