@@ -495,3 +495,13 @@ def test_validation_beside_training_of_a_committee_is_refused() -> None:
     trainer.set_evaluator(ludus.AsyncEvaluator(trainer.config))
     with pytest.raises(ConfigError, match=r"rebuilds one network .* and a committee is several"):
         trainer.fit(around=Bare)
+
+
+@pytest.mark.parametrize("selection", ["leep", "nce"])
+def test_fewer_labels_than_source_classes_are_told(
+    selection: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = trainer_of(model=None, selection=selection, max_rounds=1, initial_labels=3)
+    trainer.set_model([network(0), network(1)])
+    trainer.fit(around=Bare)
+    assert f"{selection} of 3 labels and " in capsys.readouterr().err

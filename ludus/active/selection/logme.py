@@ -19,16 +19,20 @@ _TOLERANCE = 1e-3
 _SMALL = 1e-5
 _NO_DIRECTION = 1e-10
 _GREATEST = 1e140
+# The search for the best ratio of alpha to beta: coarse steps over all that can matter, then sections.
+_COARSE, _SECTIONS, _BEYOND = 64, 40, 20.0
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def logme(features: Array, targets: Array, regression: bool = False) -> float:
     """Return the greatest mean log evidence of the targets, the mean over one-vs-rest targets.
 
-    One decomposition of the features serves all targets, which are then iterated together. The numbers are
-    those of the published method: alpha and beta begin at 1 and are moved at most 11 times. With more
-    features than examples it counts the directions that no example has, as the published one does, so
-    compare models of one width there. Classes that no example has are left out, and features that are all
-    zero explain nothing: the evidence is that of noise.
+    One decomposition of the features serves all targets, which are then iterated together. With more
+    examples than features the numbers are those of the published method: alpha and beta begin at 1 and are
+    moved at most 11 times. With no more, it is the exact evidence at its maximum; the published code leaves
+    out -(D - R)/2 log(alpha) there, the share of directions without data, and so ranks by the scale of
+    the features. Classes that no example has are left out, and features that are all zero explain nothing:
+    the evidence is that of noise.
     """
     features_ND = matrix(features, "the features")
     device = features_ND.device
@@ -76,9 +80,12 @@ def _evidences(features_ND: Tensor, targets: Numbers | OneHot) -> Tensor:
     count, width = features_ND.shape
     squares_R, products_RK, rest_K = _decomposed(features_ND, targets)
     if not bool((squares_R > _NO_DIRECTION**2).any()):
-        beta_K = count / (rest_K + _SMALL)
-        return (beta_K.log() - math.log(2 * math.pi) - beta_K * rest_K / count) / 2
+        beta_K = count / (targets.squares_K + _SMALL)
+        noise_K = beta_K * targets.squares_K / count
+        return (beta_K.log() - math.log(2 * math.pi) - noise_K) / 2
     squares_R1 = squares_R.unsqueeze(1)
+    if count <= width:
+        return _greatest(squares_R1, products_RK.square(), count)
     alpha_K = torch.ones_like(rest_K)
     beta_K, evidence_K = torch.ones_like(alpha_K), torch.zeros_like(alpha_K)
     is_open_K = torch.ones_like(alpha_K, dtype=torch.bool)
@@ -102,6 +109,36 @@ def _evidences(features_ND: Tensor, targets: Numbers | OneHot) -> Tensor:
     return evidence_K
 
 
+def _greatest(squares_R1: Tensor, targets_RK: Tensor, count: int) -> Tensor:
+    """Return the (K,) mean log evidences at their maximum, of targets without a rest.
+
+    Of a ratio of alpha to beta the best beta is known, so the search is along one line for each target.
+    """
+    is_there_R1 = squares_R1 > 0
+    total_K = targets_RK.sum(0)
+
+    def evidence(log_ratio_K: Tensor) -> Tensor:
+        ratio_K = log_ratio_K.exp()
+        # r / (s + r), which is 1 in a direction without data.
+        shares_RK = ratio_K / (squares_R1 + ratio_K)
+        unexplained_K = (targets_RK * shares_RK).sum(0).where(total_K > 0, _SMALL)
+        beta_K = count / unexplained_K
+        return (beta_K.log() - math.log(2 * math.pi) - 1 + shares_RK.log().sum(0) / count) / 2
+
+    low = float(squares_R1.where(is_there_R1, torch.inf).min().log()) - _BEYOND
+    high = float(squares_R1.max().log()) + _BEYOND
+    step = (high - low) / _COARSE
+    tried = [torch.full_like(total_K, low + step * index) for index in range(_COARSE + 1)]
+    best_K = torch.stack([evidence(one) for one in tried]).argmax(0) * step + low
+    low_K, high_K = best_K - step, best_K + step
+    for _ in range(_SECTIONS):
+        width_K = _GOLDEN * (high_K - low_K)
+        left_K, right_K = high_K - width_K, low_K + width_K
+        is_left_K = evidence(left_K) > evidence(right_K)
+        low_K, high_K = low_K.where(is_left_K, left_K), right_K.where(is_left_K, high_K)
+    return evidence((low_K + high_K) / 2)
+
+
 def _decomposed(features_ND: Tensor, targets: Numbers | OneHot) -> tuple[Tensor, Tensor, Tensor]:
     """Return squared singular values, (R, K) products of left vectors with targets, and what is left."""
     count, width = features_ND.shape
@@ -121,6 +158,8 @@ def _decomposed(features_ND: Tensor, targets: Numbers | OneHot) -> tuple[Tensor,
         products_RK = right_DR.t() @ targets.products(features_ND) / scale_R.unsqueeze(1)
     else:
         left_NR, singular_R, _ = torch.linalg.svd(features_ND, full_matrices=False)
+        rounding = width * torch.finfo(singular_R.dtype).eps * float(singular_R[0])
+        singular_R = singular_R.where(singular_R > max(rounding, _NO_DIRECTION), 0)
         squares_R, products_RK = singular_R.square(), targets.products(left_NR)
     return squares_R, products_RK, targets.squares_K - products_RK.square().sum(0)
 

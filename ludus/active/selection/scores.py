@@ -36,4 +36,10 @@ def score_of(
             )
         return h_score(features, labels)
     found = torch.cat([one.log_probs for one in seen if one.log_probs is not None]).exp()
+    if len(found) <= found.shape[1]:
+        warn(
+            f"{selection} of {len(found)} labels and {found.shape[1]} source classes: a source class that one"
+            " label meets alone seems to tell it; label more examples than there are source classes first,"
+            " or use logme"
+        )
     return leep(found, labels) if selection == "leep" else nce(found, labels)
