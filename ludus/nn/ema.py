@@ -1,21 +1,70 @@
-"""The exponential moving average of weights (EMA): smoother than the weights, and often better."""
+"""The exponential moving average of weights (EMA), debiased: smoother than the weights, and often better."""
 
 from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Mapping
+from typing import Any
 
-from ludus.nn.flat import Vectors
+import torch
+
+from ludus.core import states
+from ludus.nn.flat import FlatParameters, Vectors
+
+TOTAL = "ema_total"
+"""The key of the totals in a state, beside `ema`; the states of version 0.1.0 do not have it."""
 
 
 class Ema:
-    """Vectors that follow others: they keep `decay` of themselves at every step that is taken."""
+    """The mean of the weights after each step taken: each counts `decay` times as much as the next.
 
-    def __init__(self, vectors: Vectors, decay: float) -> None:
-        self.vectors = [vector.clone() for vector in vectors]
+    It is debiased, as the moments of Adam are: the first weights, which no step was taken to, count for
+    nothing, and after one step the mean is the weights of that step. Of a state without totals the mean
+    goes on as it began, with the first weights in it.
+    """
+
+    def __init__(self, flat: FlatParameters, decay: float) -> None:
+        self._flat = flat
+        self.vectors = [vector.clone() for vector in flat.vectors]
         self._share = 1 - decay
+        self._totals = [torch.zeros((), device=vector.device) for vector in self.vectors]
+        """1 - decay ** steps of each part: the sum of what its weights count, by which it is divided."""
+        self._is_debiased = True
 
     def follow(self, vectors: Vectors, stays: Vectors) -> None:
         """Move each towards its weights, unless its `stays` holds 1: then it took no step."""
-        for own, vector, stay in zip(self.vectors, vectors, stays, strict=True):
-            share: Tensor = self._share * (1 - stay)
+        parts = zip(self.vectors, vectors, stays, self._totals, strict=True)
+        for own, vector, stay, total in parts:
+            share = self._share * (1 - stay)
+            total.add_(share * (1 - total))
+            # A part that never took a step divides nothing by nothing.
+            share = share / total.clamp_min(self._share)
             own.lerp_(vector, share if own.dtype == share.dtype else share.to(own.dtype))
+
+    def state(self) -> dict[str, Any]:
+        """Return the means by name, and the totals."""
+        means = {"ema": self._flat.by_name(self.vectors)}
+        if not self._is_debiased:
+            return means
+        first = self._totals[0].device
+        return means | {TOTAL: torch.stack([total.to(first) for total in self._totals])}
+
+    def check(self, state: Mapping[str, Any]) -> None:
+        """Raise StateError unless this holds means of these weights, and totals if any."""
+        with states.within("ema"):
+            self._flat.check(state["ema"])
+        if TOTAL in state:
+            totals = states.like(state, TOTAL, torch.stack([t.cpu() for t in self._totals]))
+            if not bool(((totals >= 0) & (totals <= 1)).all()):
+                raise states.StateError(TOTAL, "holds a number that is not between 0 and 1")
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Copy saved means and totals in."""
+        self._flat.load(self.vectors, state["ema"])
+        self._is_debiased = TOTAL in state
+        for index, total in enumerate(self._totals):
+            total.copy_(state[TOTAL][index]) if self._is_debiased else total.fill_(1.0)
+
+
+def without_total(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state without the totals, whose absence says that a mean is not debiased."""
+    return {name: value for name, value in state.items() if name != TOTAL}

@@ -12,7 +12,7 @@ from torch.func import grad_and_value
 
 from ludus.core import states
 from ludus.nn.buffers import Before, CallWith, GuardedBuffers, parts_with_modes, set_mode
-from ludus.nn.ema import Ema
+from ludus.nn.ema import TOTAL, Ema, without_total
 from ludus.nn.flat import FlatParameters, Vectors
 from ludus.nn.groups import Group
 from ludus.nn.held import Held, check_named, load_named
@@ -79,7 +79,7 @@ class Learner:
         self._device = self.flat.device
         self._dtype = None if precision == "float32" else getattr(torch, precision)
         self.scaling = LossScale(self._device, is_on=precision == "float16")
-        self.ema = None if ema_decay is None else Ema(self.flat.vectors, ema_decay)
+        self.ema = None if ema_decay is None else Ema(self.flat, ema_decay)
         self.gradient_step = GradientStep(
             self.flat,
             self.optimizer,
@@ -241,20 +241,19 @@ class Learner:
         """Return weights, buffers and moments by name, the EMA and the scale of float16 if there are."""
         state = {"weights": self.weights(), "optimizer": self.optimizer.state_dict()}
         more = self.step_state()
-        return state | {name: more[name] for name in self._more}
+        return state | {name: more[name] for name in [*self._more, TOTAL] if name in more}
 
     def step_state(self) -> dict[str, Any]:
         """Return what a step keeps beside weights and moments: the EMA and the scale of float16."""
         self.flat.check_trained(self.module)
-        ema = None if self.ema is None else self.flat.by_name(self.ema.vectors)
-        state = {"ema": ema, "scaler": self.scaling.state()}
+        ema = {"ema": None} if self.ema is None else self.ema.state()
+        state = {**ema, "scaler": self.scaling.state()}
         return state | ({"frozen": dict(self.flat.frozen)} if self.flat.frozen else {})
 
     def check_step_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this has an EMA where this learner has one, and a scale."""
         if self.ema is not None:
-            with states.within("ema"):
-                self.flat.check(state["ema"])
+            self.ema.check(state)
         elif state["ema"] is not None:
             raise states.StateError("ema", "is there, where this run has none")
         scaler = states.rows(state, "scaler", length=3)
@@ -268,7 +267,7 @@ class Learner:
         """Copy a saved EMA and scale in."""
         self.check_step_state(state)
         if self.ema is not None:
-            self.flat.load(self.ema.vectors, state["ema"])
+            self.ema.load(state)
         self.scaling.load(state["scaler"])
         for name in self.flat.frozen:
             self.flat.set_frozen(name, state["frozen"][name])
@@ -279,8 +278,9 @@ class Learner:
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this is the state of such a learner."""
-        states.check_keys(state, "weights", "optimizer", *self._more)
-        self.check_step_state({**self.step_state(), **state})
+        names, optional = ("weights", "optimizer", *self._more), [TOTAL] if self.ema else []
+        states.check_keys(state, *names, optional=optional)
+        self.check_step_state({**without_total(self.step_state()), **state})
         with states.within("optimizer"):
             self.optimizer.check_state(state["optimizer"])
         with states.within("weights"):
@@ -291,7 +291,7 @@ class Learner:
         self.check_state(state)
         self.load_weights(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.load_step_state({**self.step_state(), **state})
+        self.load_step_state({**without_total(self.step_state()), **state})
 
     @property
     def _more(self) -> list[str]:

@@ -244,6 +244,12 @@ class BaseTrainer(Evaluated, Trainer):
             self.run.tell(note, event="changed_by_fit")
         for note in self._engine_notes:
             self._tell_of_engine(note)
+        if (decay := self.config.ema_decay) is not None:
+            self.run.tell(
+                f"validation, test and kept models are of the mean of the weights (ema_decay {decay:g}),"
+                " not of the last weights",
+                event="evaluated_weights",
+            )
 
     def _tell_of_engine(self, note: str) -> None:
         self.run.tell(note, event="engine")

@@ -94,7 +94,7 @@ class SupervisedConfig(TrainerConfig):
     """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
     graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None
-    """Evaluate and save an exponential moving average of the weights with this decay; null for none."""
+    """Evaluate and save a debiased exponential moving average (EMA) of the weights; null for none."""
     with_validation: bool
     """Evaluate on the validation data after every epoch."""
     early_stopping: EarlyStoppingConfig | None

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
+from ludus.nn.ema import TOTAL, without_total
 from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.choice import Chosen
 from ludus.nn.engines.settings import Executed
@@ -178,7 +179,9 @@ class Update:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
         names = ("gradient", "num_gathered", "totals", "num_examples")
-        states.check_keys(state, *self.learner.step_state(), *names)
+        known = without_total(self.learner.step_state())
+        optional = [] if self.learner.ema is None else [TOTAL]
+        states.check_keys(state, *known, *names, optional=optional)
         num_gathered = states.whole(state, "num_gathered", at_most=self._accumulate - 1)
         if num_gathered > 0:
             with states.within("gradient"):

@@ -44,7 +44,7 @@ def test_the_pool_is_scored_with_the_weights_that_are_evaluated() -> None:
 
 @pytest.mark.parametrize(("start", "is_renewed"), [("cold", True), ("warm", False)])
 def test_a_cold_start_forgets_the_moments_too(start: str, is_renewed: bool) -> None:
-    config = tiny("active", **ROUNDS, max_epochs=1, batch_size=64, start=start, ema_decay=0.9)
+    config = tiny("active", **ROUNDS, max_epochs=2, batch_size=64, start=start, ema_decay=0.9)
     trainer: Any = ludus.build_trainer(config)
     found: list[tuple[bool, bool]] = []
     step = trainer.train_step
@@ -57,12 +57,12 @@ def test_a_cold_start_forgets_the_moments_too(start: str, is_renewed: bool) -> N
         ]
         assert moments
         means = zip(trainer.update.ema, trainer.flat.vectors, strict=True)
-        found.append(
-            (
-                all(not moment.any() for moment in moments),
-                all(torch.equal(mean, vector) for mean, vector in means),
-            )
+        begun = (
+            all(not moment.any() for moment in moments),
+            all(torch.equal(mean, vector) for mean, vector in means),
         )
+        if trainer.run.round("epoch") == 0:
+            found.append(begun)
         return step(batch, batch_idx)
 
     trainer.train_step = watched

@@ -77,6 +77,7 @@ _STEP, _TARGET, _OPTIMIZER, _SCHEDULES = (
     f"ludus/nn/{n}.py" for n in ("step", "target", "optimizer", "schedules")
 )
 _TAPE, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("engines/tape", "model", "flat"))
+_EMA = "ludus/nn/ema.py"
 
 _LOSSES = [
     # A truncated step is treated as one that terminated, and the other way round.
@@ -159,6 +160,8 @@ _NN = [
      "move = torch._fused_adam_"),
     (_OPTIMIZER, "dampening=0.0, nesterov=config.nesterov", "dampening=0.0, nesterov=False"),
     (_OPTIMIZER, "                self.num_steps -= found_inf", "                pass"),
+    (_EMA, "total.add_(share * (1 - total))", "total.fill_(1.0)"),
+    (_EMA, "else total.fill_(1.0)", "else total.zero_()"),
     (_STEP, "square = square.masked_fill(part.is_frozen, 0.0)", "pass"),
     (_FLAT, "part.is_frozen.fill_(is_frozen)", "pass"),
     (_OPTIMIZER, "if self.rate == 1.0 else learning_rate * self.rate", "if self.rate else 0.0"),

@@ -19,7 +19,7 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.data.batches.memory import make_batches
 from ludus.store.checkpoint import digest_of
 from ludus.supervised.evaluator import SupervisedEvaluator
-from tests.supervised.conftest import MLP, Tiny, history, wines
+from tests.supervised.conftest import MLP, Tiny, history, lines, wines
 
 
 def evaluator(source: Any, prefix: str = "validation", precision: Any = "float32") -> Any:
@@ -145,6 +145,19 @@ def test_what_is_evaluated_is_the_running_mean_if_there_is_one(tiny: Tiny, tmp_p
     assert trainer.eval_data.evaluate(trainer.model)[0] != pytest.approx(written, rel=1e-3)
     trainer.evaluate(trainer.eval_data)
     assert all(tensor.equal(own[name]) for name, tensor in trainer.model.state_dict().items())
+
+
+def test_the_random_weights_of_the_beginning_are_no_part_of_what_is_judged(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    accuracies = {}
+    for decay in (None, 0.99):
+        config = tiny(ema_decay=decay, max_epochs=4, **{"optimizer.learning_rate": 0.01})
+        result = Trainer(config).fit(root=str(tmp_path), name=f"decay-{decay}")
+        accuracies[decay] = history(result.run_dir, "validation/epoch_accuracy")
+    told = [row["event"] for row in lines(tmp_path / "decay-0.99", "events.jsonl")]
+    assert "evaluated_weights" in told
+    assert accuracies[0.99][-1] >= accuracies[None][-1] - 0.05 > 0.8
 
 
 @pytest.mark.covers("002-M5")

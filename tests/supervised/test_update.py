@@ -118,12 +118,29 @@ def test_clipping_is_that_of_torch(without_reading: bool, max_norm: float) -> No
 def test_the_mean_weights_are_the_slow_running_mean(without_reading: bool) -> None:
     update = make(network(), ema_decay=0.9, without_reading=without_reading)
     assert update.ema is not None
+    seen: list[Tensor] = []
+    for batch in batches(12):
+        learn(update, [batch])
+        seen.append(update.flat.vectors[0].clone())
+        shares = [0.9**age for age in reversed(range(len(seen)))]
+        slow = sum(share * one for share, one in zip(shares, seen, strict=True)) / sum(shares)
+        torch.testing.assert_close(update.ema[0], slow)
+    assert not torch.allclose(update.ema[0], update.flat.vectors[0])
+
+
+def test_the_mean_of_a_state_of_an_older_version_goes_on_as_it_began() -> None:
+    old = make(network(), ema_decay=0.9)
+    old_state = {key: value for key, value in old.state_dict().items() if key != "ema_total"}
+    update = make(network(), ema_decay=0.9)
+    update.load_state_dict(old_state)
+    assert update.ema is not None
     slow = update.flat.vectors[0].clone()
     for batch in batches(12):
         learn(update, [batch])
         slow = 0.9 * slow + 0.1 * update.flat.vectors[0]
     torch.testing.assert_close(update.ema[0], slow)
-    assert not torch.allclose(update.ema[0], update.flat.vectors[0])
+    # So that it ends with the bytes that it always ended with.
+    assert "ema_total" not in update.state_dict()
 
 
 @pytest.mark.covers("003-D4")

@@ -8,6 +8,8 @@ from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam
 from ludus.supervised.update import Update
 
+# The mean of a state of version 0.1.0 goes on as it began.
+OPTIONAL = ("ema_total",)
 # A gradient may have diverged before the step that skips it.
 HARMLESS = ("ema/* negative", "gradient/*", "totals NaN", "totals negative")
 
