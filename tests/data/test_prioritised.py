@@ -37,6 +37,7 @@ def test_a_priority_is_a_power_of_the_error() -> None:
     np.testing.assert_allclose(priorities(buffer), [0.5**0.6, 1.0, 2.0**0.6, 1.0])
 
 
+@pytest.mark.covers("004-S3")
 def test_a_new_transition_has_the_largest_priority_there_ever_was() -> None:
     buffer = fill(make(capacity=4, alpha=1.0), 2)
     buffer.update_priorities(np.array([0]), np.array([9.0]))

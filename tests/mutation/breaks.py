@@ -15,6 +15,8 @@ TESTS: dict[str, list[str]] = {
         "tests/rl/test_modes.py",
         "tests/rl/test_normalise.py",
         "tests/rl/test_odd_spaces.py",
+        "tests/rl/test_step_processor.py",
+        "tests/rl/test_step_trainer.py",
         "tests/test_golden_traces.py",
     ],
     "ludus/data": ["tests/data", "tests/keys/test_off_policy.py", "tests/test_golden_traces.py"],
@@ -70,6 +72,7 @@ _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
 _BY_VALUES, _ESTIMATE = "ludus/rl/acting/by_values.py", "ludus/rl/rollouts/estimate.py"
+_JUDGED, _STEPS = "ludus/rl/evaluation/judge.py", "ludus/rl/sampling/step_processor.py"
 _REPLAY, _PER, _TREE = (f"ludus/data/replay/{n}.py" for n in ("ring", "prioritised", "sum_tree"))
 _DEVICE_RING = "ludus/data/replay/device_ring.py"
 _ROLLOUT, _BATCHES = "ludus/data/replay/rollout.py", "ludus/data/batches/memory.py"
@@ -118,6 +121,14 @@ _RL_AGENTS = [
     (_SAC, "self._target_entropy = -float(self._width) if aimed is None else aimed",
      "self._target_entropy = -float(self._width)"),
     (_SAC, "self._draw(self.actor(next_obs), noise[0])", "self._draw(self.actor(obs), noise[0])"),
+    (_SAC, "self._draw(network(obs), noise[1])", "self._draw(network(obs), noise[0])"),
+    (_SAC, "np.tanh(means + np.exp(log_stds.clip(*_LOG_STD)) * noise)", "np.tanh(means)"),
+    (_JUDGED, '"max",', '"min",'),
+    # A step that a time limit cut is stored as an end, alone or at the end of n steps.
+    (_STEPS, "discounts = np.where(env.terminated, np.float32(0), discounts)",
+     "discounts = np.where(env.terminated | env.truncated, np.float32(0), discounts)"),
+    (_STEPS, "self._powers[ages] * (not env.terminated[index])",
+     "self._powers[ages] * (not (env.terminated | env.truncated)[index])"),
     (_PPO_AGENT, "if config.normalise_advantage:", "if False:"),
     (_PPO_AGENT, "value_loss(values.float(), old_values, returns, config.value_clip)",
      "value_loss(values.float(), old_values, returns, None)"),
@@ -137,6 +148,7 @@ _DATA = [
     (_PER, "priorities = (errors + self.config.eps) ** self.config.alpha",
      "priorities = errors + self.config.eps"),
     (_PER, "self._largest = max(self._largest,", "self._largest = max(1.0,"),
+    (_PER, "np.full(count, self._largest)", "np.ones(count)"),
     (_PER, 'least = tree.minimum if self.config.normalise == "all" else priorities.min()',
      "least = priorities.min()"),
     (_TREE, "np.where(values > 0, values, np.inf)", "values"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Normal
 
 import ludus
 from tests.rl.known_problems import problem
@@ -272,6 +272,53 @@ def test_the_temperature_moves_until_the_entropy_is_as_aimed(
     moved = agent.temperature().item() - np.log(0.2)
     # Adam's steps are as long as the learning rate, whatever the gradient.
     assert moved == pytest.approx(direction * 20 * 0.01, rel=0.05, abs=1e-7)
+    trainer.close()
+
+
+# SAC's noise
+
+
+def test_sac_draws_what_it_values_next_and_what_its_actor_does_now_from_noise_of_their_own() -> (
+    None
+):
+    """At a learning rate of 0 both losses can be computed again from the noise that was drawn."""
+    trainer = prepared("sac")
+    agent, buffer = trainer.agent, trainer.replay_buffer
+    for _ in range(15):
+        trainer.sampler.sample_and_push(agent, buffer)
+    batch = buffer.sample(8)
+    agent.learn(batch, 0, 0.0)
+    found = agent.take_metrics()
+    next_noise, noise = agent._noise.clone()
+    # Eight rows of noise for the next actions, and eight others for those of now.
+    assert len({*next_noise.flatten().tolist(), *noise.flatten().tolist()}) == 16 * agent._width
+    rows = agent.layout.split(batch.rows)
+    with torch.no_grad():
+        means, log_stds = agent.actor(rows.obs).chunk(2, 1)
+        drawn = Normal(means, log_stds.exp()).icdf(Normal(0.0, 1.0).cdf(noise))
+        actions = drawn.tanh()
+        log_probs = Normal(means, log_stds.exp()).log_prob(drawn) - (1 - actions.square()).log()
+        q = torch.minimum(*agent.critics(rows.obs, actions))
+        alpha = agent.temperature().exp()
+    entropy = -log_probs.sum(1).mean()
+    assert found["train/entropy"] == pytest.approx(entropy.item(), rel=1e-4)
+    expected = (alpha * log_probs.sum(1) - q).mean().item()
+    assert found["train/actor_loss"] == pytest.approx(expected, rel=1e-4)
+    agent.learn(buffer.sample(8), 1, 0.0)
+    assert not agent._noise[1].equal(noise)
+    trainer.close()
+
+
+def test_sac_acts_by_draws_from_its_policy_while_it_trains() -> None:
+    trainer = prepared("sac")
+    agent = trainer.agent
+    obs = np.repeat(trainer.obs[:1], 4000, 0)
+    with torch.no_grad():
+        mean, log_std = agent.actor(torch.from_numpy(obs[:1])).chunk(2, 1)
+    drawn = np.arctanh(agent.act(obs, None, 10**6).astype(np.float64))
+    error = log_std.exp().item() / np.sqrt(len(drawn))
+    assert drawn.mean() == pytest.approx(mean.item(), abs=4 * error)
+    assert drawn.std() == pytest.approx(log_std.exp().item(), rel=0.05)
     trainer.close()
 
 

@@ -144,6 +144,7 @@ def test_the_observation_acted_on_is_kept_inside() -> None:
     assert rows[:, 2].tolist() == [0.0, 10.0, 20.0]
 
 
+@pytest.mark.covers("004-D11")
 def test_truncation_keeps_the_discount_and_termination_does_not() -> None:
     env = ScriptedEnv(3, 0, end=0.0)
     buffer = ReplayBuffer(layout(env), 10, seed=0)

@@ -270,6 +270,19 @@ def test_counters_are_exact_beyond_what_float32_holds(tmp_path: Path) -> None:
     assert written["env_steps"] == result.counters["env_steps"] > 4 * large
 
 
+@pytest.mark.covers("004-M4")
+@pytest.mark.parametrize("kind", ["dqn", "ppo"])
+def test_the_best_is_the_highest_return_and_its_weights_are_kept(tmp_path: Path, kind: str) -> None:
+    spy = Spy(small(kind), [1.0, 3.0, 2.0])
+    result = spy.run(tmp_path)
+    written = [(line["opt_steps"], line["eval/return_mean"])
+               for line in lines(result.run_dir) if "eval/return_mean" in line]  # fmt: skip
+    assert [score for _, score in written][:2] == [1.0, 3.0]
+    assert result.best["score"] == 3.0
+    assert result.best["counters"]["opt_steps"] == written[1][0]
+    assert (Path(result.run_dir) / result.best["model"]).is_dir()
+
+
 @pytest.mark.covers("004-D5")
 def test_the_lowest_first_score_is_the_best_until_a_better_one(tmp_path: Path) -> None:
     lowest = float(np.finfo(np.float32).min)
