@@ -9,9 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
+from ludus.core.errors import LudusError
+from ludus.nn.engines.compiled import NOT_FOLLOWED
 from ludus.nn.engines.gate import is_plain_kind
 from ludus.nn.engines.tape import is_taping
+from ludus.nn.engines.unsaved import is_foreign, plain_state_set_aside
+from ludus.nn.looking import unchanged_buffers
+from ludus.seeds import forked
 
 # A buffer larger than this is copied at every step only if the first batch changed it.
 _LARGE = 2**20
@@ -84,6 +91,7 @@ class CallWith:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
+        self._is_to_check = any(is_foreign(type(part)) for part in module.modules())
         first: dict[int, str] = {}
         self._further: dict[str, list[str]] = {}
         for path, part in module.named_modules():
@@ -100,10 +108,31 @@ class CallWith:
         for name, others in self._further.items():
             if name in own:
                 own.update(dict.fromkeys(others, own[name]))
+        if self._is_to_check and not torch.compiler.is_compiling():
+            self._is_to_check = False
+            self._check_followed(own, inputs)
         said = functional_call(self._module, own, inputs, tie_weights=False)
         # A module may have put another tensor in a buffer's place, as the names now say.
         buffers.update({name: own[name] for name in buffers})
         return said
+
+    def _check_followed(self, own: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> None:
+        """Raise LudusError where the module computes with its own weights, whatever it is given.
+
+        Those are the only ones here that ask for a gradient, so an answer that has one came from them.
+        """
+        given = {name: tensor.detach().clone() for name, tensor in own.items()}
+        asked = tuple([x.detach() for x in inputs])
+        with (
+            _disable_current_modes(),
+            forked(),
+            unchanged_buffers(self._module),
+            plain_state_set_aside(self._module),
+            torch.enable_grad(),
+        ):
+            said = functional_call(self._module, given, asked, tie_weights=False)
+        if any(isinstance(one, Tensor) and one.requires_grad for one in tree_leaves(said)):
+            raise LudusError(NOT_FOLLOWED)
 
 
 def parts_with_modes(module: nn.Module) -> list[nn.Module]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,14 @@ def test_a_graph_that_is_garbage_does_not_spoil_the_capture_of_another() -> None
     finally:
         gc.set_threshold(*thresholds)
         gc.enable()
+
+
+def test_a_function_that_draws_from_python_is_called_and_not_captured_at_one_draw() -> None:
+    notes: list[str] = []
+    graphed = Graphed(lambda x: x + random.random(), DEVICE, tell=notes.append)
+    random.seed(3)
+    found = [graphed(torch.zeros(1, device=DEVICE)).item() for _ in range(6)]
+    random.seed(3)
+    assert found == pytest.approx([random.random() for _ in range(6)])
+    assert len(notes) == 1
+    assert "draws from Python's random" in notes[0]

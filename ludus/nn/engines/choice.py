@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from ludus.core.errors import ConfigError, LudusError
+from ludus.nn.engines.attention import has_attention, one_attention
 from ludus.nn.engines.compiled import compile_method, why_no_compiler, why_not_traced
 from ludus.nn.engines.gate import is_plain, why_not_repeatable
 from ludus.nn.engines.graph import Graphed
@@ -163,8 +164,12 @@ def _executor(
     used: EngineName, subject: Subject, tell: Tell | None, *, may_fall_back: bool
 ) -> Executor:
     """Return what executes methods of the subject's owner by this engine."""
+    # The compiler sees to it itself: it takes a method as it is.
+    uniform: Executor = (
+        _Uniform if has_attention(subject.modules) and used != "compiled" else _as_it_is
+    )
     if used == "eager":
-        return lambda method: method
+        return uniform
     engine, is_watched = ENGINES[used], subject.is_vouched
     if used == "graph":
         engine = partial(Graphed, generators=subject.generators)
@@ -182,12 +187,28 @@ def _executor(
             tell(f"the update is {_UNUSED[used]} no more: {why}; it is called eagerly")
 
     return lambda method: Following(
-        method,
+        uniform(method),
         make,
         lambda: Settings(subject.modules, subject.others),
         lambda: why_not_repeatable(subject.owner, subject.modules),
         give_up,
     )
+
+
+def _as_it_is(method: Executed) -> Executed:
+    return method
+
+
+class _Uniform:
+    """An update without torch's fast path of attention, which a tape could not take."""
+
+    def __init__(self, method: Executed) -> None:
+        self._method = method
+
+    def __call__(self, *inputs: object) -> Any:
+        """Return what the update returns."""
+        with one_attention():
+            return self._method(*inputs)
 
 
 def _best(subject: Subject, *, is_long: bool, notes: list[str]) -> EngineName:

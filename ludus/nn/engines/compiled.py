@@ -12,14 +12,20 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
+from ludus.nn.engines.attention import one_attention
 from ludus.nn.engines.graph import Graphed
 from ludus.process.signals import ended_at_once
 
 BACKEND = "inductor"
 """What compiles the traced code; tests set it to eager, which takes the trace as it is."""
+NOT_FOLLOWED = (
+    "the network reads weights from a list, a dict or a closure of its own, where no others can be put in"
+    " their place; read them from the layers in forward, or keep them in an nn.ParameterList"
+)
+"""What is said of a network that cannot be asked with other weights than its own."""
 
 
 def compile_method(
@@ -60,8 +66,8 @@ def why_not_traced(method: object, arguments: Sequence[Any]) -> str | None:
     """
     from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
-    def stop(traced: object, inputs: object) -> Any:
-        raise _Traced
+    def stop(traced: object, inputs: Sequence[Any]) -> Any:
+        raise _Traced(_why_not_followed(inputs))
 
     compiled = torch.compile(_own_code(method), dynamic=False, fullgraph=True, backend=stop)
     try:
@@ -69,7 +75,7 @@ def why_not_traced(method: object, arguments: Sequence[Any]) -> str | None:
             compiled(*arguments)
     except BackendCompilerFailed as error:
         if isinstance(error.inner_exception, _Traced):
-            return None
+            return error.inner_exception.why_not
         return _first_line(error)
     except TorchDynamoException as error:
         return _first_line(error)
@@ -78,6 +84,22 @@ def why_not_traced(method: object, arguments: Sequence[Any]) -> str | None:
 
 class _Traced(Exception):
     """The trace is done: that is all that was wanted."""
+
+    def __init__(self, why_not: str | None) -> None:
+        self.why_not = why_not
+
+
+def _why_not_followed(inputs: Sequence[Any]) -> str | None:
+    """Return why a trace would not learn whole: a weight comes into it, and the vector it is a view of.
+
+    All is computed from the vectors, which are given in the place of the weights that a module has
+    registered; a weight that is read from elsewhere gets no gradient, nor other values.
+    """
+    tensors = [one for one in inputs if isinstance(one, Tensor) and one.layout == torch.strided]
+    weights = [one for one in tensors if isinstance(one, nn.Parameter) and one.requires_grad]
+    vectors = {one.untyped_storage().data_ptr() for one in tensors if one.__class__ is Tensor}
+    is_apart = any(weight.untyped_storage().data_ptr() in vectors for weight in weights)
+    return NOT_FOLLOWED if is_apart else None
 
 
 @contextlib.contextmanager
@@ -92,7 +114,7 @@ def _compiling() -> Iterator[None]:
         warnings.simplefilter("ignore")
         from torch._inductor import config
 
-        with config.patch(deterministic=True):
+        with config.patch(deterministic=True), one_attention():
             yield
 
 
@@ -191,6 +213,8 @@ class CompiledMethod:
 
     def _build(self, traced: Any, inputs: Any, **options: Any) -> Callable[..., Any]:
         """Compile a trace; what it is called with the first time is kept for `_first`."""
+        if (reason := _why_not_followed(inputs)) is not None:
+            raise LudusError(reason)
         run: Any = traced.forward
         if BACKEND == "inductor":
             from torch._inductor.compile_fx import compile_fx

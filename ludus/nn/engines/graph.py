@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from ludus.core.errors import ConfigError, LudusError
+from ludus.nn.engines.host_random import WHY_NOT, HostRandom
 
 _WARM_UP = 3
 _MAX_GRAPHS = 8
@@ -87,8 +88,13 @@ class Graphed:
             self._num_calls[kinds] = num_calls + 1
         if num_calls < _WARM_UP or len(self._graphs) >= _MAX_GRAPHS or not self.is_possible:
             return None
+        host = HostRandom()
         try:
             graph = _Graph(self._function, inputs, self._stream, self._pool, self._generators)
+            if host.has_moved():
+                # The capture has computed nothing: the call that follows draws these.
+                host.put_back()
+                raise RuntimeError(WHY_NOT)
         except RuntimeError as error:
             self.is_possible = False
             self._give_up(error)

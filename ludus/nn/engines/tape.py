@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from ludus.nn.engines.host_random import WHY_NOT, HostRandom
 from ludus.nn.engines.operations import Call, Listener, Watcher
 
 # So many sets of shapes are taped, each with memory of its own, and no more bytes than these.
@@ -118,7 +119,7 @@ class Tape:
         """Call the function and keep what it did, unless that takes more memory than this."""
         global _num_taping
         _num_taping += 1
-        before = torch.get_rng_state()
+        before, host = torch.get_rng_state(), HostRandom()
         try:
             with Listener() as listener, Watcher(max_bytes) as watcher:
                 result = function(*self._inputs)
@@ -134,6 +135,8 @@ class Tape:
             self.why_not = f"it would keep more than {_MAX_BYTES // 2**20} MiB of results"
         elif not _draws(watcher.drawn, before):
             self.why_not = "it sets the state of torch's random numbers as it goes"
+        elif host.has_moved():
+            self.why_not = WHY_NOT
         return self._result
 
     def replay(self, inputs: Sequence[Tensor | None]) -> Any:
