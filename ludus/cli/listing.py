@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ludus.core.counters import SHARED
 from ludus.core.errors import LudusError, RunError
+from ludus.core.exactness import Exact
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store import directory
 from ludus.store.checkpoint_files import peek
@@ -42,6 +43,7 @@ def summary(storage: Storage) -> dict[str, Any]:
     best = ending.get("best")
     status = "running" if storage.is_locked() else ending.get("event", "killed")
     # Only a run that has ended can be called exact; one that is not exact already never will be.
+    exact = ending.get("exact")
     has_ended = status in ("finished", "stopped")
     return {
         "run_dir": storage.place,
@@ -51,7 +53,7 @@ def summary(storage: Storage) -> dict[str, Any]:
         "best_score": best["score"] if best else None,
         "best_metric": best["metric"] if best else None,
         **({"more_bests": more} if (more := ending.get("more_bests")) else {}),
-        "exact": ending.get("exact") if has_ended or ending.get("exact") is False else None,
+        "exact": exact if has_ended or exact == Exact.NO else None,
         "inexact_because": ending.get("inexact_because", []),
     }
 
@@ -92,7 +94,7 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
         if started:
             moment = datetime.datetime.fromisoformat(started).astimezone()
             started = moment.strftime("%Y-%m-%d %H:%M")
-        exact = {True: "yes", False: "no", None: ""}[row["exact"]]
+        exact = row["exact"] if row["exact"] is not None else ""
         cells = [row["name"], row["kind"], row["status"], _progress(row["counters"])]
         table.add_row(*[Text(clean(str(cell))) for cell in [*cells, best, exact, started]])
     # A pipe has no width: there a row is a line, however long.

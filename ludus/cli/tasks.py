@@ -46,7 +46,7 @@ def result_json(result: Result) -> str:
             "best": dict(result.best) if result.best else None,
             "best_score": result.best["score"] if result.best else None,
             **({"more_bests": _plain(result.more_bests)} if result.more_bests else {}),
-            "exact": result.exact,
+            "exact": str(result.exact),
             "inexact_because": list(result.inexact_because),
         }
     )
@@ -63,7 +63,7 @@ def print_result(result: Result, *, is_silent: bool) -> None:
     for best in bests({"best": result.best, "more_bests": result.more_bests}).values():
         say(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
     if not result.exact:
-        say("not exact: " + "; ".join(result.inexact_because))
+        say("exact: no: " + "; ".join(result.inexact_because))
     if result.status != "interrupted":
         say(f"next: ludus report {quote(str(result.run_dir))}")
     elif is_silent and not result.reason:

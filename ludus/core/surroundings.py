@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from ludus.core.exactness import Exact
 from ludus.core.run import Observer, Run, Stateful
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ class Result:
     more_bests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The best by each further score, by the score's name."""
     run_dir: str | None = None
-    exact: bool = True
+    exact: Exact = Exact.EXPECTED
+    """`proved`, `expected` or `no`; in a condition only `no` is false."""
     inexact_because: Sequence[str] = field(default_factory=tuple)
+    """Why it is `no`."""
 
 
 class Surroundings(Protocol):

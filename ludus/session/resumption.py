@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ludus.config import rooms, strict_yaml
@@ -135,6 +135,17 @@ def changed_facts(
             " go on all the same with --approximate (fit(resume='approximate'))"
         )
     return changed
+
+
+def reasons_against(saved: Saved, changed: Sequence[str], lengths: Sequence[str]) -> list[str]:
+    """Return why a run that goes on from here is not exact, whatever the trainer says."""
+    number = saved.number
+    found = [f"at boundary {number} it was resumed with {fact}" for fact in changed]
+    if lengths:
+        found.append(f"its length ({', '.join(lengths)}) was changed at boundary {number}")
+    if saved.lost_models:
+        found.append(f"its best model was damaged and forgotten at boundary {number}")
+    return found
 
 
 def _plugins(storage: Storage) -> str:

@@ -99,6 +99,8 @@ class Saver:
         self._every_seconds = settings.every_seconds or math.inf
         self._last_save = time.monotonic()
         self._has_saved = False
+        # What run.json says of it.
+        self._noted: str | None = None
         self.saved_number = -1
         """The boundary whose state is on disk already."""
         self._is_marked = False
@@ -166,9 +168,9 @@ class Saver:
             named = {best["model"]: copy for copy, best in bests(about).items()}
             kept = [name for name in about["models"] if self._is_kept(name, named[name])]
             checkpoint.write(self._storage, number, taken, {**about, "models": kept})
-            if not self._has_saved:
-                directory.note_checkpoint(self._storage)
-            self._has_saved, self.saved_number = True, number
+            if self._noted != about["exact"]:
+                directory.note_checkpoint(self._storage, about["exact"])
+            self._noted, self._has_saved, self.saved_number = about["exact"], True, number
             for name in kept:
                 if self._published.get(named[name]) != name:
                     publish(self._storage, name, named[name])

@@ -13,6 +13,7 @@ from ludus.config import registry
 from ludus.config.base import TrainerConfig
 from ludus.core import counters
 from ludus.core.errors import ConfigError, RunTaken
+from ludus.core.exactness import Exact
 from ludus.core.run import Observer, Run, Stateful
 from ludus.core.states import check_same_parts, fitting, of_format
 from ludus.core.surroundings import Request, Result, ending
@@ -25,9 +26,10 @@ from ludus.session.fingerprint import code_of, fingerprint, host, machine, versi
 from ludus.session.given import is_all_of_config, is_model_of_config, logger_of, storage_of
 from ludus.session.repository import git_state
 from ludus.session.saver import Saver
+from ludus.session.standing import Standing
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
-from ludus.store import checkpoint, directory
+from ludus.store import checkpoint, directory, proofs
 from ludus.store.bests import bests, told_of
 from ludus.store.journal import Journal
 from ludus.store.note import run_id
@@ -53,7 +55,7 @@ class Session:
         self._is_taken = False
         self._screen = Screen()
         self.show, self.hide = self._screen.show, self._screen.hide
-        self._inexact = ["it began with the state of another run"] if request.is_transplant else []
+        self._standing = Standing(trainer, is_transplant=request.is_transplant)
         self._logger = logger_of(trainer)
         self._logger.reset()
         self._device = self._stack.enter_context(Compute(config.settings)).device
@@ -90,10 +92,13 @@ class Session:
         self._parts = {**parts, "logger": self._logger, "random": self._random}
         self._is_resumed = storage.exists("run.json")
         self._code = code_of(trainer.config, registry.loaded_plugins)
+        facts, by_script = self._fingerprint(), not is_all_of_config(trainer)
+        self._proof_key = proofs.key_of(trainer.config.digest(), facts, by_script=by_script)
         saved = self._load() if self._is_resumed else None
         seen = saved.manifest if saved else {"offsets": {}, "log_hashes": {}}
         offsets = directory.log_offsets(storage, seen, tell=self.tell)
         storage.cut_back(offsets, keep=directory.JOURNALS)
+        self._standing.look_up(self._proof_key)
         if self._is_resumed:
             self._note_resume(saved)
         else:
@@ -106,7 +111,7 @@ class Session:
             about=self._about,
             tell=self.tell,
         )
-        if saved is not None and self._inexact == saved.manifest["inexact_because"]:
+        if saved is not None and self._standing.noted == saved.manifest["inexact_because"]:
             self._saver.saved_number = saved.number
         run.keep_model, run.recall_model = self._saver.keep_model, self._saver.recall_model
         self._lost_models = () if saved is None else saved.lost_models
@@ -154,16 +159,9 @@ class Session:
             saved.state = dict(self._trainer.migrated(saved.state))
             check_same_parts(self._parts, saved.state)
             directory.check_metrics(storage, saved.manifest)
-            self._inexact = list(saved.manifest["inexact_because"])
-            self._inexact += [
-                f"at boundary {saved.number} it was resumed with {c}" for c in changed
-            ]
-            if lengths:
-                keys = ", ".join(lengths)
-                self._inexact.append(f"its length ({keys}) was changed at boundary {saved.number}")
-            if saved.lost_models:
-                reason = f"its best model was damaged and forgotten at boundary {saved.number}"
-                self._inexact.append(reason)
+            self._standing.take_up(
+                saved.manifest, resumption.reasons_against(saved, changed, lengths)
+            )
             keep_last = new.settings.checkpoint.keep_last
             resumption.put_back(storage, saved, keep_last=keep_last, tell=self.tell)
         if lengths:
@@ -173,7 +171,7 @@ class Session:
 
     def _note_resume(self, saved: checkpoint.Saved | None) -> None:
         number, cursor = (saved.number, saved.state["run"].get("cursor")) if saved else (0, [])
-        self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._inexact)
+        self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._standing.noted)
 
     def _write_first_files(self, run: Run) -> None:
         own = [name for name in run.counters if name not in counters.SHARED]
@@ -186,6 +184,8 @@ class Session:
             "machine": machine(self._device),
             "git": git_state(),
             "plugins": list(registry.loaded_plugins),
+            proofs.KEY: self._proof_key,
+            "exact": self._standing.told()["exact"],
             # A report is made without the plugin, and must tell a counter from a metric.
             **({"counters": own} if own else {}),
         }
@@ -193,14 +193,13 @@ class Session:
         self.tell("started")
 
     def _about(self) -> dict[str, Any]:
-        copies, reasons = self._bests(), self._reasons()
+        copies = self._bests()
         return {
             "run_id": self._run_id,
             "config_hash": self._trainer.config.digest(),
             "config": directory.deciding(self._trainer.config),
             "fingerprint": self._fingerprint(),
-            "exact": not reasons,
-            "inexact_because": reasons,
+            **self._standing.told(),
             **told_of(copies),
             "models": [best["model"] for best in copies.values()],
         }
@@ -217,17 +216,14 @@ class Session:
         }
         return {**fingerprint(self._device), **self._code, **given}
 
-    def _reasons(self) -> list[str]:
-        return list(dict.fromkeys([*self._inexact, *self._trainer.all_reasons()]))
-
     def _facts(self) -> dict[str, str]:
-        config, reasons = self._trainer.config, self._reasons()
+        config = self._trainer.config
         return {
             "run": self._storage.place,
             "trainer": config.kind,
             "seed": str(config.seed),
             "resumed": "yes" if self._is_resumed else "no",
-            "exact": "no: " + "; ".join(reasons) if reasons else "yes",
+            "exact": self._standing.fact(),
             "device": f"{self._device}, torch threads: {machine(self._device)['threads']}",
         }
 
@@ -265,12 +261,10 @@ class Session:
                 self._screen.say(self.way_to_resume())
 
     def _ending(self, run: Run) -> dict[str, Any]:
-        reasons = self._reasons()
         return {
             "counters": {name: value for name, value in run.counters.items() if value},
             **told_of(self._bests()),
-            "exact": not reasons,
-            "inexact_because": reasons,
+            **self._standing.told(),
         }
 
     def way_to_resume(self) -> str:
@@ -281,12 +275,12 @@ class Session:
 
     def result(self, run: Run) -> Result:
         """Return how it ended, with where everything is."""
-        reasons = tuple(self._reasons())
+        told = self._standing.told()
         return ending(
             run,
             best=self._trainer.best(),
             more_bests=self._trainer.more_bests(),
             run_dir=self._storage.place,
-            exact=not reasons,
-            inexact_because=reasons,
+            exact=Exact(told["exact"]),
+            inexact_because=tuple(told["inexact_because"]),
         )

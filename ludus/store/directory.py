@@ -17,6 +17,7 @@ from ludus.config import registry
 from ludus.config.base import TrainerConfig, key_paths
 from ludus.config.overrides import is_length
 from ludus.core.errors import RunError, StorageError, nearest
+from ludus.core.exactness import exact_word
 from ludus.store.note import read_note as read_note
 from ludus.store.note import write_note
 from ludus.store.places import below, open_storage, parted, runs_in
@@ -144,10 +145,10 @@ def _events(storage: Storage, *kinds: str) -> Iterator[dict[str, Any]]:
                 yield event
 
 
-def note_checkpoint(storage: Storage) -> None:
-    """Write into run.json that there was a checkpoint."""
+def note_checkpoint(storage: Storage, exact: str) -> None:
+    """Write into run.json that there was a checkpoint, and how exact the run was then."""
     if storage.exists("run.json"):
-        write_note(storage, {**read_note(storage), "has_checkpoint": True})
+        write_note(storage, {**read_note(storage), "has_checkpoint": True, "exact": exact})
 
 
 def had_checkpoints(storage: Storage) -> bool:
@@ -163,13 +164,16 @@ def last_ending(storage: Storage) -> dict[str, Any] | None:
         ending = event if event["event"] in ENDINGS else None
     if ending is not None and not _is_plain(ending):
         raise RunError(f"{storage.place}/events.jsonl does not say plainly how the run ended")
+    if ending is not None and "exact" in ending:
+        # A run of an earlier ludus says true or false.
+        ending["exact"] = exact_word(ending["exact"])
     return ending
 
 
 def _is_plain(ending: Mapping[str, Any]) -> bool:
     counters, best, more = ending.get("counters", {}), ending.get("best"), ending.get("more_bests")
     return (
-        ending.get("exact") in (True, False, None)
+        (ending.get("exact") is None or exact_word(ending["exact"]) is not None)
         and isinstance(counters, dict)
         and all(type(value) is int for value in counters.values())
         and (best is None or _is_score(best))

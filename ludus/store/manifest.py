@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ludus.core.errors import CheckpointError
+from ludus.core.exactness import exact_word
 from ludus.store.storage import Storage, is_log_name, is_safe_name
 from ludus.store.strict_json import dump_json, parse_json
 
@@ -76,7 +77,8 @@ class FirstManifest(_Checked):
     offsets: dict[LogName, Natural]
     """How far each growing file had been written."""
     fingerprint: dict[str, str]
-    exact: bool
+    exact: bool | Literal["proved", "expected", "no"]
+    """A word; earlier ones have true or false."""
     inexact_because: list[str]
     best: Best | None
     seal: Sha256
@@ -129,8 +131,8 @@ def check_manifest(data: object, *, source: str) -> dict[str, Any]:
     if data["seal"] != _seal({name: value for name, value in data.items() if name != "seal"}):
         raise CheckpointError(f"{source} has changed since it was written")
     # What is there keeps its order, which the seal is of.
-    unsaid = {**_UNSAID, **_RARE}
-    return {**data, **{name: value for name, value in unsaid.items() if name not in data}}
+    unsaid = {name: value for name, value in {**_UNSAID, **_RARE}.items() if name not in data}
+    return {**data, **unsaid, "exact": exact_word(data["exact"])}
 
 
 def read_manifest(storage: Storage, number: int) -> dict[str, Any]:

@@ -357,10 +357,22 @@ def test_a_resumed_run_has_not_ended_and_its_pause_is_not_wall_time(tmp_path: Pa
 
 
 def test_a_run_that_is_not_exact_says_why(tmp_path: Path) -> None:
-    ending = {"exact": False, "inexact_because": ["the env cannot be restored"]}
+    ending = {"exact": "no", "inexact_because": ["the env cannot be restored"]}
     page = Page(write_report([make_run(tmp_path / "run", ending=ending)]))
-    assert "Not exact: the env cannot be restored." in page.text
-    assert "Exact:" not in page.text
+    assert "Exact: no. the env cannot be restored." in page.text
+    assert "Exact: expected" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("told", "word"),
+    [("proved", "proved"), ("expected", "expected"), (True, "expected"), (False, "no")],
+)
+def test_a_report_says_in_one_word_how_exact_a_run_is(
+    tmp_path: Path, told: object, word: str
+) -> None:
+    runs = [make_run(tmp_path / name, ending={"exact": told}) for name in ("one", "two")]
+    assert f"Exact: {word}." in Page(write_report(runs[:1])).text
+    assert Page(write_report(runs, tmp_path / "both.html")).text.count(f"Exact: {word}.") == 2
 
 
 def test_the_last_text_and_histogram_of_each_name_are_shown(tmp_path: Path) -> None:

@@ -58,14 +58,20 @@ def told(root: Path, *lines: object) -> LocalStorage:
 
 
 def test_the_last_ending_counts_unless_the_run_was_taken_up_since(tmp_path: Path) -> None:
-    ended = {"event": "finished", "exact": True, "counters": {"epoch": 3}, "best": None}
+    ended = {"event": "finished", "exact": "proved", "counters": {"epoch": 3}, "best": None}
     assert directory.last_ending(told(tmp_path)) is None
     assert directory.last_ending(told(tmp_path, {"event": "started"}, ended)) == ended
     assert directory.last_ending(told(tmp_path, ended, {"event": "resumed"})) is None
 
 
+def test_an_ending_of_an_earlier_ludus_says_true_or_false(tmp_path: Path) -> None:
+    for was, word in [(True, "expected"), (False, "no")]:
+        ending = directory.last_ending(told(tmp_path, {"event": "finished", "exact": was}))
+        assert ending == {"event": "finished", "exact": word}
+
+
 def test_damaged_lines_of_the_journal_are_left_out(tmp_path: Path) -> None:
-    ended = {"event": "failed", "exact": False}
+    ended = {"event": "failed", "exact": "no"}
     storage = told(tmp_path, "[" * 100_000, "{", "5", "null", '{"event": []}', ended, "\x80")
     assert directory.last_ending(storage) == ended
 

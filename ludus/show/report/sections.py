@@ -8,6 +8,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ludus.core.exactness import Exact, exact_word
 from ludus.show.report.charts import text
 from ludus.show.report.curves import AXIS_NAMES, run_labels
 from ludus.show.report.files import ReportedRun, mapping, number
@@ -19,7 +20,12 @@ _MOST_EVENTS = 200
 _SHORT_FIGURE, _LONG_FIGURE, _LONGEST_FIGURE = 6, 11, 18
 _MOST_TEXTS, _LONGEST_TEXT = 60, 4_000
 _SAID_ELSEWHERE = {"time", "event", "pid", "counters", "best", "more_bests"}
-_EXACT_WORDS = ("yes", '<span class="warn">no</span>', "unknown")
+_EXACT_WORDS = {
+    Exact.PROVED: "proved",
+    Exact.EXPECTED: "expected",
+    Exact.NO: '<span class="warn">no</span>',
+    None: "unknown",
+}
 _BEST_WORDS = {"min": "lowest", "max": "highest"}
 
 
@@ -52,17 +58,25 @@ def status_sentence(run: ReportedRun) -> str:
 def exactness(run: ReportedRun) -> str:
     """Return whether this run, interrupted and resumed, is the same as one never interrupted."""
     ending = mapping(run.ending)
-    if "exact" not in ending:
+    word = exact_word(ending.get("exact"))
+    if word is None:
         return "<b>Exactness:</b> the run has not said whether it can be resumed exactly."
-    if ending["exact"] is True:
+    if word is Exact.PROVED:
         return (
-            "<b>Exact:</b> interrupted at any instant and resumed with the same kind of machine,"
-            " versions, threads and device, it ends with the same bytes as if never interrupted."
+            "<b>Exact: proved.</b> It was killed, resumed and compared, and agreed bit by bit: with the"
+            " same kind of machine, versions, threads and device it ends with the same bytes as if never"
+            " interrupted."
+        )
+    if word is Exact.EXPECTED:
+        return (
+            "<b>Exact: expected.</b> Nothing speaks against it that, interrupted at any instant and"
+            " resumed with the same kind of machine, versions, threads and device, it ends with the same"
+            " bytes; <code>ludus verify</code> would prove it."
         )
     reasons = ending.get("inexact_because")
     listed = reasons if isinstance(reasons, list) and reasons else ["no reason was recorded"]
     why = "; ".join(text(reason) for reason in listed)
-    return f'<b class="warn">Not exact:</b> {why}.'
+    return f'<b class="warn">Exact: no.</b> {why}.'
 
 
 def summary_cards(run: ReportedRun) -> str:
@@ -99,7 +113,6 @@ def comparison(runs: Sequence[ReportedRun]) -> str:
     titles += ["wall time", "seed", "exact"]
     rows = []
     for run, label in zip(runs, run_labels(runs), strict=True):
-        exact = mapping(run.ending).get("exact")
         cells = [
             status_pill(run),
             _score(mapping(run.best)) if run.has_scores else "-",
@@ -107,7 +120,7 @@ def comparison(runs: Sequence[ReportedRun]) -> str:
             *(_figure(run.counters.get(name, 0)) for name in counters),
             _duration(run.wall_seconds),
             text(run.about.get("seed", "")),
-            _EXACT_WORDS[0 if exact is True else 1 if exact is False else 2],
+            _EXACT_WORDS[exact_word(mapping(run.ending).get("exact"))],
         ]
         rows.append(f"<tr><th>{text(label)}</th>{_cells(titles[1:], cells)}</tr>")
     head = "".join(f"<th>{text(title)}</th>" for title in titles)

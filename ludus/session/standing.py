@@ -1,0 +1,48 @@
+"""What a run knows of its own exactness: what speaks against it for good, and what has proved it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ludus.core.exactness import Exact
+from ludus.core.trainer import Trainer
+from ludus.store import proofs
+
+
+class Standing:
+    """One of three words for a run, with the reasons where it is `no`."""
+
+    def __init__(self, trainer: Trainer, *, is_transplant: bool) -> None:
+        self._trainer = trainer
+        self.noted = ["it began with the state of another run"] if is_transplant else []
+        """Reasons that stay, whatever the trainer says later."""
+        self.is_proved = False
+
+    def take_up(self, manifest: Mapping[str, Any], more: list[str]) -> None:
+        """Go on from what a checkpoint says, and from what is other now."""
+        self.noted = [*manifest["inexact_because"], *more]
+        self.is_proved = manifest["exact"] == Exact.PROVED
+
+    def look_up(self, key: str | None) -> None:
+        """See whether `ludus verify` has proved this very run."""
+        self.is_proved = self.is_proved or proofs.is_proved(key)
+
+    def reasons(self) -> list[str]:
+        """Return all that speaks against it now."""
+        return list(dict.fromkeys([*self.noted, *self._trainer.all_reasons()]))
+
+    def told(self) -> dict[str, Any]:
+        """Return the word and the reasons, as files have them."""
+        reasons = self.reasons()
+        return {"exact": str(self._word(reasons)), "inexact_because": reasons}
+
+    def _word(self, reasons: list[str]) -> Exact:
+        if reasons:
+            return Exact.NO
+        return Exact.PROVED if self.is_proved else Exact.EXPECTED
+
+    def fact(self) -> str:
+        """Return the word, with the reasons behind it, for the screen."""
+        reasons = self.reasons()
+        return "; ".join([f"{Exact.NO}: {reasons[0]}", *reasons[1:]]) if reasons else self._word([])

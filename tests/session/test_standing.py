@@ -1,0 +1,112 @@
+"""A run says in one of three words how exact it is, wherever it is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.config.registry import register_trainer
+from ludus.core import Repeat
+from ludus.core.exactness import Exact, exact_word
+from ludus.store import checkpoint, proofs
+from ludus.store.local import LocalStorage
+from tests.toy import ToyTrainer, toy_config
+
+
+@register_trainer("toy_standing")
+class Standing(ToyTrainer):
+    """Three rounds of one stage."""
+
+    def plan(self) -> Repeat:
+        rounds = Repeat(name="round", times=3, body=(self.stage("train_step"),))
+        return Repeat(name="train", times=1, body=(rounds,))
+
+
+class Counter:
+    """Counts, and saves nothing."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def after_train_step(self) -> None:
+        self.count += 1
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUDUS_CACHE", str(tmp_path / "cache"))
+
+
+def words_of(place: Path) -> set[Any]:
+    """Return what run.json, the newest manifest and the last event say."""
+    storage = LocalStorage(place)
+    event = json.loads((place / "events.jsonl").read_text().splitlines()[-1])
+    manifest = checkpoint.verify(storage, checkpoint.numbers(storage)[-1])
+    return {
+        json.loads((place / "run.json").read_text())["exact"],
+        event["exact"],
+        manifest["exact"],
+    }
+
+
+def fit(root: Path, name: str, *, is_counting: bool = False, num_rounds: int = 3) -> Any:
+    trainer = Standing(toy_config("toy_standing", num_rounds=num_rounds))
+    if is_counting:
+        trainer.add(Counter(), name="mine")
+    return trainer.fit(root=str(root), name=name, resume=True)
+
+
+def test_a_run_against_which_nothing_speaks_is_expected_to_be_exact(tmp_path: Path) -> None:
+    result = fit(tmp_path, "run")
+    assert result.exact == "expected"
+    assert result.exact
+    assert words_of(tmp_path / "run") == {"expected"}
+
+
+def test_a_run_with_a_reason_against_it_says_no(tmp_path: Path) -> None:
+    result = fit(tmp_path, "run", is_counting=True)
+    assert result.exact == "no"
+    assert not result.exact
+    assert result.inexact_because
+    assert words_of(tmp_path / "run") == {"no"}
+
+
+def test_a_run_of_what_was_verified_is_proved_and_one_of_another_config_is_not(
+    tmp_path: Path,
+) -> None:
+    fit(tmp_path, "verified")
+    assert proofs.record(tmp_path / "verified", num_kills=5)
+    assert fit(tmp_path, "run").exact == "proved"
+    assert words_of(tmp_path / "run") == {"proved"}
+    assert fit(tmp_path, "longer", num_rounds=4).exact == "expected"
+
+
+def test_a_proof_does_not_outweigh_a_reason_against_it(tmp_path: Path) -> None:
+    fit(tmp_path, "verified")
+    proofs.record(tmp_path / "verified", num_kills=5)
+    assert fit(tmp_path, "run", is_counting=True).exact == "no"
+
+
+def test_what_was_proved_stays_so_when_the_run_is_resumed_without_the_proof(
+    tmp_path: Path,
+) -> None:
+    fit(tmp_path, "verified")
+    proofs.record(tmp_path / "verified", num_kills=5)
+    fit(tmp_path, "run")
+    proofs.forget(tmp_path / "verified")
+    assert fit(tmp_path, "run").exact == "proved"
+
+
+@pytest.mark.parametrize(
+    ("told", "word"),
+    [(True, "expected"), (False, "no"), ("proved", "proved"), ("yes", None), (1, None), ([], None)],
+)
+def test_what_an_earlier_ludus_wrote_is_read_as_a_word(told: object, word: str | None) -> None:
+    assert exact_word(told) == word
+
+
+def test_only_no_is_false() -> None:
+    assert [bool(word) for word in (Exact.PROVED, Exact.EXPECTED, Exact.NO)] == [True, True, False]

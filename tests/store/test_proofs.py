@@ -1,0 +1,101 @@
+"""What `ludus verify` has proved is written down, and found again by the very same run alone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ludus.store import proofs
+from ludus.store.cache import cache_folder
+from ludus.store.directory import write_note
+from ludus.store.local import LocalStorage
+
+FACTS = {"torch": "2.13.0", "threads": "1"}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUDUS_CACHE", str(tmp_path / "cache"))
+
+
+def run_with(key: str | None, root: Path) -> Path:
+    """Make a directory with the run.json of such a run."""
+    storage = LocalStorage(root / "run")
+    storage.make_root()
+    write_note(storage, {"format": 1, "kind": "supervised", proofs.KEY: key})
+    return root / "run"
+
+
+def test_a_proof_is_found_again_for_the_same_config_and_machine_and_no_other(
+    tmp_path: Path,
+) -> None:
+    key = proofs.key_of("a" * 64, FACTS, by_script=False)
+    assert not proofs.is_proved(key)
+    assert proofs.record(run_with(key, tmp_path), num_kills=3)
+    assert proofs.is_proved(proofs.key_of("a" * 64, FACTS, by_script=False))
+    assert not proofs.is_proved(proofs.key_of("b" * 64, FACTS, by_script=False))
+    assert not proofs.is_proved(proofs.key_of("a" * 64, {**FACTS, "threads": "2"}, by_script=False))
+    proofs.forget(tmp_path / "run")
+    assert not proofs.is_proved(key)
+
+
+def test_a_script_is_the_same_with_the_same_text_arguments_and_modules_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, module = tmp_path / "train.py", tmp_path / "witness_net.py"
+    script.write_text("print(1)\n")
+    module.write_text("width = 8\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [str(script), "--small"])
+
+    def key() -> str | None:
+        return proofs.key_of("a" * 64, FACTS, by_script=True)
+
+    alone = key()
+    assert alone == key()
+    assert alone != proofs.key_of("a" * 64, FACTS, by_script=False)
+    __import__("witness_net")
+    try:
+        with_module = key()
+        assert with_module != alone
+        module.write_text("width = 9\n")
+        assert key() != with_module
+    finally:
+        del sys.modules["witness_net"]
+    monkeypatch.setattr(sys, "argv", [str(script), "--large"])
+    assert key() != alone
+    monkeypatch.setattr(sys, "argv", [str(script), "--small"])
+    assert key() == alone
+    script.write_text("print(2)\n")
+    assert key() != alone
+
+
+@pytest.mark.parametrize("argv", [[], [""], ["-c"], ["/nowhere/train.py"]], ids=str)
+def test_without_a_script_that_can_be_found_again_nothing_is_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", argv)
+    key = proofs.key_of("a" * 64, FACTS, by_script=True)
+    assert key is None
+    assert not proofs.record(run_with(key, tmp_path), num_kills=3)
+    assert not proofs.is_proved(key)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"proof_key": "other"}'], ids=str)
+def test_a_damaged_proof_is_none(tmp_path: Path, damage: bytes) -> None:
+    key = proofs.key_of("a" * 64, FACTS, by_script=False)
+    proofs.record(run_with(key, tmp_path), num_kills=3)
+    (cache_folder() / "proved" / f"{key}.json").write_bytes(damage)
+    assert not proofs.is_proved(key)
+
+
+def test_a_cache_that_cannot_be_written_costs_the_proof_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LUDUS_CACHE", str(tmp_path / "file"))
+    key = proofs.key_of("a" * 64, FACTS, by_script=False)
+    assert not proofs.record(run_with(key, tmp_path), num_kills=3)
+    assert not proofs.is_proved(key)
