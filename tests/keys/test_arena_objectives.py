@@ -154,14 +154,12 @@ def test_a_clipped_variant_keeps_its_distance_from_the_policy_that_acted(kind: s
         ("sos", "psos"): {"lookahead_rate": 1.0, "scaling": 0.5, "threshold": 0.1},
     }  # fmt: skip
     for (free, name), section in sections.items():
-        narrow, wide, none = (
-            run(kind, **several, **{"spg.variant": variant})
-            for variant in (
-                {"kind": name, "clip_epsilon": 0.01, **section},
-                {"kind": name, "clip_epsilon": 0.9, **section},
-                {"kind": free, **section},
-            )
+        narrow, wide = (
+            run(kind, **several, **{"spg.variant": {"kind": name, "clip_epsilon": clip, **section}})
+            for clip in (0.01, 0.9)
         )
+        once = {**several, "rl.num_epochs": 1}
+        none = run(kind, **once, **{"spg.variant": {"kind": free, **section}})
         # The first step is the same for all: nothing has moved yet.
         for agent, way in ways(none).items():
             assert torch.allclose(ways(narrow)[agent], way, atol=1e-6)
@@ -172,5 +170,4 @@ def test_a_clipped_variant_keeps_its_distance_from_the_policy_that_acted(kind: s
             for start, end in ((one.moments[0], one.moments[-1]) for one in (wide, narrow))
         )
         assert not torch.equal(narrow.weights, wide.weights)
-        assert not torch.equal(none.weights, wide.weights)
         assert near < far

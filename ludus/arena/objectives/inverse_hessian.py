@@ -119,17 +119,22 @@ def conjugate_gradient(product: Product, vector: Tensor, *, iterations: int, rho
     """Return the solution after so many steps from 0; where the curvature is not positive it stays."""
     found, left = torch.zeros_like(vector), vector
     along, square = left, left.dot(left)
+    # Once it is solved, what is left is rounding, and its ratios have no derivative.
+    negligible = torch.finfo(vector.dtype).eps ** 2 * square.detach()
     goes_on = torch.ones_like(square, dtype=torch.bool)
     for _ in range(iterations):
         bent = product(along) + rho * along
         curvature = along.dot(bent)
         # Far from its optimum a follower's loss may bend downwards, where the equation has no meaning.
-        goes_on = goes_on & (curvature > 0)
-        length = torch.where(goes_on, square / curvature, 0.0)
+        goes_on = goes_on & (curvature > 0) & (square > negligible)
+        # Divided by 1 where it stays: a derivative of 0 / 0 would not be finite, though nobody takes it.
+        length = torch.where(goes_on, square / torch.where(goes_on, curvature, 1.0), 0.0)
         found = found + length * along
         left = left - length * bent
         following = left.dot(left)
-        along = left + torch.where(goes_on, following / square, 0.0) * along
+        along = (
+            left + torch.where(goes_on, following / torch.where(goes_on, square, 1.0), 0.0) * along
+        )
         square = following
     return found
 

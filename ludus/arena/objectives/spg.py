@@ -3,8 +3,9 @@
 The loss of an agent is minus its gain, estimated so that all derivatives of it are right, those that mix the
 parameters of several agents too (Loaded DiCE, Farquhar et al., 2019). Turns come one after another,
 agents that act at once in the order of their names. A turn contributes its advantage times the probability of
-what was done, and in second derivatives the probabilities of all turns before it, which led there. The
-variants whose name begins with p have the ratio of probabilities clipped as PPO has.
+what was done, and in second derivatives the probabilities of all turns before it, which led there; a turn
+of step t counts gamma^t of it. The variants whose name begins with p have the ratio of probabilities clipped
+as PPO has.
 
 Shapes: N rows, E episodes, T steps, A agents.
 """
@@ -147,7 +148,10 @@ class Spg(Objective, ReinforceLoss):
         groups: Groups,
         num_steps: int,
     ) -> None:
-        """`groups` are the agents that learn, from the leaders on; rows are of `num_steps` after another."""
+        """`groups` are the agents that learn, from the leaders on; rows are of `num_steps` after another.
+
+        Where there are several groups, an episode is what begins with the first of these steps.
+        """
         super().__init__(
             make_actor(agents),
             make_critic(agents),
@@ -158,6 +162,8 @@ class Spg(Objective, ReinforceLoss):
         self.params, self.num_steps = params, num_steps
         self.groups = [list(group) for group in groups]
         self.clip: float | None = getattr(params.variant, "clip_epsilon", None)
+        # With one group nobody looks at second derivatives, and the gradient is as usual not discounted.
+        self.discount = rl.gamma if len(self.groups) > 1 else 1.0
 
     @property
     def agents(self) -> CombinedAgents:
@@ -193,6 +199,8 @@ class Spg(Objective, ReinforceLoss):
         for name in self._learning:
             index = self.agents.names.index(name)
             weight_ET = self._in_turn(torch.where(turns_NA, advantage_NA1[:, index], 0.0))
+            if self.discount != 1:
+                weight_ET = weight_ET * self._discounts(weight_ET)
             gain_ET = ratio_ET * weight_ET
             if self.clip is not None:
                 clipped_ET = ratio_ET.clamp(1 - self.clip, 1 + self.clip) * weight_ET
@@ -205,6 +213,12 @@ class Spg(Objective, ReinforceLoss):
     def _in_turn(self, values_NA: Tensor) -> Tensor:
         """Return the turns of each episode, one after another."""
         return values_NA.reshape(-1, self.num_steps * values_NA.shape[-1])
+
+    def _discounts(self, turns_ET: Tensor) -> Tensor:
+        """Return what a turn counts in the discounted return: an advantage is discounted to its own step."""
+        steps_T = torch.arange(self.num_steps, device=turns_ET.device, dtype=turns_ET.dtype)
+        found: Tensor = self.discount**steps_T
+        return found.repeat_interleave(turns_ET.shape[-1] // self.num_steps)
 
     @property
     def _learning(self) -> list[str]:
@@ -234,7 +248,6 @@ class Spg(Objective, ReinforceLoss):
             found = stackelberg_directions(
                 losses,
                 parameters,
-                fields,
                 groups,
                 lambda product, vector: inverse_product(inverse, product, vector),
             )

@@ -6,9 +6,13 @@ of derivatives with vectors; no Hessian is ever written down.
 Stackelberg (Fiez, Chasnov and Ratliff, 2020). Followers stand where the gradient of their own losses is 0,
 so that a leader's step moves them by minus the inverse of their Hessian times the mixed derivative. The
 leader goes along the total derivative of its loss: its gradient, less the mixed derivative of the follower's
-loss times the inverse Hessian times the gradient of the leader's loss by the follower's parameters. Followers
-of one group respond to those before them and not to each other; the groups are gone through from the
-last to the first, as each group also responds to the ones between.
+loss times the inverse Hessian times the gradient of the leader's loss by the follower's parameters.
+
+With three groups or more this is nested: a group in the middle stands where its own total derivative is 0,
+the groups after it responding, so its response has the Jacobian of that total derivative in the place of the
+Hessian. Total derivatives are computed from the last group to the first, each as a graph of the parameters
+that the groups before it differentiate again. Agents of one group respond to those before them and not to
+each other.
 
 LOLA (Foerster et al., 2018) in the form of Letcher et al. (2019). Followers take one gradient step of a given
 rate, and the leader goes along the gradient of its loss after that step, to first order in the rate:
@@ -49,12 +53,29 @@ class Sos(NamedTuple):
 
 def gradient(value: Tensor, parameters: Sequence[Tensor], *, is_graph: bool = False) -> Tensor:
     """Return the gradient of a number as one vector, 0 for what it does not depend on."""
-    if not value.requires_grad:
-        return torch.cat([torch.zeros_like(one).reshape(-1) for one in parameters])
-    found = torch.autograd.grad(
-        value, list(parameters), create_graph=is_graph, retain_graph=True, materialize_grads=True
-    )
-    return torch.cat([one.reshape(-1) for one in found])
+    return _pulls(value, None, {"": parameters}, is_graph=is_graph)[""]
+
+
+def _pulls(
+    value: Tensor, weight: Tensor | None, parameters: Parameters, *, is_graph: bool
+) -> Directions:
+    """Return weight times the Jacobian of a value, by the parameters of each agent; no weight: a number."""
+    every = [one for own in parameters.values() for one in own]
+    if value.requires_grad:
+        found = torch.autograd.grad(
+            value,
+            every,
+            grad_outputs=weight,
+            create_graph=is_graph,
+            retain_graph=True,
+            materialize_grads=True,
+        )
+    else:
+        found = tuple(torch.zeros_like(one) for one in every)
+    pieces = iter(found)
+    return {
+        name: torch.cat([next(pieces).reshape(-1) for _ in own]) for name, own in parameters.items()
+    }
 
 
 def own_gradients(losses: Losses, parameters: Parameters) -> Directions:
@@ -63,44 +84,56 @@ def own_gradients(losses: Losses, parameters: Parameters) -> Directions:
 
 
 def stackelberg_directions(
-    losses: Losses, parameters: Parameters, fields: Directions, groups: Groups, solve: Solve
+    losses: Losses, parameters: Parameters, groups: Groups, solve: Solve
 ) -> Directions:
-    """Return the total derivative of each agent's loss, by the responses of all groups after its own.
-
-    `fields` are the gradients that `own_gradients` gives.
-    """
-    found: Directions = {}
-    for level, group in enumerate(groups):
-        for leader in group:
-            response = _response(leader, groups[level + 1 :], losses, parameters, fields, solve)
-            found[leader] = fields[leader].detach() - response
-    return found
-
-
-def _response(
-    leader: str,
-    later: Groups,
-    losses: Losses,
-    parameters: Parameters,
-    fields: Directions,
-    solve: Solve,
-) -> Tensor:
-    """Return what is taken from the leader's gradient because the groups after it respond."""
-    names = [name for group in later for name in group]
-    pulls = {name: gradient(losses[leader], parameters[name]) for name in names}
-    pulls[leader] = torch.zeros_like(fields[leader])
-    for depth in reversed(range(len(later))):
-        total = fields[leader].new_zeros(())
-        for follower in later[depth]:
-            product = _hessian_of(fields[follower], parameters[follower])
-            total = total + fields[follower].dot(solve(product, pulls[follower]))
-        for above in [leader, *[name for group in later[:depth] for name in group]]:
-            pulls[above] = pulls[above] - gradient(total, parameters[above])
-    return -pulls[leader]
+    """Return the total derivative of each agent's loss, by the responses of all groups after its own."""
+    nested = _Nested(parameters, groups, solve)
+    for level in reversed(range(len(groups))):
+        for name in groups[level]:
+            # Only what stands before a group differentiates its total derivative again.
+            nested.totals[name] = nested.pulled(
+                losses[name], None, [name], level, is_graph=level > 0
+            )[name]
+    return {name: nested.totals[name].detach() for group in groups for name in group}
 
 
-def _hessian_of(field: Tensor, parameters: Sequence[Tensor]) -> Product:
-    return lambda vector: gradient(field.dot(vector), parameters)
+class _Nested:
+    """Derivatives that take into account how the groups after a level respond."""
+
+    def __init__(self, parameters: Parameters, groups: Groups, solve: Solve) -> None:
+        self.parameters, self.groups, self.solve = parameters, groups, solve
+        self.totals: Directions = {}
+        """The total derivative of each follower's loss by its own parameters, as a graph."""
+
+    def pulled(
+        self,
+        value: Tensor,
+        weight: Tensor | None,
+        wanted: Sequence[str],
+        level: int,
+        *,
+        is_graph: bool,
+    ) -> Directions:
+        """Return weight times the total Jacobian of a value by the parameters of agents up to this level."""
+        later = [name for group in self.groups[level + 1 :] for name in group]
+        chosen = {name: self.parameters[name] for name in (*wanted, *later)}
+        pulls = _pulls(value, weight, chosen, is_graph=is_graph)
+        for depth in reversed(range(level + 1, len(self.groups))):
+            between = [name for group in self.groups[level + 1 : depth] for name in group]
+            above = [*wanted, *between]
+            for follower in self.groups[depth]:
+                answer = self.solve(self._jacobian(follower, depth, is_graph), pulls[follower])
+                back = self.pulled(self.totals[follower], answer, above, depth, is_graph=is_graph)
+                for name in above:
+                    pulls[name] = pulls[name] - back[name]
+        return {name: pulls[name] for name in wanted}
+
+    def _jacobian(self, follower: str, depth: int, is_graph: bool) -> Product:
+        """Return products with the Jacobian of a follower's total derivative by its own parameters."""
+        total = self.totals[follower]
+        return lambda vector: self.pulled(total, vector, [follower], depth, is_graph=is_graph)[
+            follower
+        ]
 
 
 def lookahead_directions(

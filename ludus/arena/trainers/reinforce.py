@@ -32,6 +32,11 @@ class ReinforceHyperParameters(RlHyperParameters):
                 f"'rl.gae_lambda' is {self.rl.gae_lambda:g}, but 'reinforce.weight' is reward_to_go, which"
                 " looks to the end of the episode; set it to 1.0, or weigh by advantage"
             )
+        if self.rl.num_epochs > 1:
+            yield (
+                f"'rl.num_epochs' is {self.rl.num_epochs}, but reinforce is right for the weights that played"
+                " the episodes, and a second epoch has others; set it to 1, or take vanilla_ppo, which clips"
+            )
 
 
 @register_trainer("reinforce")

@@ -35,6 +35,14 @@ class SpgHyperParameters(RlHyperParameters):
                 f"'rl.minibatch_size' is {size}, but spg learns from whole episodes of {steps} steps; make"
                 f" it a multiple of {steps}"
             )
+        kind = self.spg.variant.kind
+        clipped = "pola" if kind == "lola" else f"p{kind}"
+        if self.rl.num_epochs > 1 and not hasattr(self.spg.variant, "clip_epsilon"):
+            yield (
+                f"'rl.num_epochs' is {self.rl.num_epochs}, but 'spg.variant' {kind} is right for the weights"
+                f" that played the episodes, and a second epoch has others; set it to 1, or take {clipped},"
+                " which clips"
+            )
         if self.engine == "compiled":
             yield (
                 "'engine' is compiled, but spg takes second derivatives, which torch's compiler cannot;"

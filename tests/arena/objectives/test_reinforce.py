@@ -127,3 +127,10 @@ def test_the_loss_is_the_mean_over_turns_of_log_probability_times_weight() -> No
 def test_a_lambda_that_reward_to_go_does_not_read_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'rl.gae_lambda' is 0.95, but 'reinforce.weight' is"):
         small_arena("reinforce", **TO_GO, **{"rl.gae_lambda": 0.95})
+
+
+def test_episodes_that_other_weights_played_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'rl.num_epochs' is 2, but reinforce is right for the w"
+    ):
+        small_arena("reinforce", **{"rl.num_epochs": 2})

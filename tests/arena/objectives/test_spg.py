@@ -41,11 +41,13 @@ def made(variant: str, **changed: Any) -> Any:
     return prepared("spg", **{"spg.variant": VARIANTS[variant], **PLAIN, **changed})
 
 
-def enumerated(first: Tensor, second: Tensor, gains: Tensor, *, at_once: bool) -> Any:
+def enumerated(
+    first: Tensor, second: Tensor, gains: Tensor, *, at_once: bool, gamma: float = 1.0
+) -> Any:
     """Return all pairs of decisions once, as episodes of two steps, and the distribution of them.
 
     Under logits of 0 all are equally likely, so that means over them are expectations. `second` is a table
-    by the first decision; where both decide at once it has one row.
+    by the first decision; where both decide at once it has one row. The gains are those of the last step.
     """
     one, other = (
         grid.flatten() for grid in torch.meshgrid(torch.arange(3), torch.arange(3), indexing="ij")
@@ -63,7 +65,8 @@ def enumerated(first: Tensor, second: Tensor, gains: Tensor, *, at_once: bool) -
     logits_ETA3 = logits_ETA3.index_put(
         (torch.arange(9), torch.tensor(step), torch.tensor(1)), second[row]
     )
-    gain_ETA1 = gains[one, other][:, None, :, None].expand(9, 2, 2, 1)
+    to_go_T = gamma ** torch.arange(1, -1, -1).double()
+    gain_ETA1 = gains[one, other][:, None, :, None] * to_go_T[:, None, None]
     agents = {
         "decision_mask": mask_ETA, "message_mask": torch.zeros(9, 2, 2, 1, dtype=torch.bool),
         "action": action_ETAK, "advantage": gain_ETA1,
@@ -84,23 +87,24 @@ def enumerated(first: Tensor, second: Tensor, gains: Tensor, *, at_once: bool) -
 
 
 @pytest.mark.covers("002-S1")
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("variant", ["spg", "pspg"])
 def test_losses_have_the_derivatives_of_the_expected_return_mixed_ones_too(
-    variant: str, at_once: bool
+    variant: str, at_once: bool, gamma: float
 ) -> None:
-    loss_module = made(variant).loss_module
+    loss_module = made(variant, **{"rl.gamma": gamma}).loss_module
     gains = torch.randn(3, 3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     rows = 1 if at_once else 3
 
     def estimated(first: Tensor, second: Tensor, name: str) -> Tensor:
-        td, now = enumerated(first, second, gains, at_once=at_once)
+        td, now = enumerated(first, second, gains, at_once=at_once, gamma=gamma)
         found: Tensor = loss_module.losses(td, now)[name]
         return found
 
     def exact(first: Tensor, second: Tensor, name: str) -> Tensor:
         joint = first.softmax(-1)[:, None] * second.softmax(-1).expand(3, 3)
-        return -(joint * gains[..., ["verifier", "prover"].index(name)]).sum()
+        return -gamma * (joint * gains[..., ["verifier", "prover"].index(name)]).sum()
 
     at = torch.zeros(3).double(), torch.zeros(rows, 3).double()
     for name in ("verifier", "prover"):
@@ -255,6 +259,17 @@ def test_a_shared_body_is_refused() -> None:
         small_arena("spg", agents=shared)
 
 
+@pytest.mark.parametrize("variant", ["spg", "lola", "sos"])
+def test_a_variant_that_does_not_clip_is_refused_episodes_that_other_weights_played(
+    variant: str,
+) -> None:
+    stale = {"spg.variant": VARIANTS[variant], "rl.num_epochs": 2}
+    clipped = {"spg": "pspg", "lola": "pola", "sos": "psos"}[variant]
+    with pytest.raises(ConfigError, match=f"set it to 1, or take {clipped}, which clips"):
+        small_arena("spg", **stale)
+    small_arena("spg", **{**stale, "spg.variant": VARIANTS[clipped]})
+
+
 def test_second_derivatives_are_not_compiled() -> None:
     with pytest.raises(ConfigError, match="'engine' is compiled, but spg takes second derivatives"):
         small_arena("spg", engine="compiled")
@@ -269,6 +284,7 @@ def test_a_longer_sequence_is_learned_from_its_first_group_to_its_last() -> None
         "engine": "eager",
     }
     known["rl"]["minibatch_size"] = 8 * handler.max_message_rounds
+    known["spg"]["variant"]["inverse_hessian"]["iterations"] = 1
     trainer: Any = ludus.build_trainer(validate(type(small_arena("spg")), known, source="the test"))
     trainer.prepare(max_steps=None)
     assert trainer.loss_module.groups == [list(group) for group in handler.stackelberg_sequence]

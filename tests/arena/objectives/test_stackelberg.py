@@ -29,7 +29,7 @@ def point(*values: float) -> Tensor:
 
 def directions(game: Game, groups: list[list[str]], solve: Any = EXACT, **at: Tensor) -> Any:
     losses, own = game(**at), {name: [one] for name, one in at.items()}
-    return stackelberg_directions(losses, own, own_gradients(losses, own), groups, solve)
+    return stackelberg_directions(losses, own, groups, solve)
 
 
 def ahead(
@@ -125,6 +125,50 @@ def test_a_leader_reckons_with_followers_of_followers() -> None:
     apart = slope(lambda moved: lost(moved, y_of(moved), z_of(moved, y.detach())), x.detach())
     assert torch.allclose(at_once["x"], apart, atol=1e-6)
     assert not torch.allclose(apart, slope(whole, x.detach()), atol=1e-3)
+
+
+def test_a_group_in_the_middle_responds_as_a_leader_of_those_after_it() -> None:
+    one, two, three, odd = matrices((2, 2), (2, 2), (2, 2), (2, 2))
+
+    def z_of(x: Tensor, y: Tensor) -> Tensor:
+        return two @ x + (three @ y).sin()
+
+    def lost_z(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        # Smallest at z_of; how it bends there depends on y, and on z.
+        away = z - z_of(x, y)
+        return ((1 + y.square()) * (away.exp() - away)).sum()
+
+    def lost_y(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return (y - one @ x).square().sum() + (y * z).sum() + 0.3 * z.square().sum()
+
+    def lost_x(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return (x @ odd @ z).sin() + (y * z).sum() + x.square().sum()
+
+    def game(x: Tensor, y: Tensor, z: Tensor) -> dict[str, Tensor]:
+        return {"x": lost_x(x, y, z), "y": lost_y(x, y, z), "z": lost_z(x, y, z)}
+
+    def y_of(x: Tensor) -> Tensor:
+        # By Newton's method on the loss of y with z's answer put in.
+        at = torch.zeros(2).double()
+        for _ in range(8):
+            put_in = lambda y: lost_y(x, y, z_of(x, y))  # noqa: E731
+            hessian: Any = torch.autograd.functional.hessian(put_in, at)
+            steepest: Any = torch.autograd.functional.jacobian(put_in, at)
+            at = at - torch.linalg.solve(hessian, steepest)
+        return at.detach()
+
+    def whole(x: Tensor) -> Tensor:
+        return lost_x(x, y_of(x), z_of(x, y_of(x)))
+
+    x = point(0.3, -0.4)
+    y = y_of(x.detach()).requires_grad_()
+    z = z_of(x, y).detach().requires_grad_()
+    found = directions(game, [["x"], ["y"], ["z"]], x=x, y=y, z=z)
+    nested = slope(whole, x.detach())
+    assert torch.allclose(found["x"], nested, atol=1e-6)
+    assert float(found["y"].norm()) < 1e-6
+    # A y that took z as it is would be led elsewhere.
+    assert float((directions(game, [["x"], ["y", "z"]], x=x, y=y, z=z)["x"] - nested).norm()) > 0.05
 
 
 def test_it_is_the_formula_with_the_hessians_written_down() -> None:

@@ -211,9 +211,8 @@ def test_a_run_whose_agents_leave_ends_as_if_never_killed(tmp_path: Path) -> Non
 
 def test_reinforce_learns_from_agents_that_leave_too(tmp_path: Path) -> None:
     example = ludus.example("reinforce")
-    config = type(example).like(
-        small_leaving(DRAWN, limit=6), kind="reinforce", reinforce=example.reinforce.model_dump()
-    )
+    once = small_leaving(DRAWN, limit=6).replace(**{"rl.num_epochs": 1})
+    config = type(example).like(once, kind="reinforce", reinforce=example.reinforce.model_dump())
     assert ludus.build_trainer(config).fit(root=str(tmp_path)).status == "finished"
 
 
