@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from ludus.config.migrations import has_keys
 from ludus.config.rooms import Finding, declare
+
+
+def _to_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Give the key that version 2 added the value that version 1 behaved by."""
+    if has_keys(game := data.get("game"), "max_num_points", "scale_observation"):
+        game.setdefault("starts", None)
+    return data
 
 
 def _findings() -> Iterator[Finding]:
@@ -34,4 +43,5 @@ declare(
     lengths={"max_rounds": "round"},
     directions={"rho": "max", "agent_rho": "min"},
     findings=_findings,
+    migrations={1: _to_2},
 )

@@ -11,7 +11,7 @@ from ludus.games.player import Player, PlayerSection, make_player
 
 HIRONAKA = {
     "kind": "hironaka", "dimension": 3, "max_num_points": 6, "max_value": 9, "scale_observation": False,
-    "polytope": "domination",
+    "polytope": "domination", "starts": None,
 }  # fmt: skip
 
 

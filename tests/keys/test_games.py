@@ -38,8 +38,10 @@ def test_coordinates_reach_up_to_the_greatest_value(kind: str) -> None:
 @changes("game hironaka", "scale_observation")
 def test_points_are_divided_by_the_greatest_coordinate(kind: str) -> None:
     for scaled in (False, True):
-        state = hironaka(scale_observation=scaled).reset(50, generator(0, "start"))
-        assert (state["points"].amax((1, 2)) <= 1).all() == scaled
+        game = hironaka(scale_observation=scaled)
+        state = game.reset(50, generator(0, "start"))
+        assert (game.observe(state, "host").amax(1) <= 1).all() == scaled
+        assert (state["points"].amax((1, 2)) > 1).any()
 
 
 @changes("game hironaka", "polytope")
@@ -49,6 +51,20 @@ def test_points_that_are_no_vertices_stay_or_go(kind: str) -> None:
         game = hironaka(dimension=2, max_num_points=3, polytope=polytope)
         assert isinstance(game, Hironaka)
         assert (game.start(start)["points"][..., 0] >= 0).sum() == count
+
+
+@changes("game hironaka", "starts")
+def test_games_start_from_the_points_that_are_given(kind: str) -> None:
+    starts = [[[4, 0], [1, 1], [0, 4]], [[2, 0], [0, 3]]]
+    game = hironaka(dimension=2, starts=starts)
+    points = game.reset(100, generator(0, "start"))["points"]
+    found = {tuple(tuple(p) for p in rows.tolist() if p[0] >= 0) for rows in points}
+    assert found == {((4, 0), (1, 1), (0, 4)), ((2, 0), (0, 3))}
+    over = {"points": points.new_full(points.shape, -1.0), "coords": points[:, 0] * 0}
+    assert set(map(len, found)) == {
+        int((rows[:, 0] >= 0).sum()) for rows in game.restart(over, generator(1, "start"))["points"]
+    }
+    assert len(hironaka(dimension=2).reset(100, generator(0, "start"))["points"].unique(dim=0)) > 50
 
 
 @changes("game cartpole, game pendulum, game acrobot", "kind", "max_steps")

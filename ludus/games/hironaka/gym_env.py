@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ludus.core.errors import LudusError
 from ludus.games.game import State
+from ludus.games.hironaka.starts import padded
 from ludus.games.player import AnyPlayer, ask, begin, seated
 from ludus.games.rules.hironaka import Hironaka, Polytope
 
@@ -75,10 +76,13 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Return what the learner sees of a new game that has not ended."""
+        """Return what the learner sees of a new game that has not ended.
+
+        With options={"points": [[4, 0], [1, 1], [0, 4]]} it starts from these points.
+        """
         super().reset(seed=seed)
         self._generator.manual_seed(int(self.np_random.integers(2**62)))
-        self._state = self._started()
+        self._state = self._started_from(options) if options else self._started()
         self._num_steps = 0
         begin(self.opponent)
         self._let_the_host_begin()
@@ -97,6 +101,20 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
             f"all of {_STARTS} random starts have ended: one point is below all others; give more"
             " points or a greater max_value"
         )
+
+    def _started_from(self, options: Mapping[str, Any]) -> State:
+        """Return the game that the options of a reset ask for."""
+        if unknown := options.keys() - {"points"}:
+            raise LudusError(
+                f"reset was given the option '{min(unknown)}', which is not known; there is 'points', a list"
+                f" of points with {self.game.dimension} coordinates each"
+            )
+        state = self.game.start(padded(options["points"], self.game).unsqueeze(0))
+        if self.game.over(state):
+            raise LudusError(
+                "'points' is a game that has ended: one point is below all others; give other points"
+            )
+        return state
 
     def _let_the_host_begin(self) -> None:
         """Let the opponent move first, where it does."""
@@ -145,7 +163,12 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         return {"action_mask": self._mask()}
 
     def _seen(self) -> Any:
-        return self._state["points"][0].numpy().copy()
+        return self._named()[0].numpy().copy()
+
+    def _named(self) -> Any:
+        """Return what the learner sees, as points, or as a mapping of points and coordinates."""
+        obs_BO = self.game.observe(self._state, self.role)
+        return self.game.named(obs_BO, self.role)
 
     def render(self) -> str | None:
         """Return the points as text, where the render mode is ansi."""
@@ -178,7 +201,7 @@ class HironakaAgentEnv(_HironakaEnv):
         return spaces.Dict({"points": super()._space(highest), "coords": coords})
 
     def _seen(self) -> Any:
-        return {"points": super()._seen(), "coords": self._state["coords"][0].numpy().copy()}
+        return {name: value[0].numpy().copy() for name, value in self._named().items()}
 
     def _let_the_host_begin(self) -> None:
         self._moved(self.other, self._asked())

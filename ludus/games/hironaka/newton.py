@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 PADDING = -1.0
+LARGEST = 2.0**120
+"""The sums of a move are finite as long as no coordinate is larger."""
 
 
 def drop_dominated(points_BND: Tensor) -> Tensor:
@@ -57,6 +59,15 @@ def shifted(points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor) -> Tensor:
     moves_B = (is_axis_BD & named_BD).any(1) & (present_BN.sum(1) > 1)
     changed_BND = is_axis_BD.unsqueeze(1) & (present_BN & moves_B.unsqueeze(1)).unsqueeze(-1)
     return torch.where(changed_BND, sums_BN.unsqueeze(-1), points_BND)
+
+
+def brought_down(points_BND: Tensor) -> Tensor:
+    """Return the points divided by 2^120 in games with a coordinate above that; padding stays.
+
+    A division by a power of two rounds nothing, so equal sums stay equal and the game stays the same.
+    """
+    is_large_BN1 = (points_BND.amax((1, 2), keepdim=True) > LARGEST) & (points_BND[..., :1] >= 0)
+    return torch.where(is_large_BN1, points_BND / LARGEST, points_BND)
 
 
 def rescaled(points_BND: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ def why_not(points_BND: Tensor) -> str | None:
 
 
 def settle(points_BND: Tensor, *, scale: bool) -> Tensor:
-    """Return the points of a start: filtered, sorted and, where asked, rescaled."""
+    """Return the points of a start: filtered, sorted and, where asked, divided by 2^120 if they are large."""
     return _stepped(points_BND, scale=scale)
 
 
@@ -73,9 +73,17 @@ def name(points_BND: Tensor, coords_BD: Tensor, actions_B: Tensor, table: Tensor
 
 
 def observation(
-    points_BND: Tensor, coords_BD: Tensor | None, *, width: int, dtype: torch.dtype
+    points_BND: Tensor,
+    coords_BD: Tensor | None,
+    *,
+    width: int,
+    dtype: torch.dtype,
+    scale: bool,
 ) -> Tensor:
-    """Return (B, width) rows of points, then coordinates if given, then zeros, in this type."""
+    """Return (B, width) rows of points, then coordinates if given, then zeros, in this type.
+
+    With `scale` the points of a game are divided by their greatest coordinate.
+    """
     from ludus.games.kernels import hironaka_triton
 
     num_games, num_points, dimension = points_BND.shape
@@ -91,6 +99,7 @@ def observation(
         WIDTH=width,
         W=power_of_two(width),
         G=games,
+        IS_SCALED=scale,
     )
     return out_BW
 

@@ -16,6 +16,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# As `hironaka/newton.py` has it; the other is its inverse.
+_LARGEST = tl.constexpr(2.0**120)
+_DOWN = tl.constexpr(2.0**-120)
+
 
 @triton.jit
 def _load(at, is_there, D: tl.constexpr):
@@ -53,14 +57,6 @@ def _joined(columns, others, is_other, D: tl.constexpr):
     for d in tl.static_range(D):
         joined = joined + (tl.where(is_other, others[d], columns[d]),)
     return joined
-
-
-@triton.jit
-def _divided(columns, divisor, D: tl.constexpr):
-    quotients = ()
-    for d in tl.static_range(D):
-        quotients = quotients + (tl.math.div_rn(columns[d], divisor + tl.zeros_like(columns[d])),)
-    return quotients
 
 
 @triton.jit
@@ -124,13 +120,17 @@ def _compared(own, place, one, count, G: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def _highest(columns, D: tl.constexpr):
-    """Return the greatest coordinate of each game, or 1 where none is above 0."""
+def _brought_down(columns, stays, D: tl.constexpr):
+    """Return the points divided by 2^120 in games with a coordinate above that, which do not stay."""
     highest = columns[0]
     for d in tl.static_range(1, D):
         highest = tl.maximum(highest, columns[d])
-    highest = tl.max(highest, 1, keep_dims=True)
-    return tl.where(highest > 0, highest, 1.0)
+    is_large = ~stays & (tl.max(highest, 1, keep_dims=True) > _LARGEST)
+    factor = tl.where(is_large, _DOWN, 1.0)
+    divided = ()
+    for d in tl.static_range(D):
+        divided = divided + (columns[d] * factor,)
+    return divided
 
 
 @triton.jit
@@ -163,9 +163,9 @@ def step_kernel(
     HAS_KEPT: tl.constexpr,
     IS_SCALED: tl.constexpr,
 ):
-    """Shift, drop duplicates and dominated points, sort and rescale, but leave games that are over.
+    """Shift, drop duplicates and dominated points and sort, but leave games that are over.
 
-    Without IS_MOVE the points are starts. HAS_KEPT: a game that is not new is read from kept_ptr instead.
+    IS_SCALED divides large points. Without IS_MOVE they are starts; HAS_KEPT: others are in kept_ptr.
     """
     game = (tl.program_id(0) * G + tl.arange(0, G)).to(tl.int64)[:, None]
     place = tl.arange(0, P)[None, :]
@@ -199,7 +199,7 @@ def step_kernel(
     rank = tl.where(stays, place, rank)
     own = _filled(own, is_alive, -1.0, D)
     if IS_SCALED:
-        own = _divided(own, tl.where(stays, 1.0, _highest(own, D)), D)
+        own = _brought_down(own, stays, D)
     if IS_MOVE:
         _end_move(coords_ptr, coords_out_ptr, rewards_ptr, game, is_game, stays, num_alive <= 1, D)
     for d in tl.static_range(D):
@@ -242,14 +242,22 @@ def observe_kernel(
     WIDTH: tl.constexpr,
     W: tl.constexpr,
     G: tl.constexpr,
+    IS_SCALED: tl.constexpr,
 ):
-    """Write rows of points, then coordinates, then zeros up to WIDTH, in the type of the output."""
+    """Write rows of points, then coordinates, then zeros up to WIDTH, in the type of the output.
+
+    IS_SCALED: the points of a game are divided by their greatest coordinate, but for padding.
+    """
     game = (tl.program_id(0).to(tl.int64) * G + tl.arange(0, G))[:, None]
     column = tl.arange(0, W)[None, :]
     is_game = game < num_games
     value = tl.load(
         points_ptr + game * POINTS + column, mask=is_game & (column < POINTS), other=0.0
     )
+    if IS_SCALED:
+        highest = tl.max(value, 1, keep_dims=True)
+        divisor = tl.where((value > 0) & (highest > 0), highest, 1.0)
+        value = tl.math.div_rn(value, divisor)
     if COORDS > 0:
         is_coord = is_game & (column >= POINTS) & (column < POINTS + COORDS)
         value += tl.load(coords_ptr + game * COORDS + column - POINTS, mask=is_coord, other=0.0)

@@ -12,8 +12,8 @@ from ludus.games.game import FusedGame
 from ludus.games.rules.hironaka import Hironaka
 
 ROUNDING = 1e-5
-"""Numbers of a game that differ by less, as a share of the greatest, are taken for equal: points that were
-rescaled are not exact."""
+"""Numbers of a game that differ by less, as a share of the greatest, are taken for equal: points that
+are shown rescaled are rounded."""
 
 
 def seated(game: FusedGame, role: str, *, kind: str, plays: str) -> Hironaka:

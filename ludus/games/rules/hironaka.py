@@ -4,12 +4,15 @@ A state is a set of points with coordinates >= 0. The host names at least two co
 one of them, and that coordinate of every point becomes the sum of those named. Points that are no
 longer needed to span the Newton polyhedron are dropped. The host wins when one point is left.
 
+The points are whole numbers in float32, so sums are exact up to 2^24; larger ones are rounded.
+
 Shapes: B games, N points, D dimension. A removed point is a row of -1. In a state the points are sorted
-(`features`): they are a set, and so what a role sees is a view of the state.
+(`features`), since they are a set.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -28,7 +31,15 @@ from ludus.games.hironaka.host_actions import (
     encode_host_action,
     host_action_table,
 )
-from ludus.games.hironaka.newton import PADDING, drop_dominated, in_order, rescaled, shifted
+from ludus.games.hironaka.newton import (
+    LARGEST,
+    PADDING,
+    brought_down,
+    drop_dominated,
+    in_order,
+    rescaled,
+    shifted,
+)
 from ludus.games.hironaka.polyhedra import (
     checked,
     features,
@@ -38,6 +49,7 @@ from ludus.games.hironaka.polyhedra import (
     shift,
     vertices,
 )
+from ludus.games.hironaka.starts import Starts, padded, start_problems
 from ludus.games.hironaka.vertices import drop_non_vertices
 from ludus.games.kernels import hironaka as kernels
 
@@ -58,9 +70,6 @@ _FILTERS = {"domination": drop_dominated, "vertices": drop_non_vertices}
 
 Polytope = Literal["domination", "vertices"]
 
-LARGEST = 2.0**120
-"""A game that is not rescaled is cut off when a coordinate is larger: the next sums might not be finite."""
-
 
 @register("game", "hironaka")
 class Hironaka(FusedGame):
@@ -78,10 +87,17 @@ class Hironaka(FusedGame):
         max_value: Positive
         """The coordinates of a start are whole numbers from 0 to this one, each as likely."""
         scale_observation: bool
-        """After each move, divide the points of a game by their greatest coordinate. Without that coordinates
-        grow with the moves, and a game is cut off when one is above 2^120, before float32 ends."""
+        """Show the points divided by the greatest coordinate of their game. The state is only divided by
+        2^120, where a coordinate is larger, which rounds nothing; without this key such a game is cut off."""
         polytope: Polytope
         """What is dropped: dominated points alone (fast, on a GPU by kernels), or all but the vertices."""
+        starts: Starts | None
+        """Where games start: a list of starts, each a list of points; a new game takes one of them, each as
+        likely; null draws new points for every game."""
+
+        def problems(self) -> Iterator[str]:
+            """Yield each start that is none of games of this size."""
+            yield from start_problems(self.starts, self)
 
     roles = ("host", "agent")
 
@@ -93,8 +109,9 @@ class Hironaka(FusedGame):
         max_value: int,
         scale_observation: bool,
         polytope: Polytope = "domination",
+        starts: Sequence[Sequence[Sequence[int]]] | None = None,
     ) -> None:
-        """Start from `max_num_points` points of whole numbers from 0 to `max_value`."""
+        """Start from `max_num_points` points of whole numbers from 0 to `max_value`, or from `starts`."""
         check_dimension(dimension)
         if max_num_points < 2:
             raise ConfigError(f"'max_num_points' is {max_num_points}; a game needs 2 or more")
@@ -105,7 +122,13 @@ class Hironaka(FusedGame):
         self.max_value = max_value
         self.scale_observation = scale_observation
         self.polytope = polytope
+        for problem in start_problems(starts, self):
+            raise ConfigError(problem)
+        self._starts_SND = None
+        if starts is not None:
+            self._starts_SND = torch.stack([padded(points, self) for points in starts])
         self._tables: dict[torch.device, Tensor] = {}
+        self._starts: dict[torch.device, Tensor] = {}
 
     def actions(self, role: str) -> Moves:
         """Return a move for each set of two or more coordinates, or one for each coordinate."""
@@ -125,6 +148,13 @@ class Hironaka(FusedGame):
 
     def _drawn(self, games: int, generator: torch.Generator) -> Tensor:
         shape, device = (games, self.max_num_points, self.dimension), generator.device
+        if self._starts_SND is not None:
+            # Copied to a device once: the host would wait for the copy, and a capture does not allow it.
+            if device not in self._starts:
+                self._starts[device] = self._starts_SND.to(device)
+            size = len(self._starts_SND)
+            chosen_B = torch.randint(size, (games,), generator=generator, device=device)
+            return self._starts[device][chosen_B]
         return torch.randint(
             self.max_value + 1, shape, generator=generator, device=device, dtype=torch.float32
         )
@@ -158,7 +188,7 @@ class Hironaka(FusedGame):
         if self.why_no_kernels(points_BND) is None:
             return kernels.settle(points_BND, scale=self.scale_observation)
         points_BND = in_order(_FILTERS[self.polytope](points_BND))
-        return rescaled(points_BND) if self.scale_observation else points_BND
+        return brought_down(points_BND) if self.scale_observation else points_BND
 
     def why_no_kernels(self, points_BND: Tensor) -> str | None:
         """Return why kernels cannot move these games, in a few words; None where they do."""
@@ -167,19 +197,24 @@ class Hironaka(FusedGame):
         return kernels.why_not(points_BND)
 
     def observe(self, state: State, role: str) -> Tensor:
-        """Return the sorted points, flat; for the agent the named coordinates follow."""
-        points_BO = state["points"].flatten(1)
-        return points_BO if role == "host" else torch.cat([points_BO, state["coords"]], 1)
+        """Return the sorted points, flat, rescaled if asked; for the agent the named coordinates follow."""
+        points_BND, coords_BD = state["points"], state["coords"]
+        if self.scale_observation and self.why_no_kernels(points_BND) is None:
+            width, dtype = self.observation_size(role), points_BND.dtype
+            return self.observe_as(state, role, width=width, dtype=dtype)
+        points_BO = (rescaled(points_BND) if self.scale_observation else points_BND).flatten(1)
+        return points_BO if role == "host" else torch.cat([points_BO, coords_BD], 1)
 
     def observe_as(self, state: State, role: str, *, width: int, dtype: torch.dtype) -> Tensor:
         """Return what the role sees in another type, with columns of zeros up to the width."""
         points_BND, coords_BD = state["points"], state["coords"]
         if self.why_no_kernels(points_BND) is not None:
             return super().observe_as(state, role, width=width, dtype=dtype)
-        if (role, width, dtype) == ("host", self.observation_size(role), points_BND.dtype):
-            return self.observe(state, role)
-        named_BD = coords_BD if role == "agent" else None
-        return kernels.observation(points_BND, named_BD, width=width, dtype=dtype)
+        is_state = (role, width, dtype) == ("host", self.observation_size(role), points_BND.dtype)
+        if is_state and not self.scale_observation:
+            return points_BND.flatten(1)
+        named_BD, scale = coords_BD if role == "agent" else None, self.scale_observation
+        return kernels.observation(points_BND, named_BD, width=width, dtype=dtype, scale=scale)
 
     def legal(self, obs_BO: Tensor, role: str) -> Tensor | None:
         """Return the coordinates that the host named; the host may name any two or more."""

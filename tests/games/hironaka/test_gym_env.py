@@ -77,6 +77,32 @@ def test_an_illegal_pick_loses_at_once() -> None:
     assert (reward, is_done, info["is_illegal"]) == (-1.0, True, True)
 
 
+@pytest.mark.covers("001-S13")
+def test_a_reset_starts_from_the_points_that_it_is_given() -> None:
+    start = [[4, 0], [1, 1], [0, 4]]
+    host = HironakaHostEnv(scale_observation=False, **SMALL)
+    points, _ = host.reset(seed=0, options={"points": start})
+    assert points.tolist() == [[4, 0], [1, 1], [0, 4], [-1, -1]]
+    agent = HironakaAgentEnv({"kind": "all_coordinates"}, **SMALL)
+    seen, _ = agent.reset(options={"points": torch.tensor(start)})
+    assert seen["points"].tolist() == [[1, 0], [0.25, 0.25], [0, 1], [-1, -1]]
+    assert seen["coords"].tolist() == [1, 1]
+    # Reset without them draws again.
+    assert host.reset(seed=0)[0].tolist() != points.tolist()
+
+
+def test_what_is_shown_is_scaled_and_the_game_is_that_of_whole_numbers() -> None:
+    env = HironakaHostEnv({"kind": "choose_first"}, dimension=2, max_num_points=3)
+    seen, _ = env.reset(options={"points": [[7, 0], [3, 1], [0, 5]]})
+    while True:
+        assert seen.max() == 1.0
+        whole = env._state["points"]
+        assert torch.equal(whole, whole.round())
+        seen, _, is_done, _, _ = env.step(0)
+        if is_done:
+            break
+
+
 def test_a_long_game_is_truncated() -> None:
     env = HironakaAgentEnv({"kind": "choose_first"}, max_steps=3, max_value=1000)
     env.reset(seed=0)
@@ -149,6 +175,24 @@ class Wrong:
         (lambda: HironakaHostEnv(render_mode="ansi").render(), "render was called before reset"),
         (lambda: HironakaHostEnv(max_steps=0), "'max_steps' is 0"),
         (lambda: HironakaHostEnv(render_mode="human"), "the render mode 'human' is not known"),
+        (lambda: HironakaHostEnv().reset(options={"start": 1}), "the option 'start', which is not"),
+        (lambda: HironakaHostEnv().reset(options={"points": 3}), "'points' is 3; give a list of"),
+        (
+            lambda: HironakaHostEnv().reset(options={"points": [[1, 2], [2, 1]]}),
+            "'points' has a point of 2 coordinates; 'dimension' is 3",
+        ),
+        (
+            lambda: HironakaHostEnv(max_num_points=2).reset(options={"points": [[1, 2, 3]] * 3}),
+            "'points' has 3 points; 'max_num_points' is 2, so raise it",
+        ),
+        (
+            lambda: HironakaHostEnv().reset(options={"points": [[1, 2, 3], [1, 1, 1]]}),
+            "'points' is a game that has ended",
+        ),
+        (
+            lambda: HironakaHostEnv().reset(options={"points": [[1, -2, 3], [1, 1, 1]]}),
+            "give finite coordinates of 0 or more",
+        ),
         (lambda: HironakaHostEnv().step(0), "step was called before reset"),
         (lambda: HironakaAgentEnv(Wrong()).reset(), "the host of Hironaka played 7 in game 0"),
     ],

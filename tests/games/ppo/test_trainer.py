@@ -95,7 +95,7 @@ def hironaka() -> dict[str, Any]:
     """Return the section of Hironaka's game, whatever keys it has."""
     from ludus.config.registry import find
 
-    data: dict[str, Any] = {**HIRONAKA, "polytope": "domination"}
+    data: dict[str, Any] = {**HIRONAKA, "polytope": "domination", "starts": None}
     return {key: data[key] for key in find("game", "hironaka").Config.model_fields}
 
 
