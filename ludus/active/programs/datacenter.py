@@ -11,6 +11,7 @@ from ludus.active.stream.server import Server
 from ludus.active.stream.stopping import on_stop
 from ludus.config.base import FileConfig
 from ludus.config.registry import register
+from ludus.core.errors import LudusError
 from ludus.show.terminal import say
 from ludus.store.local import LocalStorage
 
@@ -42,15 +43,18 @@ class DatacenterProgram:
         storage = LocalStorage(Path(root) / self._config.name)
         with storage.lock():
             datacenter = Datacenter(self._config, storage, tell=_tell)
+            datacenter.check()
             server = Server(
                 link, secret, datacenter, ends_with_edge=self._config.ends_with_edge, tell=_tell
             )
             try:
-                with on_stop(server.is_over.set):
+                with on_stop(server.is_over.set) as heard:
                     server.serve()
             finally:
                 datacenter.close()
         _tell("ended in order; the same command goes on from here")
+        if not heard and (problem := datacenter.failure) is not None:
+            raise LudusError(f"no retraining succeeded; the last one failed: {problem}")
 
 
 def _tell(text: str) -> None:

@@ -63,6 +63,7 @@ class StandaloneProgram:
             center = Datacenter(
                 config.datacenter, theirs, tell=lambda text: say(f"datacenter: {text}")
             )
+            center.check(num_samples=config.edge.send_samples)
             try:
                 edge = Edge(
                     config.edge, DirectLink(center), own, tell=lambda text: say(f"edge: {text}")

@@ -16,6 +16,7 @@ from torch import Tensor
 from ludus.active.stream.config import RetrainingConfig
 from ludus.active.stream.edges import Edges, word
 from ludus.active.stream.held import Held
+from ludus.active.stream.preflight import check_training, refuse_few
 from ludus.active.stream.watch import Watch
 from ludus.active.stream.wire import Message, WireError
 from ludus.core import states
@@ -67,6 +68,15 @@ class Datacenter:
             model.load_model(weights)
         return model
 
+    def check(self, *, num_samples: int | None = None) -> None:
+        """Raise ConfigError if no retraining could begin; before a stream does."""
+        check_training(self._task(self._update + 1)["config"], num_samples=num_samples)
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last retraining failed, if none has ever succeeded."""
+        return self._problem if self._status == "failed" and not self._update else None
+
     def _weights(self, name: str) -> str | None:
         made_by = self._retrained.get(name)
         return self._begun_with[name] if made_by is None else self._kept(made_by)
@@ -105,6 +115,8 @@ class Datacenter:
                 " the same, so what the edge sends could be what the datacenter tests on; make the two"
                 " files agree"
             )
+        if isinstance(sent := header.get("send_samples"), int):
+            refuse_few(training, sent)
         if self._edges.meet(message):
             self._save()
         return self._updated()

@@ -67,6 +67,7 @@ class Edge:
         """The latest examples, the oldest first."""
         self._life = secrets.token_hex(8)
         self._is_asking, self._num_sent = False, 0
+        self._failure, self._has_learnt = "", False
         self.is_over = threading.Event()
         """Set to end at the next step; the same edge goes on from its last check."""
         storage.make_root()
@@ -97,6 +98,11 @@ class Edge:
             self._link.close()
         if self.is_over.is_set():
             self._tell(f"ended in order at step {self.simulator.step}; the same command goes on")
+        elif self._failure and not self._has_learnt:
+            raise LudusError(
+                f"no retraining of this stream succeeded; the last one failed: {self._failure}; mend"
+                " that, and give the edge and the datacenter other names to begin anew"
+            )
 
     def _run(self) -> None:
         config = self.config
@@ -139,6 +145,7 @@ class Edge:
         return {
             "state_estimation_host": config.state_estimation_host, "edge": config.name,
             "life": self._life, "seed": config.seed, "data": config.data.model_dump(mode="json"),
+            "send_samples": config.send_samples,
         }  # fmt: skip
 
     def _check(self, step: int) -> None:
@@ -191,9 +198,11 @@ class Edge:
             return
         if status == "done":
             self._take(answer)
+            self._has_learnt = True
             self._judge.reset(is_retrained=True)
         elif status == "failed":
-            self._tell(f"the retraining failed: {answer.header.get('problem')}; going on as it is")
+            self._failure = str(answer.header.get("problem"))
+            self._tell(f"the retraining failed: {self._failure}; going on as it is")
             self._judge.reset(is_retrained=False)
         else:
             self._tell(
@@ -231,6 +240,8 @@ class Edge:
                 "update": self.update,
                 "is_asking": self._is_asking,
                 "num_sent": self._num_sent,
+                "failure": self._failure,
+                "has_learnt": self._has_learnt,
                 "rows": self.rows_N,
                 "simulator": self.simulator.state_dict(),
                 "judge": self._judge.state_dict(),
@@ -258,6 +269,9 @@ class Edge:
             self._is_asking = states.flag(state, "is_asking")
             update = states.whole(state, "update")
             self._num_sent = states.whole(state, "num_sent")
+            if "failure" in state:  # an earlier ludus does not say it
+                self._failure = states.text(state, "failure")
+                self._has_learnt = states.flag(state, "has_learnt")
             self.rows_N = states.shaped(state, "rows", self.rows_N, (None,))
             self.simulator.load_state_dict(states.mapping(state, "simulator"))
             judge = states.mapping(state, "judge")

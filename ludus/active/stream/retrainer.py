@@ -32,14 +32,7 @@ def retrain(config: Any, *, samples: Path, root: str, run: str, kept: str) -> st
     """Train, or go on training, the run of this name; keep the weights; return the candidate's name."""
     assert isinstance(config, ActiveConfig)
     found = read_tensors(samples)
-    no_loaders = dict.fromkeys(("train", "validation", "test"))
-    sources, _ = make_sources(config, no_loaders, has_evaluator=False)
-    trainer = ActiveTrainer(
-        config,
-        train_loader=Examples(found["inputs"], found["targets"]),
-        val_loader=sources["validation"],
-        test_loader=sources["test"],
-    )
+    trainer = make_trainer(config, Examples(found["inputs"], found["targets"]))
     has_begun = (Path(root) / run / "run.json").exists()
     result = trainer.fit(root=root, name=run, resume=has_begun)
     if result.status == "interrupted":
@@ -48,3 +41,15 @@ def retrain(config: Any, *, samples: Path, root: str, run: str, kept: str) -> st
     trainer.model.load_state_dict(trainer.weights())
     trainer.model.save_model(kept)
     return name
+
+
+def make_trainer(config: ActiveConfig, samples: Examples) -> ActiveTrainer:
+    """Return the trainer whose pool are these samples; validation and test data are the config's."""
+    no_loaders = dict.fromkeys(("train", "validation", "test"))
+    sources, _ = make_sources(config, no_loaders, has_evaluator=False)
+    return ActiveTrainer(
+        config,
+        train_loader=samples,
+        val_loader=sources["validation"],
+        test_loader=sources["test"],
+    )

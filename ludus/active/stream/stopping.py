@@ -11,8 +11,8 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
-def on_stop(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first signal inside; in the main thread only."""
+def on_stop(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Call `stop` at the first signal inside, and give the signals heard; in the main thread only."""
     heard: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:
@@ -25,7 +25,7 @@ def on_stop(stop: Callable[[], None]) -> Iterator[None]:
     watched = [one for one in _WATCHED if signal.getsignal(one) != signal.SIG_IGN]
     before = {one: signal.signal(one, hear) for one in watched}
     try:
-        yield
+        yield heard
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)

@@ -104,10 +104,12 @@ def test_a_drift_is_seen_on_after_a_retraining_that_failed(host: str, tmp_path: 
     told: list[str] = []
     at_edge, there = (BY_FEATURES, None) if host == "edge" else (None, BY_FEATURES)
     link = Failing(center(tmp_path, state_estimation=there))
-    edge(
+    one = edge(
         tmp_path, link, told, shift=MOVED, state_estimation_host=host, state_estimation=at_edge,
         num_steps=8, samples_per_step=50, keep_samples=100,
-    ).run()  # fmt: skip
+    )  # fmt: skip
+    with pytest.raises(LudusError, match="no retraining of this stream succeeded"):
+        one.run()
     assert [line["retrain"] for line in lines(tmp_path)] == [False, False, True, True]
     assert link.asked == 2
     assert any("the retraining failed: no memory" in line for line in told)
@@ -118,7 +120,9 @@ def test_retrainings_that_fail_are_bounded_too(host: str, tmp_path: Path) -> Non
     watched = {**estimation(0.000001), "max_consecutive": 2}
     at_edge, there = (watched, None) if host == "edge" else (None, watched)
     link = Failing(center(tmp_path, state_estimation=there))
-    edge(tmp_path, link, state_estimation_host=host, state_estimation=at_edge).run()
+    one = edge(tmp_path, link, state_estimation_host=host, state_estimation=at_edge)
+    with pytest.raises(LudusError, match="no retraining of this stream succeeded"):
+        one.run()
     assert [line["retrain"] for line in lines(tmp_path)] == [True, True, False, False]
     assert link.asked == 2
 

@@ -42,6 +42,7 @@ WATCH = {
     "estimators": [{"kind": "entropy", "threshold": 1.2}, {"kind": "ks", "alpha": 0.001}],
     "after_windows": 1, "max_consecutive": 3,
 }  # fmt: skip
+TRAINING = retraining()["training"] | {"max_rounds": 1, "max_epochs": 12, "initial_labels": 30}
 STREAM = {"shift": HARD, "num_steps": 10, "keep_samples": 60, "send_samples": 30}
 
 
@@ -105,9 +106,8 @@ def instants(monkeypatch: pytest.MonkeyPatch) -> Instants:
 
 def go(root: Path, host: str = "edge") -> None:
     """Walk the whole stream, or the rest of it, edge and datacenter in one process."""
-    training = retraining()["training"] | {"max_rounds": 1, "max_epochs": 12, "initial_labels": 30}
     at_edge = WATCH if host == "edge" else None
-    one = center(root, training=training, state_estimation=None if at_edge else WATCH)
+    one = center(root, training=TRAINING, state_estimation=None if at_edge else WATCH)
     edge(
         root, DirectLink(one), state_estimation_host=host, state_estimation=at_edge, **STREAM
     ).run()
@@ -227,7 +227,7 @@ def test_an_edge_whose_datacenter_has_forgotten_it_says_so(
     shutil.rmtree(tmp_path / "datacenter")
     one = edge(
         tmp_path,
-        DirectLink(center(tmp_path)),
+        DirectLink(center(tmp_path, training=TRAINING)),
         state_estimation=WATCH,
         **{**STREAM, "num_steps": 12},
     )
