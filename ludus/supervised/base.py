@@ -30,7 +30,7 @@ from ludus.supervised.preflight import check_data, make_model
 from ludus.supervised.short_config import expand
 from ludus.supervised.update import count_examples
 from ludus.supervised.updating import make_update
-from ludus.supervised.watchers import GUARD, make_judge, with_judge
+from ludus.supervised.watchers import GUARD, WatchMonitors, make_judge, with_judge
 
 
 class BaseTrainer(Evaluated, Trainer):
@@ -119,7 +119,7 @@ class BaseTrainer(Evaluated, Trainer):
         self._engine_notes: Sequence[str] = ()
         self._make_update()
         self._prepare_observers()
-        self._prepare_beside()
+        self._prepare_evaluator()
 
     def _make_datasets(self) -> Datasets:
         has_evaluator = self.evaluator is not None
@@ -178,8 +178,8 @@ class BaseTrainer(Evaluated, Trainer):
         self.milestones = Milestones(every, name=self.checkpoint_name, save=self.keep_weights)
 
     def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
-        """Hand the weights that are evaluated to the writer, under this name."""
-        self._keep(name, self.weights(), note)
+        """Hand the weights that are evaluated to the writer, with what was just logged of them."""
+        self._keep(name, self.weights(), {**note, "metrics": self._just_logged()})
 
     def _keep(self, name: str, weights: Weights, note: Mapping[str, Any]) -> None:
         about = {"architecture": self.model.architecture, "dataset": self.dataset_name, **note}
@@ -228,7 +228,9 @@ class BaseTrainer(Evaluated, Trainer):
         log = self.run.log
         guard = WatchDivergence(GUARD, log, check=self.update.check)
         judge = JudgeLog(self.judge, log, lambda score: self.weights(), keep=self._keep)
-        return [self.write_log, guard, *([judge] if self.judge.scores else []), self.milestones]
+        watch = WatchMonitors(self.config.monitors(), log)
+        judged: list[Observer] = [judge, watch] if self.judge.scores else []
+        return [self.write_log, guard, *judged, self.milestones]
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a state of an earlier version with the parts of this one."""

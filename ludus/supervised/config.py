@@ -17,7 +17,7 @@ from ludus.config.base import (
     StrictConfig,
     TrainerConfig,
 )
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, nearest
 from ludus.judge.directions import Direction, direction_of
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.groups import is_inside
@@ -30,7 +30,7 @@ class EarlyStoppingConfig(StrictConfig):
     """When to stop before the last epoch."""
 
     metric: str
-    """The metric watched, one that is written every epoch, such as validation/epoch_loss."""
+    """The metric watched: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
     patience: Positive
     """Stop after this many epochs in a row without a better value."""
     mode: Direction | None
@@ -43,7 +43,7 @@ class BestModelConfig(StrictConfig):
     """Which model to keep as the best."""
 
     metric: str
-    """The metric compared, one that is written every epoch."""
+    """The metric compared: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
     mode: Direction | None
     """Whether less (min) or more (max) is better; null goes by the metric's name."""
 
@@ -154,6 +154,31 @@ class SupervisedConfig(TrainerConfig):
         for problem in too_long(schedule, name, count, "optimisation steps"):
             raise ConfigError(problem)
 
+    def monitors(self) -> dict[str, str]:
+        """Return the metrics that are watched, by the section that names each."""
+        sections = {"early_stopping": self.early_stopping, "best_model": self.best_model}
+        return {name: one.metric for name, one in sections.items() if one is not None}
+
+    def refuse_unlogged(self) -> None:
+        """Raise ConfigError where a metric is watched that no run of plain models logs."""
+        known = self._plain_metrics()
+        unlogged = [
+            f"'{section}.metric' is {metric}"
+            for section, metric in self.monitors().items()
+            if metric not in known
+        ]
+        if unlogged:
+            raise ConfigError(
+                f"{' and '.join(unlogged)}, which this run never writes; it writes {', '.join(sorted(known))}"
+            )
+
+    def _plain_metrics(self) -> list[str]:
+        """Return what a run of a plain model logs again and again."""
+        known = [*self.metrics_of("train"), "train/loss", "train/learning_rate"]
+        if self.precision != "float16":
+            known.append("train/grad_norm")
+        return known + (self.metrics_of("validation") if self.with_validation else [])
+
     def metrics_of(self, role: str) -> list[str]:
         """Return what is measured over an epoch of the data of this role."""
         names = ["loss", "accuracy"] if self.loss in CLASS_LOSSES else ["loss"]
@@ -161,23 +186,12 @@ class SupervisedConfig(TrainerConfig):
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
-        known = {*self.metrics_of("train")}
-        if self.with_validation:
-            known |= {*self.metrics_of("validation")}
-        for section in ("early_stopping", "best_model"):
-            watched = getattr(self, section)
-            if watched is None:
-                continue
-            if watched.metric not in known:
-                yield (
-                    f"'{section}.metric' is {watched.metric}, which this run never writes;"
-                    f" it writes {', '.join(sorted(known))}"
-                )
-                continue
+        for section, metric in self.monitors().items():
             try:
-                direction_of(watched.metric, watched.mode)
+                direction_of(metric, getattr(self, section).mode)
             except ConfigError as error:
-                yield f"'{section}.mode': {error}"
+                meant = nearest(metric, self._plain_metrics())
+                yield f"'{section}.metric' is {metric}: {error}{'.' if meant else ''}{meant}"
         yield from self._overlaps()
         if (
             self.data is not None

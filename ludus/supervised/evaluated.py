@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from ludus.judge.beside import AsyncEvaluator
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
 from ludus.nn.flat import FlatParameters
+from ludus.nn.model import Model
 from ludus.supervised.evaluation_job import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.preflight import check_model
@@ -37,6 +39,7 @@ class Evaluated:
     weights: Callable[[], dict[str, Tensor]]
     best: Callable[[], Mapping[str, Any] | None]
     judge: Judge
+    callbacks: dict[str, object]
     _keep: Callable[[str, Weights, Mapping[str, Any]], None]
     _is_own_model: bool
 
@@ -48,8 +51,14 @@ class Evaluated:
         """What validates in a process of its own, where the script has set such an evaluator."""
         return self.evaluator if isinstance(self.evaluator, AsyncEvaluator) else None
 
-    def _prepare_beside(self) -> None:
+    def _prepare_evaluator(self) -> None:
         """Refuse an evaluator that cannot do what is asked of it, before any work is done."""
+        if self.evaluator is not None and not self.config.with_validation:
+            raise ConfigError(
+                "an evaluator was set, but 'with_validation' is false, so it would never be asked; turn it on"
+            )
+        if not self._may_log_more():
+            self.config.refuse_unlogged()
         check_made_for(type(self), self.config, self.evaluator)
         scorer = getattr(self.evaluator, "scorer", None)
         if isinstance(scorer, SupervisedEvaluator):
@@ -67,17 +76,40 @@ class Evaluated:
         beside.on_event = self._note_failure
         beside.check()
 
+    def _may_log_more(self) -> bool:
+        """Return whether a script's own model, evaluator, trainer or callback may log other metrics."""
+        steps = ("training_step", "evaluation_step")
+        is_own = any(getattr(type(self.model), s, None) is not getattr(Model, s) for s in steps)
+        is_given = self.evaluator is not None or bool(self.callbacks)
+        return is_own or is_given or not type(self).__module__.startswith("ludus.")
+
     def _note_failure(self, text: str) -> None:
         """Show that an evaluation process failed, and write it to the journal of events."""
         self.run.tell(text, event="evaluation_failed")
 
     def _validate(self, run: Run) -> Mapping[str, float]:
         if self.beside is None:
-            return self.evaluate(self.eval_data, training_mode=True)
+            metrics = self.evaluate(self.eval_data, training_mode=True)
+            return {**self._also_watched(metrics), **metrics}
         self._settle(run)
         if not run.is_ending:
             self.beside.launch(run.counters, self.weights())
         return {}
+
+    def _also_watched(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the metrics of the validation data, where they are watched and an evaluator has others."""
+        lacking = {*self.config.monitors().values()} - {*metrics}
+        if self.evaluator is None or "validation" not in self.evaluators:
+            return {}
+        if not any(metric.startswith("validation/epoch_") for metric in lacking):
+            return {}
+        return self.evaluate(self.evaluators["validation"], training_mode=True)
+
+    def _just_logged(self) -> dict[str, float]:
+        """Return the finite metrics that were written at this boundary."""
+        log = self.run.log
+        written = log.written if log.written_at == self.run.boundaries else {}
+        return {name: value for name, value in written.items() if math.isfinite(value)}
 
     def _settle(self, run: Run) -> None:
         """Wait for the validation under way; it is logged and judged as of the moment of its launch."""

@@ -14,6 +14,7 @@ from ludus.data.batches.memory import MemoryBatches
 from ludus.nn.learner import Precision
 from ludus.nn.model import Model
 from ludus.seeds import derive, forked
+from ludus.supervised.more_metrics import numbers_in
 from ludus.supervised.update import count_examples, exact_type
 
 
@@ -44,7 +45,7 @@ class SupervisedEvaluator:
             for batch in batches:
                 count = count_examples(batch)
                 result = agent.evaluation_step(batch, self.data.position - 1)
-                for name, value in result.items():
+                for name, value in numbers_in(result).items():
                     weight = 1 if name == "correct" else count
                     totals.setdefault(name, []).append(value.to(exact) * weight)
                 num_examples += count

@@ -19,6 +19,7 @@ from ludus.nn.groups import Group
 from ludus.nn.learner import Forward, Learner, Precision
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam, Sgd
+from ludus.supervised.more_metrics import MORE, MoreMetrics
 
 
 class StepModule(nn.Module):
@@ -69,6 +70,7 @@ class Update:
         self.totals = torch.zeros(3, dtype=exact_type(device), device=device)
         """Sums over the epoch: loss times examples, right answers, examples that had an answer."""
         self._totals = tuple(self.totals)
+        self.more = MoreMetrics(exact_type(device))
         self.num_examples = 0
         self._rate = torch.zeros((), device=device)
         self._share = None if accumulate == 1 else torch.zeros((), device=device)
@@ -101,37 +103,38 @@ class Update:
         self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
     ) -> dict[str, Any]:
         """Learn from a batch; `is_last` closes the step even if fewer batches were gathered."""
-        self.num_examples += count_examples(batch)
+        count = count_examples(batch)
+        self.num_examples += count
         self.num_gathered += 1
         # What an engine repeats sees the index 0 always: it may not depend on it.
         index = (batch_idx,) if self._is_eager else ()
         if self.num_gathered < self._accumulate and not is_last:
-            return {"train/loss": self._gather(batch, *index)}
+            loss, *more = self._gather(batch, *index)
+            return {"train/loss": loss, **self.more.take(more, count)}
         numbers = (learning_rate, self.num_gathered)
         if numbers != self._last_numbers:
             self._rate.fill_(learning_rate)
             if self._share is not None:
                 self._share.fill_(1 / self.num_gathered)
             self._last_numbers = numbers
-        loss, norm = self._learn(batch, *self.numbers, *index)
+        loss, norm, *more = self._learn(batch, *self.numbers, *index)
         self.num_gathered = 0
-        if self._shows_norm:
-            return {"train/loss": loss, "train/grad_norm": norm}
-        return {"train/loss": loss}
+        norms = {"train/grad_norm": norm} if self._shows_norm else {}
+        return {"train/loss": loss, **norms, **self.more.take(more, count)}
 
-    def gather(self, batch: object, batch_idx: int = 0) -> Tensor:
-        """Add the gradient of one batch to those that wait."""
+    def gather(self, batch: object, batch_idx: int = 0) -> tuple[Tensor, ...]:
+        """Add the gradient of one batch to those that wait; return its loss, and what else is measured."""
         loss, result = self.learner.gather(_loss_of(batch, batch_idx))
         self._count(loss, result, batch)
-        return loss
+        return loss, *self.more.of(result)
 
     def learn(
         self, batch: object, rate: Tensor, share: Tensor | None, batch_idx: int = 0
-    ) -> tuple[Tensor, Tensor]:
-        """Compute the last batch of a step and take the step; return its loss and gradient norm."""
+    ) -> tuple[Tensor, ...]:
+        """Take a step with its last batch; return its loss, the gradient norm, and what else is measured."""
         loss, norm, result = self.learner.improve(_loss_of(batch, batch_idx), rate, share=share)
         self._count(loss, result, batch)
-        return loss, norm
+        return loss, norm, *self.more.of(result)
 
     def _count(self, loss: Tensor, result: Mapping[str, Tensor], batch: object) -> None:
         totals = self.totals if torch.compiler.is_compiling() else self._totals
@@ -153,6 +156,7 @@ class Update:
             metrics["train/epoch_loss"] = loss / self.num_examples
         if answered:
             metrics["train/epoch_accuracy"] = correct / answered
+        metrics |= self.more.close_epoch()
         self.totals.zero_()
         self.num_examples = 0
         return metrics
@@ -174,13 +178,14 @@ class Update:
             "num_gathered": self.num_gathered,
             "totals": self.totals,
             "num_examples": self.num_examples,
+            **self.more.state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
         names = ("gradient", "num_gathered", "totals", "num_examples")
         known = without_total(self.learner.step_state())
-        optional = [] if self.learner.ema is None else [TOTAL]
+        optional = [MORE] if self.learner.ema is None else [TOTAL, MORE]
         states.check_keys(state, *known, *names, optional=optional)
         num_gathered = states.whole(state, "num_gathered", at_most=self._accumulate - 1)
         if num_gathered > 0:
@@ -190,7 +195,9 @@ class Update:
             raise states.StateError("gradient", "is there, where this run has none")
         num_examples = states.whole(state, "num_examples")
         totals = states.like(state, "totals", self.totals)
+        self.more.check(state)
         self.learner.load_step_state(state)
+        self.more.load(state)
         for gradient in self.flat.gradients:
             gradient.zero_()
         if num_gathered:

@@ -55,6 +55,8 @@ def make_update(
     subject = Subject(update.learn, model, [model.module], device, example, others=[model])
     is_long = run_steps >= _WORTH_COMPILING
     chosen = choose_engine(config.engine, subject, is_long=is_long, has_begun=has_begun, tell=tell)
+    if chosen.used == "compiled" and (arguments := example()) is not None:
+        update.more.find(model, arguments[0])
     update.execute(chosen)
     return update, chosen
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ludus.core import Run, states
+from ludus.core.services import Log
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
@@ -38,6 +39,36 @@ def make_judge(config: SupervisedConfig, end: Callable[[Run, str], None] | None 
 
 def _stop_early(run: Run, reason: str) -> None:
     run.stop(f"early stopping: {reason}")
+
+
+class WatchMonitors:
+    """Says of each metric that is watched and that nobody has logged in two epochs that it is not there."""
+
+    def __init__(self, monitors: Mapping[str, str], log: Log) -> None:
+        """`monitors` are the metrics by the config's section that names each."""
+        self._waiting, self._log = dict(monitors), log
+        self._logged: set[str] = set()
+        self._first: int | None = None
+
+    def __call__(self, run: Run) -> None:
+        """Look at what was logged, and tell once."""
+        if not self._waiting:
+            return
+        if self._log.written_at == run.boundaries:
+            self._logged |= {*self._log.written}
+            is_there = self._log.written
+            self._waiting = {k: v for k, v in self._waiting.items() if v not in is_there}
+        epochs = run.counters["epoch"]
+        self._first = epochs if self._first is None else self._first
+        # What a hook logs after an epoch is written with the next.
+        if epochs >= self._first + 2 or (run.is_finished and epochs):
+            for section, metric in self._waiting.items():
+                run.tell(
+                    f"'{section}.metric' is {metric}, which nobody has logged so far, so '{section}' does"
+                    f" nothing; logged were {', '.join(sorted(self._logged))}",
+                    event="monitor_missing",
+                )
+            self._waiting = {}
 
 
 def with_judge(state: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -347,15 +347,6 @@ def test_a_name_in_two_categories_is_looked_up_in_the_right_one(
     ("changes", "told"),
     [
         (
-            {"early_stopping.metric": "validation/los"},
-            "'early_stopping.metric' is validation/los, which this run never writes; it writes",
-        ),
-        (
-            {"with_validation": False},
-            "'early_stopping.metric' is validation/epoch_loss, which this run never writes",
-        ),
-        ({"loss": "mse"}, "'best_model.metric' is validation/epoch_accuracy, which this run never"),
-        (
             {"data.validation_fraction": 0},
             "'with_validation' is on, but 'data.validation_fraction'",
         ),

@@ -11,6 +11,7 @@ import torch
 
 from ludus import Model, Trainer
 from ludus.core.errors import CheckpointError, ConfigError
+from ludus.core.surroundings import Bare
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 from ludus.supervised.watchers import make_judge, with_judge
@@ -189,8 +190,7 @@ def test_a_written_value_is_the_mean_since_the_last_write(tiny: Tiny, tmp_path: 
     [
         ("validation/epoch_los", {}),
         ("validation/epoch_loss", {"with_validation": False}),
-        ("validation/epoch_accuracy", {"loss": "mse"}),
-        ("train/loss", {}),
+        ("test/loss", {}),
     ],
 )
 def test_a_metric_that_the_run_never_writes_is_refused_before_work(
@@ -199,8 +199,16 @@ def test_a_metric_that_the_run_never_writes_is_refused_before_work(
     """Never repaired, and the message names the right section and the right names."""
     value = stopping(metric=metric) if section == "early_stopping" else {"metric": metric}
     with pytest.raises(ConfigError, match=rf"'{section}.metric' is {metric}, which .* never") as e:
-        tiny(**changes, **{section: {"mode": None, **value}})
+        Trainer(tiny(**changes, **{section: {**value, "mode": "min"}})).fit(around=Bare)
     assert "train/epoch_loss" in str(e.value)
+
+
+def test_a_misspelt_metric_whose_direction_nobody_knows_is_told_with_the_right_one(
+    tiny: Tiny,
+) -> None:
+    told = "'best_model.metric' is validation/epoch_los: cannot tell .* Did you mean 'validation/epoch_loss'"
+    with pytest.raises(ConfigError, match=told):
+        tiny(best_model={"metric": "validation/epoch_los", "mode": None})
 
 
 def test_a_stopped_run_evaluates_no_further_epoch(tiny: Tiny, tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""What a model's steps measure beside the loss: every number that they return is a metric."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.core import states
+from ludus.nn.model import Model
+from ludus.seeds import forked
+
+MORE = "more_metrics"
+"""The key of the sums in a state; it is there only while there are any."""
+_COUNTED = ("loss", "correct")
+
+
+class MoreMetrics:
+    """The further metrics of `training_step`: by batch, and their means over the examples of an epoch."""
+
+    def __init__(self, exact: torch.dtype) -> None:
+        """`exact` is the type of the sums."""
+        self._exact = exact
+        self._names: list[str] = []
+        self._sums: dict[str, Tensor] = {}
+        self._counts: dict[str, int] = {}
+
+    def of(self, result: Mapping[str, Any]) -> list[Tensor]:
+        """Return the numbers among what a step returned, for `take`, which may be given a replay of them."""
+        found = numbers_in({name: one for name, one in result.items() if name not in _COUNTED})
+        if not torch.compiler.is_compiling():
+            self._names = [*found]
+        # What is compiled cannot name them, so `find` has.
+        return [found[name] for name in self._names if name in found]
+
+    def find(self, model: Model, batch: object) -> None:
+        """Ask a model's own training_step once for the names of its metrics, without learning from it."""
+        if type(model).training_step is Model.training_step:
+            return
+        # One that cannot be asked here shows its mistake, if it is one, where it is trained.
+        with forked(0), model.evaluating(), torch.no_grad(), contextlib.suppress(Exception):
+            self.of(model.training_step(batch, 0))
+
+    def take(self, values: Sequence[Tensor], count: int) -> dict[str, Tensor]:
+        """Add those of a batch of this many examples to the sums; return them as metrics."""
+        metrics = {}
+        for name, value in zip(self._names, values, strict=True):
+            number = value.to(self._exact) * count
+            self._sums[name] = self._sums[name] + number if name in self._sums else number
+            self._counts[name] = self._counts.get(name, 0) + count
+            metrics[f"train/{name}"] = value
+        return metrics
+
+    def close_epoch(self) -> dict[str, float]:
+        """Return the means over the examples that had such a number, and begin to count anew."""
+        means = {
+            f"train/epoch_{name}": total.item() / self._counts[name]
+            for name, total in self._sums.items()
+        }
+        self._sums, self._counts = {}, {}
+        return means
+
+    def state(self) -> dict[str, Any]:
+        """Return the sums and what they are of."""
+        if not self._sums:
+            return {}
+        return {MORE: {"sums": dict(self._sums), "counts": dict(self._counts)}}
+
+    def check(self, state: Mapping[str, Any]) -> None:
+        """Raise StateError unless these are sums and counts, or none."""
+        if MORE not in state:
+            return
+        saved = states.mapping(state, MORE)
+        with states.within(MORE):
+            states.check_keys(saved, "sums", "counts")
+            counts, sums = states.counts(saved, "counts"), states.mapping(saved, "sums")
+            states.check_keys(sums, *counts)
+            with states.within("sums"):
+                for name in counts:
+                    states.like(sums, name, torch.zeros((), dtype=self._exact))
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take up saved sums."""
+        saved = state.get(MORE, {"sums": {}, "counts": {}})
+        self._sums = {name: total.clone() for name, total in saved["sums"].items()}
+        self._counts = dict(saved["counts"])
+
+
+def numbers_in(result: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return each number that a step returned, as a tensor of no dimension; outputs and the like are none."""
+    found = {}
+    for name, value in result.items():
+        if isinstance(value, Tensor) and value.numel() == 1:
+            found[name] = value.detach().reshape(())
+        elif isinstance(value, bool | int | float):
+            found[name] = torch.tensor(float(value))
+    return found
