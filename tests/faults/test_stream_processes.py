@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.active.stream.streams import Process, free_port, standalone, whole, write
+from tests.active.stream.streams import Process, free_port, retraining, standalone, whole, write
 
 
 @pytest.fixture
@@ -72,7 +72,9 @@ def test_strangers_liars_and_a_killed_edge_do_not_end_a_datacenter(start: Any) -
 
 @pytest.mark.slow
 def test_an_edge_goes_on_without_its_datacenter_and_finds_it_again(start: Any) -> None:
-    center = start("datacenter")
+    # Few enough for the first check, which has two samples.
+    few = retraining()["training"] | {"initial_labels": 2, "queries": 2}
+    center = start("datacenter", training=few)
     center.wait_for("listening on")
     # Always unsure, so that it asks at every check; the first retraining is cut short.
     never = {
@@ -84,7 +86,7 @@ def test_an_edge_goes_on_without_its_datacenter_and_finds_it_again(start: Any) -
     center.wait_for("update 1: retraining")
     center.kill()
     edge.wait_for("the datacenter is gone")
-    again = start("datacenter")
+    again = start("datacenter", training=few)
     again.wait_for("going on from")
     code = edge.end(120)
     assert code == 0, edge.text

@@ -55,7 +55,8 @@ def ran(root: Path, *, lag: int = 0, host: str = "edge", **changed: Any) -> tupl
     watched = changed.pop("state_estimation", watch(NEVER))
     at_edge, there = (watched, None) if host == "edge" else (None, watched)
     split = {key: changed[key] for key in ("seed", "data") if key in changed}
-    training = {**retraining()["training"], **split}
+    # Few labels, as an edge may send few samples.
+    training = {**retraining()["training"], **split, "initial_labels": 1, "queries": 1}
     told = Recorder(root, lag=lag, state_estimation=there, training=training)
     one = edge(root, told, state_estimation_host=host, state_estimation=at_edge, **changed)
     one.run()
