@@ -57,6 +57,11 @@ class FusedGame(ABC):
     """Who plays, in the order of their moves."""
     is_symmetric: bool = False
     """Whether each role sees the game from its own side, so that one network can play them all."""
+    host_wins_by_ending: bool = False
+    """Whether every end is a win of the host: `fused_dqn` then judges by rho, how soon games end, otherwise
+    by the rewards of each role."""
+    starts_remedy: str = "let reset return states that are not over"
+    """What to do where all games that `reset` returns are over, for a message."""
 
     @abstractmethod
     def actions(self, role: str) -> Moves | Bounds:

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ludus.core import states
 from ludus.core.errors import ConfigError
-from ludus.games.dqn.evaluation import HELD_OUT, RhoEvaluation, metrics_of
+from ludus.games.dqn.evaluation import HELD_OUT, PairEvaluation, metrics_of
 from ludus.games.dqn.players import ValuePlayer
+from ludus.games.dqn.rho import Played, rho
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.dqn.two_roles import TwoRoles
 from ludus.games.export import export_policy
@@ -70,12 +71,12 @@ class Abilities(TwoRoles):
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
-        """Return rho of every pair with kept networks, over games by which nothing was chosen."""
+        """Return the scores of every pair with kept networks, over games by which nothing was chosen."""
         with self._borrowing(weights):
-            rhos = self._rhos(stream=HELD_OUT, games=episodes, seed=seed)
+            played = self._played(stream=HELD_OUT, games=episodes, seed=seed)
         games = self.config.evaluation.games if episodes is None else episodes
         return {
-            **metrics_of(self.fused_game, rhos, self.config.trained),
+            **metrics_of(self.fused_game, played, self.config.trained),
             "eval/games": float(games),
         }
 
@@ -100,10 +101,10 @@ class Abilities(TwoRoles):
             for role, learner in self.learners.items():
                 export_policy(path / role, self.fused_game, role, "greedy", "q", learner.net)
 
-    def _rhos(self, **options: Any) -> dict[str, float]:
-        evaluation = RhoEvaluation(self.config, self.fused_game, self.device)
+    def _played(self, **options: Any) -> dict[str, Played]:
+        evaluation = PairEvaluation(self.config, self.fused_game, self.device)
         with self._spared() as players:
-            return evaluation.rhos(players, **options)
+            return evaluation.play_all(players, **options)
 
     @contextlib.contextmanager
     def _spared(self) -> Iterator[Mapping[str, Player]]:
@@ -117,18 +118,41 @@ class Abilities(TwoRoles):
     ) -> dict[str, float]:
         """Return rho, games that the host won for each step played, of the five pairs.
 
+        The number of games and the most steps of each are the config's unless given. Raises ConfigError
+        for a game whose end is not always the host's win; `evaluate` is for every game.
+        """
+        if not self.fused_game.host_wins_by_ending:
+            raise ConfigError(
+                f"rho says how soon a host wins, and an end of {type(self.fused_game).__name__} need not be"
+                " its win; evaluate() gives the returns of both roles (a game whose every end is its win"
+                " says host_wins_by_ending = True)"
+            )
+        played = self._measured("evaluate_rho", num_samples, max_steps)
+        return {pair: rho(one) for pair, one in played.items()}
+
+    def evaluate(
+        self, num_samples: int | None = None, max_steps: int | None = None
+    ) -> dict[str, float]:
+        """Return what an evaluation of a run logs: the score of each role, and every pair's.
+
         The number of games and the most steps of each are the config's unless given.
         """
+        played = self._measured("evaluate", num_samples, max_steps)
+        return metrics_of(self.fused_game, played, self.config.trained)
+
+    def _measured(
+        self, asked: str, num_samples: int | None, max_steps: int | None
+    ) -> dict[str, Played]:
         if max_steps is not None and max_steps < 1:
-            raise ConfigError(f"evaluate_rho was given max_steps={max_steps}; use 1 or more")
-        return self._rhos(games=num_samples, max_steps=max_steps)
+            raise ConfigError(f"{asked} was given max_steps={max_steps}; use 1 or more")
+        return self._played(games=num_samples, max_steps=max_steps)
 
     def count_actions(
         self, role: str, pair: str = "host_vs_agent", num_samples: int | None = None
     ) -> Tensor:
         """Return (A,) how often a role chose each action in the games of a pair."""
         self.fused_game.check_role(role)
-        evaluation = RhoEvaluation(self.config, self.fused_game, self.device)
+        evaluation = PairEvaluation(self.config, self.fused_game, self.device)
         with self._spared() as players:
             played = evaluation.play(players, pair, games=num_samples)
         return played.counts[role]

@@ -94,8 +94,9 @@ class RoleConfig(StrictConfig):
             )
 
 
-class RhoConfig(StrictConfig):
-    """How host and agent are judged: by rho, games won by the host for each step played."""
+class JudgingConfig(StrictConfig):
+    """How host and agent are judged: by rho, games won by the host for each step played, where the end of the
+    game is the host's win; in other games by the mean return of the role."""
 
     every_rounds: Count
     """Evaluate every so many rounds, and after the last, however short the run is; 0 means never."""
@@ -106,7 +107,7 @@ class RhoConfig(StrictConfig):
     patience: Positive | None
     """Stop after this many evaluations in a row in which no role got better; null never stops for that."""
     min_delta: NonNegativeFloat
-    """A rho counts as better, for patience, only if it is better by more than this."""
+    """A score counts as better, for patience, only if it is better by more than this."""
 
     def problems(self) -> Iterator[str]:
         """Yield a key that another makes meaningless."""
@@ -155,7 +156,7 @@ class FusedDqnConfig(TrainerConfig):
     """Write how long each stage of each role took to timing.jsonl, in ms; on a GPU by its own clock."""
     layerwise_logging: bool
     """Log the norms of every layer's weights, and of their gradient for a batch, with each record."""
-    evaluation: RhoConfig
+    evaluation: JudgingConfig
     """How host and agent are judged."""
 
     @property

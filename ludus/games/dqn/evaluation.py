@@ -1,4 +1,8 @@
-"""Evaluate a host and an agent by rho, against each other and against players that stay what they are."""
+"""Evaluate a host and an agent against each other, and against players that stay what they are.
+
+Where a game says that its end is the host's win (`host_wins_by_ending`), roles are judged by rho; in every
+other game by the mean of their own returns.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from torch import Tensor
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.dqn.config import FusedDqnConfig
-from ludus.games.dqn.rho import Played, play_games, rho
+from ludus.games.dqn.rho import Played, mean_return, play_games, rho
 from ludus.games.game import FusedGame, State
 from ludus.games.player import Player, foreign, make_player
 from ludus.judge.scores import Score
@@ -50,14 +54,17 @@ def _judging(game: FusedGame, role: str, kind: str) -> Player:
     return make_player(section(kind=kind), game, role)
 
 
-def scores_of(config: FusedDqnConfig) -> Sequence[Score]:
-    """Return the score of each role that is trained: a host wants a high rho, an agent a low one."""
-    evaluation = config.evaluation
+def scores_of(config: FusedDqnConfig, game: FusedGame) -> Sequence[Score]:
+    """Return the score of each role that is trained.
+
+    By rho a host wants a high one and an agent a low one; both want high returns.
+    """
+    evaluation, is_by_rho = config.evaluation, game.host_wins_by_ending
     return [
         Score(
             role,
-            f"eval/{role}_rho",
-            "max" if role == "host" else "min",
+            f"eval/{role}_rho" if is_by_rho else f"eval/{role}_return",
+            "min" if is_by_rho and role == "agent" else "max",
             patience=evaluation.patience,
             min_delta=evaluation.min_delta,
         )
@@ -65,7 +72,7 @@ def scores_of(config: FusedDqnConfig) -> Sequence[Score]:
     ]
 
 
-class RhoEvaluation:
+class PairEvaluation:
     """Plays the same games at every evaluation, without any effect on training."""
 
     def __init__(self, config: FusedDqnConfig, game: FusedGame, device: torch.device) -> None:
@@ -94,7 +101,7 @@ class RhoEvaluation:
         if bool(self.game.over(state).all()):
             raise ConfigError(
                 f"all {games} games of an evaluation have ended before they begin; raise"
-                " evaluation.games, or max_num_points or max_value of the game"
+                f" evaluation.games, or {self.game.starts_remedy}"
             )
         return state, draws
 
@@ -133,7 +140,7 @@ class RhoEvaluation:
         known = self.scripted[role, kind]
         return _judging(self.game, role, kind) if is_foreign(type(known)) else known
 
-    def rhos(
+    def play_all(
         self,
         players: Mapping[str, Player],
         *,
@@ -141,45 +148,48 @@ class RhoEvaluation:
         games: int | None = None,
         max_steps: int | None = None,
         seed: int | None = None,
-    ) -> dict[str, float]:
-        """Return rho of every pair."""
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> dict[str, Played]:
+        """Return what came of the games of every pair."""
         return {
-            pair: rho(
-                self.play(
-                    players, pair, stream=stream, games=games, max_steps=max_steps, seed=seed,
-                )
+            pair: self.play(
+                players, pair, stream=stream, games=games, max_steps=max_steps, seed=seed,
+                is_interrupted=is_interrupted,
             )
             for pair in self.pairs
         }  # fmt: skip
 
-    def evaluate(
-        self,
-        players: Mapping[str, Player],
-        *,
-        is_interrupted: Callable[[], bool],
-    ) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """Return the metrics, and how often host and agent chose each action against each other."""
-        rhos, counts = {}, dict[str, Tensor]()
-        for pair in self.pairs:
-            played = self.play(players, pair, is_interrupted=is_interrupted)
-            rhos[pair] = rho(played)
-            counts = counts or played.counts
-        return metrics_of(self.game, rhos, self.config.trained), counts
-
 
 def metrics_of(
-    game: FusedGame, rhos: Mapping[str, float], trained: Collection[str]
+    game: FusedGame, played: Mapping[str, Played], trained: Collection[str]
 ) -> dict[str, float]:
-    """Return rho of every pair, and the mean that each trained role is judged by.
+    """Return rho of every pair, or the returns of the roles that play in it, and each trained role's score.
 
-    That is over scripted opponents alone, who do not change as the role learns.
+    A score is the mean over scripted opponents alone, who do not change as the role learns.
     """
-    judged = {
-        "host": [rhos[f"host_vs_{kind}"] for kind in game.opponents("agent")],
-        "agent": [rhos[f"{kind}_vs_agent"] for kind in game.opponents("host")],
+    judges = {
+        "host": [f"host_vs_{kind}" for kind in game.opponents("agent")],
+        "agent": [f"{kind}_vs_agent" for kind in game.opponents("host")],
     }
-    found = {f"eval/{role}_rho": _mean(judged[role]) for role in trained}
-    return found | {f"eval/rho/{pair}": value for pair, value in rhos.items()}
+    if game.host_wins_by_ending:
+        rhos = {pair: rho(one) for pair, one in played.items()}
+        found = {
+            f"eval/{role}_rho": _mean([rhos[pair] for pair in judges[role]]) for role in trained
+        }
+        return found | {f"eval/rho/{pair}": value for pair, value in rhos.items()}
+    returns = {
+        role: {pair: mean_return(played[pair], index) for pair in ("host_vs_agent", *judges[role])}
+        for index, role in enumerate(game.roles)
+    }
+    found = {
+        f"eval/{role}_return": _mean([returns[role][pair] for pair in judges[role]])
+        for role in trained
+    }
+    return found | {
+        f"eval/{role}_return/{pair}": value
+        for role, by_pair in returns.items()
+        for pair, value in by_pair.items()
+    }
 
 
 def shares_of(role: str, counts_A: Tensor) -> dict[str, float]:

@@ -28,6 +28,8 @@ class Played(NamedTuple):
     """(B,) whether it had ended before the first step."""
     counts: dict[str, Tensor]
     """(A,) how often each action was played, by role, in games that went on."""
+    returns: Tensor
+    """(B, R) the sum of the rewards of each role."""
 
 
 def play_games(
@@ -56,7 +58,9 @@ def play_games(
         checked=checked,
         is_interrupted=is_interrupted,
     )
+    returns_BR = torch.zeros(len(steps_B), len(game.roles), device=steps_B.device)
     for moment in played:
+        returns_BR = returns_BR + moment.rewards
         goes_on_B = (~moment.was_over).long()
         if moment.role == game.roles[0]:
             steps_B += goes_on_B
@@ -65,7 +69,7 @@ def play_games(
     done_B = game.done(state)
     # One that was cut off has not ended, however early that was.
     steps_B = steps_B.masked_fill(~(done_B | had_ended_B), max_steps)
-    return Played(steps_B, done_B, had_ended_B, counts)
+    return Played(steps_B, done_B, had_ended_B, counts, returns_BR)
 
 
 def rho(played: Played) -> float:
@@ -78,7 +82,11 @@ def rho(played: Played) -> float:
     steps = int(played.steps[counts_B].sum())
     if not steps:
         raise LudusError(
-            f"all {len(counts_B)} games had ended before the first step, so there is no rho; play more"
-            " games, or raise max_num_points or max_value of the game"
+            f"all {len(counts_B)} games had ended before the first step, so there is no rho; play more games"
         )
     return int((played.is_finished & counts_B).sum()) / steps
+
+
+def mean_return(played: Played, role: int) -> float:
+    """Return the mean return of the role at this index, without games that had ended before they began."""
+    return float(played.returns[~played.had_ended, role].double().mean())

@@ -100,6 +100,8 @@ class Hironaka(FusedGame):
             yield from start_problems(self.starts, self)
 
     roles = ("host", "agent")
+    host_wins_by_ending = True
+    starts_remedy = "raise max_num_points or max_value of the game"
 
     def __init__(
         self,

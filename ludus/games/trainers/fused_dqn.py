@@ -13,7 +13,7 @@ from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import ConfigError
 from ludus.games.dqn.abilities import Abilities
 from ludus.games.dqn.config import FusedDqnConfig
-from ludus.games.dqn.evaluation import RhoEvaluation, scores_of, shares_of
+from ludus.games.dqn.evaluation import PairEvaluation, metrics_of, scores_of, shares_of
 from ludus.games.dqn.execution import Execution
 from ludus.games.dqn.layers import layer_norms
 from ludus.games.dqn.plan import RoleWork, Works, two_roles
@@ -86,9 +86,9 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
         for learner in self.learners.values():
             learner.begin_run(config.max_rounds)
         self._check_starts()
-        self.evaluation = RhoEvaluation(config, self.fused_game, self.device)
+        self.evaluation = PairEvaluation(config, self.fused_game, self.device)
         self.evaluation.check_starts()
-        self.judge = Judge(*scores_of(config))
+        self.judge = Judge(*scores_of(config, self.fused_game))
         metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
         self._guard = DivergenceGuard(
             remedy="lower gamma; observations and rewards must be finite", guarded=metrics
@@ -191,7 +191,7 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
         size = self.learners[role].config.initial_rollout_size
         return ConfigError(
             f"all {size} first games of the {role} had ended before they began; raise"
-            f" {role}.initial_rollout_size, or max_num_points or max_value of the game"
+            f" {role}.initial_rollout_size, or {self.fused_game.starts_remedy}"
         )
 
     def _gather(
@@ -222,10 +222,9 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
             return {}  # it must not become the best; the record that follows ends the run
         self._count_steps(run)
         with self._spared() as players:
-            found, counts = self.evaluation.evaluate(
-                players, is_interrupted=lambda: run.interrupted
-            )
-        for role, counted in counts.items():
+            played = self.evaluation.play_all(players, is_interrupted=lambda: run.interrupted)
+        found = metrics_of(self.fused_game, played, self.config.trained)
+        for role, counted in played["host_vs_agent"].counts.items():
             found |= shares_of(role, counted)
         replaced = [role for role, one in self.learners.items() if self.players[role] is not one]
         self.judge.hear(run, found, lambda score: self.weights(), without=replaced)

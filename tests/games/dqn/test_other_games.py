@@ -15,6 +15,7 @@ from ludus import StrictConfig, register
 from ludus.config import registry
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games import DQNTrainer, FusedGame, Moves, Step, make_game
+from ludus.games.dqn.evaluation import PairEvaluation, metrics_of, scores_of
 from ludus.games.game import State, check_games
 from ludus.testing.games import check_game
 from tests.games.dqn.small import Ran, small_dqn
@@ -31,6 +32,7 @@ class Chase(FusedGame):
         """How many places the ring has."""
 
     roles = ("host", "agent")
+    host_wins_by_ending = True
 
     def __init__(self, *, places: int) -> None:
         self.places = places
@@ -148,8 +150,114 @@ def test_a_judge_from_outside_remembers_nothing_of_earlier_evaluations(
         trainer.set_logger(ludus.Logger({"backends": []}))
         trainer.prepare(max_steps=None)
         evaluation, players = trainer.evaluation, trainer.players
-        rhos = [evaluation.rhos(players) for _ in range(2)]
+        rhos = [
+            metrics_of(trainer.fused_game, evaluation.play_all(players), ["host"]) for _ in range(2)
+        ]
     finally:
         del registry._REGISTERED["player"]["moody"]
     assert first == second
     assert rhos[0] == rhos[1]
+
+
+@register("game", "two_sided_nim")
+class Nim(FusedGame):
+    """Take one, two or three; who takes the last one wins, host or agent."""
+
+    class Config(StrictConfig):
+        kind: Literal["two_sided_nim"]
+        """Nim with one heap."""
+        least: int
+        """How many there are in a new game, at least; at most there are nine more."""
+
+    roles = ("host", "agent")
+
+    def __init__(self, *, least: int) -> None:
+        self.least = least
+
+    def actions(self, role: str) -> Moves:
+        self.check_role(role)
+        return Moves(3)
+
+    def observation_size(self, role: str) -> int:
+        self.check_role(role)
+        return 1
+
+    def reset(self, games: int, generator: torch.Generator) -> State:
+        check_games(games)
+        heaps = torch.randint(10, (games,), generator=generator, device=generator.device)
+        return {"left": heaps + self.least}
+
+    def observe(self, state: State, role: str) -> Tensor:
+        return state["left"].float().unsqueeze(1)
+
+    def legal(self, obs_BO: Tensor, role: str) -> Tensor:
+        return torch.arange(1, 4, device=obs_BO.device) <= obs_BO
+
+    def play(self, state: State, role: str, actions: Tensor) -> Step:
+        after = {"left": state["left"] - actions - 1}
+        won = self.done(after).float()
+        return Step(after, torch.stack([won, -won] if role == "host" else [-won, won], 1))
+
+    def done(self, state: State) -> Tensor:
+        return state["left"] <= 0
+
+
+NIM = {"kind": "two_sided_nim", "least": 12}
+
+
+class Winner:
+    """Leaves a multiple of four, so that it wins whenever it can."""
+
+    def act(self, obs_BO: Tensor, legal_BA: Any, generator: torch.Generator) -> Tensor:
+        return ((obs_BO[:, 0].long() % 4) - 1).clamp(min=0)
+
+
+class Loser:
+    """Takes one at a time, so that its games are the longest."""
+
+    def act(self, obs_BO: Tensor, legal_BA: Any, generator: torch.Generator) -> Tensor:
+        return torch.zeros(len(obs_BO), dtype=torch.int64)
+
+
+def nim_scores(agent: Any) -> dict[str, float]:
+    config = small_dqn(game=NIM, **{"evaluation.games": 300, "evaluation.max_steps": 30})
+    game = make_game(config.game)
+    played = PairEvaluation(config, game, torch.device("cpu")).play_all(
+        {"host": Winner(), "agent": agent}
+    )
+    return metrics_of(game, played, ["host", "agent"])
+
+
+@pytest.mark.covers("001-S8")
+def test_a_role_of_another_game_is_judged_by_its_own_rewards_not_by_how_soon_it_ended() -> None:
+    strong, weak = nim_scores(Winner()), nim_scores(Loser())
+    config = small_dqn(game=NIM)
+    by_role = {score.name: score for score in scores_of(config, make_game(config.game))}
+    metric, mode = by_role["agent"].metric, by_role["agent"].direction
+    assert (metric, mode) == ("eval/agent_return", "max")
+    assert strong[metric] > weak[metric] + 0.5
+    assert strong["eval/host_return"] == weak["eval/host_return"] > 0.8
+    # By the rewards, in [-1, 1]: what the host wins the agent loses.
+    pair = [strong[f"eval/{role}_return/host_vs_agent"] for role in ("host", "agent")]
+    assert sum(pair) == pytest.approx(0)
+
+
+def test_a_run_of_another_game_keeps_the_best_by_returns_and_speaks_of_no_rho() -> None:
+    ran = Ran(small_dqn(game=NIM, max_rounds=8))
+    assert [score.metric for score in ran.trainer.judge.scores] == [
+        "eval/host_return",
+        "eval/agent_return",
+    ]
+    logged = {name for record in ran.records for name in record.scalars}
+    assert not [name for name in logged if "rho" in name]
+    assert set(ran.trainer.evaluate(num_samples=20)) <= logged
+    with pytest.raises(ConfigError, match=r"an end of Nim need not be its win; evaluate\(\) gives"):
+        ran.trainer.evaluate_rho(20)
+
+
+def test_starts_that_are_all_over_are_told_without_keys_of_hironakas(tmp_path: Path) -> None:
+    over = DQNTrainer(small_dqn(game={"kind": "two_sided_nim", "least": -20}))
+    with pytest.raises(ConfigError) as told:
+        over.fit(root=str(tmp_path))
+    assert "or let reset return states that are not over" in str(told.value)
+    assert "max_num_points" not in str(told.value)

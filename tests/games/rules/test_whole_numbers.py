@@ -70,6 +70,7 @@ def test_every_small_start_of_two_points_has_the_right_points_after_a_move(scale
             assert torch.equal(game.done(after), num_left_B == 1)
 
 
+@pytest.mark.covers("001-S1")
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize(("dimension", "points"), [(2, 12), (3, 20), (5, 9)])
 def test_whole_games_are_those_of_whole_numbers(dimension: int, points: int, scale: bool) -> None:
