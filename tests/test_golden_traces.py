@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import ludus
-from ludus.session.fingerprint import cpu_name
+from ludus.session.fingerprint import cpu_model, cpu_name
 from ludus.session.logger import Logger
 from tests.active.conftest import small_active
 from tests.arena.small import KL, SOS, TO_GO, small_arena
@@ -195,6 +195,7 @@ def machine() -> dict[str, str]:
     return {
         "torch": str(torch.__version__),
         "cpu": cpu_name(),
+        "cpu_model": cpu_model(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
     }
 

@@ -19,7 +19,7 @@ from ludus.config import registry
 from ludus.config.sections import StrictConfig
 from ludus.version import VERSION
 
-_NOTED_LATER = {"instructions"}
+_NOTED_LATER = {"instructions", "cpu_model"}
 """Facts of which older runs say nothing."""
 _INSTALLED = {"site-packages", "dist-packages"}
 # A script is not part of the fingerprint: it says how to resume, so it must be free to change.
@@ -39,14 +39,25 @@ def versions() -> dict[str, str]:
 @functools.cache
 def cpu_name() -> str:
     """Return the processor's own name for itself."""
+    return _first_cpu().get("model name") or platform.processor() or platform.machine()
+
+
+@functools.cache
+def cpu_model() -> str:
+    """Return the processor's family and model; empty where the system does not say."""
+    facts = _first_cpu()
+    return "/".join(facts[key] for key in ("cpu family", "model") if key in facts)
+
+
+@functools.cache
+def _first_cpu() -> dict[str, str]:
+    """Return what Linux says of the first processor; empty elsewhere."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [
-                line.partition(":")[2].strip() for line in file if line.startswith("model name")
-            ]
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        names = []
-    return names[0] if names else platform.processor() or platform.machine()
+        return {}
+    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}
 
 
 def machine(device: torch.device) -> dict[str, Any]:
@@ -55,7 +66,9 @@ def machine(device: torch.device) -> dict[str, Any]:
     return {
         "system": platform.system(),
         "cpu": cpu_name(),
-        # A virtual machine may give processors of two kinds one name.
+        # A virtual machine may give processors of two kinds one name, and two kinds with the same
+        # vector instructions may still round differently in a math library that knows both.
+        "cpu_model": cpu_model(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "device": f"{device.type}: {name}",
         "threads": torch.get_num_threads(),
