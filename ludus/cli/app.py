@@ -123,7 +123,21 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object, and nothing else, on standard output."),
 ]
-Root = Annotated[str, typer.Option("--root", help="The directory that holds all runs.")]
+
+
+def _lasting(root: str) -> str:
+    """Refuse a root whose runs would be gone when the command ends."""
+    if root.startswith("memory://"):
+        raise LudusError(
+            f"--root {root} is the memory of this command, and a run in it is gone when the command ends;"
+            " give a directory, or s3://bucket/runs (a script may use fit(root='memory://...'))"
+        )
+    return root
+
+
+Root = Annotated[
+    str, typer.Option("--root", callback=_lasting, help="The directory that holds all runs.")
+]
 
 
 def _print_version(is_asked: bool) -> None:

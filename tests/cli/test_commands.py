@@ -463,6 +463,20 @@ def test_an_existing_run_is_refused_with_the_way_out(call: Ludus, config: str) -
     assert call("train", config, "--run", "other", "--json").code == 0
 
 
+@pytest.mark.parametrize("words", [["train", "small.yaml"], ["runs"]])
+def test_a_root_that_ends_with_the_command_is_refused(
+    call: Ludus, config: str, words: list[str]
+) -> None:
+    told = call(*words, "--root", "memory://x").refusal()
+    assert "a run in it is gone when the command ends; give a directory, or s3://" in told
+
+
+def test_a_stream_is_kept_in_a_directory(call: Ludus, tmp_path: Path) -> None:
+    told = call("stream", "any.yaml", "--root", "s3://bucket/runs").refusal()
+    assert told == "--root s3://bucket/runs is no directory, and a stream keeps its state in one"
+    assert not Path("s3:").exists()
+
+
 @pytest.mark.parametrize("root", ["small.yaml", "small.yaml/deeper"])
 def test_a_root_that_cannot_be_a_directory_is_told(call: Ludus, config: str, root: str) -> None:
     assert f"{root}/small cannot be written" in call("train", config, "--root", root).refusal()

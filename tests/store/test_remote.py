@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -341,14 +343,61 @@ def hold(storage: RemoteStorage, **changes: Any) -> None:
     storage._connection.put("LOCK", json.dumps({**about, **changes}).encode())
 
 
+def age(storage: RemoteStorage, seconds: float) -> None:
+    """Let the store think that LOCK was put so long ago."""
+    file = fsspec.filesystem("memory").store[storage._connection._key("LOCK")]
+    file.modified -= datetime.timedelta(seconds=seconds)
+
+
 def test_a_lease_of_another_machine_ends_when_it_is_not_renewed(storage: RemoteStorage) -> None:
     hold(storage)
+    age(storage, lease.LEASE_SECONDS / 2)
     with pytest.raises(RunError, match=r"process 1 on elsewhere; .* wait 60 seconds"):
         with storage.lock():
             pass
-    hold(storage, renewed=time.time() - lease.LEASE_SECONDS - 1)
+    assert storage.is_locked()
+    age(storage, lease.LEASE_SECONDS)
+    assert not storage.is_locked()
     with storage.lock() as held:
         held.check()
+    assert storage.names("") == []
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_clocks_of_machines_that_differ_neither_end_a_lease_nor_keep_it(
+    storage: RemoteStorage, hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(storage, renewed=time.time() + hours * 3600)
+    with pytest.raises(RunError, match="in use by process 1 on elsewhere"):
+        with storage.lock():
+            pass
+    age(storage, lease.LEASE_SECONDS + 1)
+    own = time.time()
+    monkeypatch.setattr(lease.time, "time", lambda: own - hours * 3600)
+    with storage.lock() as held:
+        held.check()
+
+
+def test_a_machine_of_the_same_name_is_another_one(storage: RemoteStorage) -> None:
+    hold(storage, host=socket.gethostname(), boot="another", pid=2**31 - 1)
+    with pytest.raises(RunError, match="in use by process"):
+        with storage.lock():
+            pass
+
+
+def test_a_lease_is_believed_where_nothing_may_be_put(
+    storage: RemoteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(storage)
+    flaky(monkeypatch, "pipe_file")
+    assert storage.is_locked()
+
+
+def test_a_bucket_tells_how_old_a_lease_is(bucket: str) -> None:
+    storage = RemoteStorage(f"{bucket}/held")
+    hold(storage, renewed=0.0)
+    assert 0 <= storage.lock()._age() < time.time() / 2
+    assert storage.names("") == ["LOCK"]
 
 
 def test_a_lease_is_renewed_while_its_holder_lives(

@@ -22,7 +22,11 @@ def stream(
     """Watch a stream and retrain when it drifts; the config's kind is edge, datacenter or standalone."""
     from ludus.active.stream.config import read_stream_config
     from ludus.config.registry import find
+    from ludus.core.errors import LudusError
     from ludus.show.terminal import tell
+    from ludus.store.places import is_url
 
+    if is_url(root):
+        raise LudusError(f"--root {root} is no directory, and a stream keeps its state in one")
     found = read_stream_config(config, overrides or [], tell=tell)
     find("program", found.kind)(found).run(root)

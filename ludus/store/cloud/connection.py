@@ -66,6 +66,14 @@ class Connection:
                 return None
             return int(about["size"]) if about["type"] == "file" else None
 
+    def modified(self, name: str) -> float | None:
+        """Return when an object was put, in seconds by the clock of the store; None where there is none."""
+        with self._told(name, "read"):
+            try:
+                return float(self._fs.modified(self._key(name)).timestamp())
+            except FileNotFoundError:
+                return None
+
     def below(self, name: str) -> list[str]:
         """Return the names of all objects below this one, relative to it, sorted."""
         start = self._key(name).strip("/") + "/"

@@ -1,22 +1,27 @@
 """One process per run in an object store: a lease, renewed while its holder lives and checked at each save.
 
 There is no lock that dies with its holder there. A lease that was not renewed for LEASE_SECONDS has
-ended; that of a process of this machine ends with the process.
+ended; that of a process of this machine ends with the process. When it was renewed and what time it is
+says the store, by when it was given LOCK and a probe: the clocks of two machines may differ.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+import math
 import os
 import socket
 import threading
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import psutil
 
-from ludus.core.errors import LudusError, RunError, RunTaken
+from ludus.core.errors import LudusError, RunError, RunTaken, StorageError
 from ludus.store.cloud.connection import Connection
 
 LEASE_SECONDS = 60.0
@@ -48,7 +53,7 @@ class Lease:
         return self
 
     def _refuse_holder(self, holder: dict[str, Any]) -> None:
-        if _is_live(holder):
+        if holder and self._is_live(holder):
             raise RunError(
                 f"{self._place} is in use by process {holder['pid']} on {str(holder['host'])[:80]};"
                 f" stop it first, or, if that machine is gone, wait {LEASE_SECONDS:.0f} seconds"
@@ -68,7 +73,8 @@ class Lease:
         return about
 
     def _renew(self) -> None:
-        about = {"owner": self._owner, "pid": os.getpid(), "host": socket.gethostname()}
+        about = {"owner": self._owner, "pid": os.getpid(), **_machine()}
+        # The time of this machine is for people, and for an earlier ludus, which compared it.
         times = {"since": psutil.Process().create_time(), "renewed": time.time()}
         self._connection.put(_NAME, json.dumps({**about, **times}).encode())
 
@@ -92,8 +98,36 @@ class Lease:
             )
 
     def is_held(self) -> bool:
-        """Return whether a live process holds the lease."""
-        return _is_live(self._holder())
+        """Return whether a live process holds the lease; LOCK is believed where nothing may be put."""
+        holder = self._holder()
+        try:
+            return bool(holder) and self._is_live(holder)
+        except StorageError:
+            return self._connection.size(_NAME) is not None
+
+    def _is_live(self, holder: dict[str, Any]) -> bool:
+        if {name: holder.get(name) for name in _machine()} != _machine():
+            return self._age() < LEASE_SECONDS
+        if holder["pid"] == os.getpid():
+            return holder.get("owner") in _held
+        try:
+            began = psutil.Process(holder["pid"]).create_time()
+        except (psutil.Error, ValueError, OverflowError):
+            return False
+        # Another process may have been given the number since.
+        return bool(abs(began - holder["since"]) < 1.0)
+
+    def _age(self) -> float:
+        """Return how many seconds ago LOCK was put, by the clock of the store."""
+        probe = f"{_NAME}.tmp-{self._owner}"
+        self._connection.put(probe, b"what time is it?")
+        try:
+            now = self._connection.modified(probe)
+        finally:
+            self._connection.delete(probe)
+        put = self._connection.modified(_NAME)
+        # One that is gone meanwhile was given back.
+        return math.inf if now is None or put is None else now - put
 
     def __exit__(
         self,
@@ -108,16 +142,10 @@ class Lease:
             self._connection.delete(_NAME)
 
 
-def _is_live(holder: dict[str, Any]) -> bool:
-    if not holder:
-        return False
-    if holder["host"] == socket.gethostname():
-        if holder["pid"] == os.getpid():
-            return holder.get("owner") in _held
-        try:
-            began = psutil.Process(holder["pid"]).create_time()
-        except (psutil.Error, ValueError, OverflowError):
-            return False
-        # Another process may have been given the number since.
-        return bool(abs(began - holder["since"]) < 1.0)
-    return bool(time.time() - holder["renewed"] < LEASE_SECONDS)
+@functools.cache
+def _machine() -> dict[str, str]:
+    """Return what tells this machine from others, of which some may have its name."""
+    boot = ""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return {"host": socket.gethostname(), "boot": boot}
