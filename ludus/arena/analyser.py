@@ -11,9 +11,9 @@ from typing import Annotated, ClassVar
 
 import torch
 from pydantic import SerializeAsAny
-from tensordict import TensorDictBase
 from torch import Tensor
 
+from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.environment import Environment
 from ludus.arena.statistics import Statistics, mean_of, rollout_statistics
 from ludus.config.base import StrictConfig

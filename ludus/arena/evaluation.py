@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from tensordict import TensorDict
 
 from ludus.arena.analyser import Watched
+from ludus.arena.libraries import TensorDict
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.arena.playing.rollout import Choose, roll_out

@@ -1,7 +1,8 @@
-"""The names of TorchRL that the arena uses, imported without their effect on the rest of the process.
+"""The names of TorchRL and TensorDict that the arena uses, imported without their effect on the process.
 
 TorchRL lets all processes of multiprocessing be spawned from its import on, the workers of anybody's
-DataLoader too. What a script has chosen, or not chosen, stays.
+DataLoader too. What a script has chosen, or not chosen, stays. Where the extra is not installed, whatever
+needs it is refused in one sentence.
 """
 
 from __future__ import annotations
@@ -9,6 +10,20 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 from collections.abc import Iterator
+
+from ludus.core.errors import LudusError
+
+
+class MissingExtraError(LudusError, ImportError):
+    """A package that an optional part of ludus needs is not installed."""
+
+
+def missing(error: ModuleNotFoundError) -> MissingExtraError:
+    """Return the error that says what is missing, and how it is installed."""
+    package = (error.name or str(error)).partition(".")[0]
+    return MissingExtraError(
+        f"the arena needs {package}, which is not installed; install it with: pip install 'ludus[arena]'"
+    )
 
 
 @contextlib.contextmanager
@@ -21,18 +36,29 @@ def start_method_kept() -> Iterator[None]:
         multiprocessing.set_start_method(before, force=True)
 
 
-with start_method_kept():
-    from torchrl.data import Binary, Bounded, Composite, Unbounded
-    from torchrl.envs import EnvBase
-    from torchrl.objectives import (
-        ClipPPOLoss,
-        KLPENPPOLoss,
-        LossModule,
-        ReinforceLoss,
-        ValueEstimators,
-    )
-    from torchrl.objectives.utils import distance_loss
-    from torchrl.objectives.value import GAE, ValueEstimatorBase
+try:
+    with start_method_kept():
+        from tensordict import TensorDict, TensorDictBase
+        from tensordict.nn import (
+            ProbabilisticTensorDictModule,
+            ProbabilisticTensorDictSequential,
+            TensorDictModuleBase,
+            set_skip_existing,
+            skip_existing,
+        )
+        from torchrl.data import Binary, Bounded, Composite, Unbounded
+        from torchrl.envs import EnvBase
+        from torchrl.objectives import (
+            ClipPPOLoss,
+            KLPENPPOLoss,
+            LossModule,
+            ReinforceLoss,
+            ValueEstimators,
+        )
+        from torchrl.objectives.utils import distance_loss
+        from torchrl.objectives.value import GAE, ValueEstimatorBase
+except ModuleNotFoundError as error:
+    raise missing(error) from error
 
 __all__ = [
     "GAE",
@@ -43,9 +69,18 @@ __all__ = [
     "EnvBase",
     "KLPENPPOLoss",
     "LossModule",
+    "MissingExtraError",
+    "ProbabilisticTensorDictModule",
+    "ProbabilisticTensorDictSequential",
     "ReinforceLoss",
+    "TensorDict",
+    "TensorDictBase",
+    "TensorDictModuleBase",
     "Unbounded",
     "ValueEstimatorBase",
     "ValueEstimators",
     "distance_loss",
+    "missing",
+    "set_skip_existing",
+    "skip_existing",
 ]

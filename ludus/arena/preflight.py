@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from traceback import extract_tb
 
 import torch
-from tensordict import TensorDict
 from torch import Tensor, nn
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.learning.weights import untouched
+from ludus.arena.libraries import TensorDict
 from ludus.arena.objectives.objective import KEYS
 from ludus.arena.playing.columns import SEPARATOR
 from ludus.arena.playing.environment import Environment

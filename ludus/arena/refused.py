@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ludus.config.base import Settings
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 
 if TYPE_CHECKING:
     from ludus.arena.experiment import ExperimentParameters
@@ -50,6 +50,17 @@ def check_given(instance: ScenarioInstance, config: ExperimentParameters) -> Non
                 f"the scenario instance was built for {found} {what}, but the config says {wanted}; build it"
                 " from this config (ludus.build_scenario_instance)"
             )
+
+
+class NotBuiltError(LudusError, AttributeError):
+    """An attribute of a trainer was read before `fit`, which builds it."""
+
+    def __init__(self, trainer: str, name: str) -> None:
+        super().__init__(
+            f"{trainer}.{name} is there once fit() has begun, which builds it; read it in a hook or after"
+            " fit(), or build a scenario instance before and give it to the trainer:"
+            f" {trainer}(config, ludus.build_scenario_instance(config))"
+        )
 
 
 class OwnParts:

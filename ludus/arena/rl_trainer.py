@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import ClassVar
 
 import torch
-from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 from ludus.arena.abilities import Abilities
@@ -20,6 +19,7 @@ from ludus.arena.learning.minibatches import Minibatches
 from ludus.arena.learning.noted import Noted
 from ludus.arena.learning.update import ArenaUpdate, Learned
 from ludus.arena.learning.waiting import Waiting, kinds_of
+from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.plan import Due, Works, make_plan
 from ludus.arena.playing.columns import chosen, to_columns, to_tensordict
@@ -63,6 +63,10 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
     """
 
     trainer_type: ClassVar[str] = "rl"
+    built_by_fit: ClassVar[tuple[str, ...]] = (
+        *TensorDictTrainer.built_by_fit,
+        *("environment", "loss_module", "gae", "update", "learner", "evaluation", "judge"),
+    )
     keeps_episodes_whole: ClassVar[bool] = False
     """Whether minibatches are of whole episodes, for losses that look at more than one step of each."""
     # The order of an epoch is computed anew.

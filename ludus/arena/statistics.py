@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 
+from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.arena.protocol import ACCEPT, CONTINUE
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -23,7 +23,7 @@ from ludus.arena.build import build_scenario_instance
 from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
 from ludus.arena.learning.weights import AgentWeights, untouched
 from ludus.arena.plan import Work
-from ludus.arena.refused import OwnParts, check_given
+from ludus.arena.refused import NotBuiltError, OwnParts, check_given
 from ludus.arena.scenario import ScenarioInstance
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
@@ -117,9 +117,22 @@ class TensorDictTrainer(Trainer):
 
     trainer_type: ClassVar[str] = "rl"
     """Which heads the agents are built with: `rl` policy and value, `solo_agent` the solo head."""
+    built_by_fit: ClassVar[tuple[str, ...]] = ("scenario_instance", "agents", "device")
+    """The attributes that are there from the beginning of `fit` on."""
 
     pretraining: Pretraining | None = None
     scenario_instance: ScenarioInstance
+
+    if not TYPE_CHECKING:  # where it is read, every misspelt attribute would be right
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what a script gave, or raise an error that says when the attribute is there."""
+            given = vars(self).get("given_instance")
+            if given is not None and name in ("scenario_instance", "agents"):
+                return given if name == "scenario_instance" else given.agents
+            if name in type(self).built_by_fit:
+                raise NotBuiltError(type(self).__name__, name)
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build the scenario instance."""
@@ -138,7 +151,7 @@ class TensorDictTrainer(Trainer):
 
     def close(self) -> None:
         """Close the envs, unless a script has made them."""
-        if self.given_instance is None and hasattr(self, "scenario_instance"):
+        if self.given_instance is None and "scenario_instance" in vars(self):
             with ExitStack() as stack:  # one that fails keeps no other from being closed
                 for environment in reversed(self.scenario_instance.environments):
                     stack.callback(environment.close)
@@ -149,21 +162,13 @@ class TensorDictTrainer(Trainer):
         return (*self._loading.stages(), *more)
 
     def _make_instance(self) -> ScenarioInstance:
-        rl = getattr(self.config, "rl", None)
-        evaluation = getattr(self.config, "evaluation", None)
         return build_scenario_instance(
-            self.config,
-            device=self.device,
-            trainer_type=self.trainer_type,
-            num_envs=1 if rl is None else rl.rollouts_per_iteration,
-            num_steps=None if rl is None else rl.steps_per_env_per_iteration,
-            num_judged=1 if evaluation is None else evaluation.rollouts,
-            use_shared_body=rl is None or rl.use_shared_body,
+            self.config, device=self.device, trainer_type=self.trainer_type
         )
 
     def train(self) -> None:
         """Train, test and save the models, each in its context; `fit` sets the seed and calls it."""
-        if not hasattr(self, "agents"):
+        if "agents" not in vars(self):
             raise LudusError(
                 "nothing is built before fit(), which calls train(); call trainer.fit()"
             )

@@ -9,6 +9,10 @@ import torch
 from torch import Tensor
 
 import ludus
+from ludus.arena.agents.kinds.parts import PartsAgent
+from ludus.arena.trainers.vanilla_ppo import VanillaPpoTrainer
+from ludus.config import registry
+from ludus.core.errors import ConfigError
 from ludus.core.surroundings import Bare
 from tests.arena.sections import ALWAYS, EVEN_RATES, NEVER, parts
 from tests.arena.small import MLP, small_arena
@@ -187,6 +191,28 @@ def test_the_type_of_the_trainer_decides_which_heads_are_built() -> None:
         "rl",
         "solo_agent",
     )
+
+
+class Another(VanillaPpoTrainer):
+    trainer_type = "imitation"
+
+
+class Widened(PartsAgent):
+    trainer_types = (*PartsAgent.trainer_types, "imitation")
+
+
+@pytest.mark.covers("002-M8")
+def test_a_type_of_trainer_that_agents_are_not_built_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = (
+        "trainer_type is 'imitation', but agents of the kind 'parts' are built for rl or solo_agent"
+    )
+    with pytest.raises(ConfigError, match=told):
+        Another(small_arena()).fit(around=Bare)
+    # An agent of one's own says which others it knows.
+    monkeypatch.setitem(registry._REGISTERED["arena_agent"], "parts", Widened)
+    assert Another(small_arena()).fit(around=Bare).status == "finished"
 
 
 def test_policy_and_value_have_a_body_each_where_they_share_none() -> None:

@@ -13,8 +13,10 @@ from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.trainers.vanilla_ppo import VanillaPpoTrainer
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.surroundings import Bare
+from ludus.testing.trainers import ending_of
 from tests.arena.sections import parts
 from tests.arena.small import MLP, small_arena
+from tests.arena.small_solo import small_solo
 
 
 def built(config: Any, trainer_type: str = "rl", **sizes: int) -> ScenarioInstance:
@@ -87,3 +89,42 @@ def test_envs_that_the_trainer_made_are_closed_and_those_of_a_script_are_not() -
     config = small_arena()
     assert closings(VanillaPpoTrainer(config)) == ["0", "1", "2"]
     assert closings(VanillaPpoTrainer(config, built(config))) == []
+
+
+@pytest.mark.covers("002-M1")
+@pytest.mark.parametrize("config", [small_arena(), small_solo()], ids=["rl", "alone"])
+def test_a_config_is_enough_to_build_the_instance_that_its_trainer_would_build(
+    config: Any, tmp_path: Path
+) -> None:
+    instance = ludus.build_scenario_instance(config)
+    trainer = type(ludus.build_trainer(config))(config, instance)
+    given = trainer.fit(root=str(tmp_path), name="given")
+    plain = ludus.build_trainer(config).fit(root=str(tmp_path), name="plain")
+    one, other = (ending_of(str(result.run_dir)) for result in (given, plain))
+    assert one.metrics == other.metrics
+    assert one.models == other.models
+
+
+def test_settings_choose_the_device_of_an_instance() -> None:
+    config = small_arena()
+    settings = config.settings.model_copy(update={"device": "nowhere"})
+    with pytest.raises(LudusError, match="nowhere"):
+        ludus.build_scenario_instance(config, settings)
+
+
+@pytest.mark.parametrize("name", ["scenario_instance", "agents", "loss_module", "learner"])
+def test_what_fit_builds_says_so_where_it_is_read_before(name: str) -> None:
+    trainer = ludus.build_trainer(small_arena())
+    with pytest.raises(LudusError, match=f"VanillaPpoTrainer.{name} is there once fit.. has begun"):
+        getattr(trainer, name)
+    assert not hasattr(trainer, name)
+    with pytest.raises(AttributeError, match="has no attribute 'scenario_instanse'"):
+        getattr(trainer, "scenario_" + "instanse")
+
+
+def test_an_instance_that_was_given_can_be_read_before_fit() -> None:
+    config = small_arena()
+    instance = ludus.build_scenario_instance(config)
+    trainer = VanillaPpoTrainer(config, instance)
+    assert trainer.scenario_instance is instance
+    assert trainer.agents is instance.agents

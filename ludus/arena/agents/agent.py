@@ -14,7 +14,7 @@ from ludus.arena.agents.body import Rows
 from ludus.arena.schedule import UpdateScheduleSection
 from ludus.config.base import NonNegativeFloat, StrictConfig
 from ludus.config.sections import registered
-from ludus.core.errors import LudusError
+from ludus.core.errors import ConfigError, LudusError
 
 
 class LoadParameters(StrictConfig):
@@ -55,6 +55,8 @@ class Agent(nn.Module):
     """Derive it for an agent of your own; which of the three methods are called is the trainer's choice."""
 
     Config: ClassVar[type[AgentParameters]]
+    trainer_types: ClassVar[tuple[str, ...]] = ("rl", "solo_agent")
+    """The types of trainer it can be built for; name your own too, where your class knows what it means."""
 
     def policy(self, rows: Rows) -> Said:
         """Return the logits of decision and messages."""
@@ -98,6 +100,16 @@ def undefined(agent: Agent, method: str) -> LudusError:
         f"{type(agent).__name__} defines no '{method}', which this trainer asks its agents for; define it,"
         f" and return {_RETURNS[method]}"
     )
+
+
+def check_trainer_type(agent: type[Agent], kind: str, trainer_type: str) -> None:
+    """Raise ConfigError unless agents of this kind can be built for trainers of this type."""
+    if trainer_type not in agent.trainer_types:
+        raise ConfigError(
+            f"the trainer's trainer_type is '{trainer_type}', but agents of the kind '{kind}' are built for"
+            f" {' or '.join(agent.trainer_types)} (rl: policy and value heads, solo_agent: the solo one); set"
+            " trainer_type to one of these, or name yours in 'trainer_types' of an agent class of your own"
+        )
 
 
 def check_solo(agent: Agent, name: str) -> None:

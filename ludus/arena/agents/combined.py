@@ -10,19 +10,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import torch
-from tensordict import TensorDictBase
-from tensordict.nn import (
-    ProbabilisticTensorDictModule,
-    ProbabilisticTensorDictSequential,
-    TensorDictModuleBase,
-    skip_existing,
-)
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ludus.arena.agents.agent import Agent, Said, check_said, check_value
 from ludus.arena.agents.body import Rows
 from ludus.arena.agents.heads import ABSENT
+from ludus.arena.libraries import (
+    ProbabilisticTensorDictModule,
+    ProbabilisticTensorDictSequential,
+    TensorDictBase,
+    TensorDictModuleBase,
+    skip_existing,
+)
 from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.protocol import NOTHING, ProtocolHandler
 from ludus.arena.scenario import Seen

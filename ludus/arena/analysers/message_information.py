@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 
 from ludus.arena.analyser import Analyser
+from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register

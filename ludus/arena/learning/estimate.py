@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from tensordict import TensorDictBase
-from tensordict.nn import set_skip_existing
 from torch import nn
 
 from ludus.arena.agents.combined import (
@@ -21,7 +19,7 @@ from ludus.arena.agents.combined import (
     CombinedAgents,
     is_plain_look,
 )
-from ludus.arena.libraries import ValueEstimatorBase
+from ludus.arena.libraries import TensorDictBase, ValueEstimatorBase, set_skip_existing
 from ludus.arena.playing.environment import Environment
 from ludus.core.errors import LudusError
 

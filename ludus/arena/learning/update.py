@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.learning.gradient_update import GradientUpdate
+from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.columns import named, to_tensordict
 from ludus.core.errors import LudusError
 from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from tensordict import TensorDict
 from torch import Tensor
 
+from ludus.arena.libraries import TensorDict
 from ludus.arena.playing.columns import to_columns, to_tensordict
 from ludus.core import states
 from ludus.core.errors import CheckpointError

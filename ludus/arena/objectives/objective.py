@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from ludus.arena.agents.combined import (
@@ -23,7 +22,7 @@ from ludus.arena.agents.combined import (
     VALUE,
     VALUE_TARGET,
 )
-from ludus.arena.libraries import GAE, LossModule, ValueEstimators
+from ludus.arena.libraries import GAE, LossModule, TensorDictBase, ValueEstimators
 from ludus.core.errors import LudusError
 
 VALUE_TERMS = ("loss_critic",)

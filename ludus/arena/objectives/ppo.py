@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 from torch.distributions import Distribution, kl_divergence
 
@@ -24,7 +23,13 @@ from ludus.arena.agents.combined import (
     Valuing,
     make_actor,
 )
-from ludus.arena.libraries import ClipPPOLoss, KLPENPPOLoss, distance_loss
+from ludus.arena.libraries import (
+    ClipPPOLoss,
+    KLPENPPOLoss,
+    TensorDict,
+    TensorDictBase,
+    distance_loss,
+)
 from ludus.arena.objectives.objective import Objective, has_turn, standardised
 from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat

@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from tensordict import TensorDict, TensorDictBase
 from torch import nn
 
 from ludus.arena.agents.combined import (
@@ -26,7 +25,7 @@ from ludus.arena.agents.combined import (
     make_actor,
     make_critic,
 )
-from ludus.arena.libraries import ReinforceLoss, distance_loss
+from ludus.arena.libraries import ReinforceLoss, TensorDict, TensorDictBase, distance_loss
 from ludus.arena.objectives.objective import Objective, has_turn, standardised
 from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat

@@ -17,7 +17,6 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from ludus.arena.agents.combined import (
@@ -30,7 +29,7 @@ from ludus.arena.agents.combined import (
     make_actor,
     make_critic,
 )
-from ludus.arena.libraries import ReinforceLoss, distance_loss
+from ludus.arena.libraries import ReinforceLoss, TensorDict, TensorDictBase, distance_loss
 from ludus.arena.objectives.inverse_hessian import InverseHessianSection, inverse_product
 from ludus.arena.objectives.objective import Objective, has_turn, is_there, standardised
 from ludus.arena.objectives.stackelberg import (

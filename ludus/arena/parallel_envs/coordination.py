@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from pettingzoo import ParallelEnv
 
+from ludus.arena.parallel_library import ParallelEnv
 from ludus.arena.playing.parallel_env import ParallelEnvMaker
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register

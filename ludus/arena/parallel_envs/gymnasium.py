@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import gymnasium
-from pettingzoo import ParallelEnv
 
+from ludus.arena.parallel_library import ParallelEnv
 from ludus.arena.playing.parallel_env import ParallelEnvMaker
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register

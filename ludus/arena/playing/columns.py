@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
+
+from ludus.arena.libraries import TensorDict, TensorDictBase
 
 AGENTS = "agents"
 SEPARATOR = "/"

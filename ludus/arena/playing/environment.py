@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 
+from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.protocol import NOTHING, ProtocolHandler
 from ludus.seeds import derive, generator

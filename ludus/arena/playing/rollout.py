@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from ludus.arena.agents.combined import AGENTS, CombinedAgents
+from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.playing.environment import Environment, Moment
 from ludus.core.errors import Interrupted

@@ -11,10 +11,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from tensordict import TensorDict, TensorDictBase
 
 from ludus.arena.agents.combined import AGENTS
-from ludus.arena.libraries import Binary, Bounded, Composite, EnvBase, Unbounded
+from ludus.arena.libraries import (
+    Binary,
+    Bounded,
+    Composite,
+    EnvBase,
+    TensorDict,
+    TensorDictBase,
+    Unbounded,
+)
 from ludus.arena.playing.environment import MessageEnvironment, Moment
 from ludus.core.errors import LudusError
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from ludus.arena.learning.noted import Noted
 from ludus.arena.learning.weights import AgentWeights, of_agents
-from ludus.arena.scenario import ScenarioInstance
-from ludus.arena.solo.build import build_solo_instance
 from ludus.arena.solo.parameters import SoloHyperParameters
 from ludus.arena.solo.plan import SoloWorks, make_solo_plan
 from ludus.arena.solo.students import Passes, SoloUpdate, Students
@@ -89,9 +87,6 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         self.learner = self.update.learner
         self.judge = _judge(config, names)
         self._choose_engine()
-
-    def _make_instance(self) -> ScenarioInstance:
-        return build_solo_instance(self.config, device=self.device, trainer_type=self.trainer_type)
 
     def _shortened(self, max_steps: int | None) -> list[str]:
         """Make the run as long as `fit` asks for, in whole iterations; return what changed besides."""

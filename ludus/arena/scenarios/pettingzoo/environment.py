@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 
+from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.environment import Environment, Moment, Stepped
 from ludus.arena.playing.parallel_env import AnyParallelEnv
 from ludus.arena.scenarios.pettingzoo.slot import Slot

@@ -1,0 +1,12 @@
+"""The base class of PettingZoo's parallel envs, or one sentence where PettingZoo is not installed."""
+
+from __future__ import annotations
+
+from ludus.arena.libraries import missing
+
+try:
+    from pettingzoo import ParallelEnv
+except ModuleNotFoundError as error:
+    raise missing(error) from error
+
+__all__ = ["ParallelEnv"]
