@@ -22,6 +22,8 @@ OracleSection = Annotated[SerializeAsAny[StrictConfig], registered("oracle")]
 JOURNAL = "labels"
 """The journal of all answers: a record holds `rows` and their `labels`."""
 _KEY = "answer-"
+_GREATEST = 1e15
+"""Beyond it the squared error of a label, or the gradient's norm, would not be a number of float32."""
 
 
 class Oracle(Protocol):
@@ -53,20 +55,23 @@ class Labels:
                 number = label.item()
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
         if self.num_classes is None:
-            if is_number and abs(number) < float("inf"):
+            if is_number and abs(number) <= _GREATEST:
                 return float(number)
-            raise LudusError(f"the label of row {row} is {number!r}; give a finite number")
+            raise LudusError(
+                f"the label of row {row} is {_shown(number)}; give a finite number between -{_GREATEST:g}"
+                f" and {_GREATEST:g}, in a larger unit if need be"
+            )
         if not is_number or number != number // 1 or not 0 <= number < self.num_classes:
             raise LudusError(
-                f"the label of row {row} is {number!r}; the classes of this run are the whole numbers from"
-                f" 0 to {self.num_classes - 1}"
+                f"the label of row {row} is {_shown(number)}; the classes of this run are the whole numbers"
+                f" from 0 to {self.num_classes - 1}"
             )
         return int(number)
 
     def first_wrong(self, labels_N: Tensor) -> list[int]:
         """Return the first row whose label cannot be one, in a list that is empty if all can."""
         numbers_N = labels_N.double()
-        is_right_N = numbers_N.isfinite()
+        is_right_N = numbers_N.abs() <= _GREATEST
         if self.num_classes is not None:
             in_range_N = (numbers_N >= 0) & (numbers_N < self.num_classes)
             is_right_N = is_right_N & in_range_N & (numbers_N == numbers_N.floor())
@@ -121,6 +126,14 @@ class Answers:
                 " for again"
             ) from None
         return torch.tensor(found, dtype=self.labels.dtype)
+
+
+def _shown(label: object) -> str:
+    """Return a label as a sentence can hold it; Python does not write out numbers of many digits."""
+    if isinstance(label, int) and abs(label) > _GREATEST:
+        return f"a whole number of more than {len(str(int(_GREATEST))) - 1} digits"
+    text = repr(label)
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _is_numbered(key: str) -> bool:

@@ -12,6 +12,9 @@ import pytest
 import torch
 
 import ludus
+from ludus.active.labelling.answering import Words
+from ludus.active.labelling.queries import Queries
+from ludus.active.oracle import Labels
 from ludus.core.errors import ConfigError, LudusError
 from ludus.testing.trainers import Killed, check_effects_once, ending_of, run_trainer
 from tests.active.conftest import small_active, targets_of
@@ -147,3 +150,45 @@ def test_a_function_is_given_and_used_or_refused() -> None:
     trainer.set_oracle(lambda inputs, rows: rows)
     with pytest.raises(ConfigError, match="is known; set it to function"):
         trainer.fit()
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        (10**400, "a whole number of more than 15 digits"),
+        (-(10**5000), "a whole number of more than 15 digits"),
+        (1e300, r"1e\+300"),
+        (float("inf"), "inf"),
+        ("x" * 500, "'x{39}\\.\\.\\."),
+    ],
+    ids=["401 digits", "5001 digits", "1e300", "inf", "text"],
+)
+@pytest.mark.parametrize("num_classes", [None, 3])
+def test_a_label_that_no_network_can_learn_is_refused_by_its_row(
+    label: Any, shown: str, num_classes: int | None
+) -> None:
+    with pytest.raises(
+        LudusError, match=rf"the label of row 7 is {shown}; (give a finite|the classes)"
+    ):
+        Labels(num_classes=num_classes).checked(7, label)
+
+
+def test_a_label_as_large_as_may_be_is_taken_and_one_in_memory_beyond_it_is_found() -> None:
+    labels = Labels(num_classes=None)
+    assert labels.checked(0, -(10**15)) == -1e15
+    assert labels.first_wrong(torch.tensor([1.0, 1e300], dtype=torch.float64)) == [1]
+
+
+@pytest.mark.parametrize("word", ["1" * 401, "1e300", "9" * 5000], ids=len)
+def test_people_who_type_such_a_label_are_told_which_it_is(word: str) -> None:
+    queries = Queries(
+        round=0,
+        rows=[3],
+        num_classes=None,
+        class_names=None,
+        columns=None,
+        picture=None,
+        inputs=None,
+    )
+    with pytest.raises(LudusError, match=r"the label of row 3 is .*; give a finite number between"):
+        Words(queries).label(3, word)
