@@ -164,3 +164,14 @@ def test_a_run_on_examples_with_noise_resumes_exactly_from_anywhere(tmp_path: Pa
         return noisy_trainer(Noisy(), max_rounds=2, **{"settings.checkpoint.every_stages": 1})
 
     check_kill_anywhere(make, tmp_path, max_kills=6)
+
+
+def test_labels_come_in_another_order_in_each_epoch_and_alike_in_the_same() -> None:
+    def order(seed: int, epoch: int) -> list[int]:
+        found = batches(learn_set(Examples(INPUTS, torch.zeros(40)), 20, seed=seed), epoch)
+        return torch.cat([labels for _, labels in found]).tolist()
+
+    orders = [order(1, 0), order(1, 1), order(1, 2), order(2, 0)]
+    assert len({tuple(one) for one in orders}) == 4
+    assert all(sorted(one) == list(range(20)) for one in orders)
+    assert order(1, 2) == orders[2]

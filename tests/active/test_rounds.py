@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import ludus
+from ludus.active.asking import Asking
+from ludus.active.config import StoppingConfig
+from ludus.active.rounds import Progress
 from ludus.active.selection import leep
 from ludus.core.surroundings import Bare
 from ludus.nn.model import Model
@@ -46,3 +50,55 @@ def test_leep_is_that_of_the_head_that_a_candidate_was_trained_with(tmp_path: Pa
     with torch.no_grad():
         said = model(trainer.examples.inputs(trainer.pool.labelled)).softmax(1)
     assert trainer.candidates.scores == pytest.approx([leep(said, trainer.pool.labels)], abs=1e-6)
+
+
+def test_each_round_draws_by_a_generator_of_its_own() -> None:
+    """Of a pool that stays the same: of one that shrinks even one generator draws otherwise each time."""
+
+    class Standing:
+        size, num_labelled = 30, 0
+        unasked, labelled, labels = torch.arange(30), torch.empty(0), torch.empty(0)
+
+        def ask(self, rows: Any, *, number: int) -> None:
+            asked.append(rows.tolist())
+
+    class First:
+        def choose(self, view: Any, count: int) -> Any:
+            drawn.append(torch.rand(3, generator=view.generator).tolist())
+            return view.rows[:count]
+
+    class Round:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def round(self, loop: str) -> int:
+            return self.number
+
+    asked: list[list[int]] = []
+    drawn: list[list[float]] = []
+    rest: Any = None
+    pool: Any = Standing()
+    strategy: Any = First()
+    asking = Asking(
+        small_active(initial_labels=0, queries=8), rest, pool, strategy=strategy, oracle=rest,
+        answers=rest, progress=rest, scorer=lambda: rest,
+    )  # fmt: skip
+    for number in (0, 1, 2, 1):
+        run: Any = Round(number)
+        asking.query(run)
+    assert len({tuple(rows) for rows in asked}) == len({tuple(one) for one in drawn}) == 3
+    assert (asked[1], drawn[1]) == (asked[3], drawn[3])
+
+
+def test_predictions_are_compared_with_those_of_the_round_before() -> None:
+    stopping = StoppingConfig(
+        max_labels=None, target_accuracy=None, stable_share=0.9, stable_rounds=2
+    )
+    progress = Progress(stopping, size=4)
+    one, other = torch.tensor([0, 1, 2, 0]), torch.tensor([1, 2, 0, 1])
+    said = [one, other, other, one, one, torch.tensor([0, 1, 2, 1])]
+    assert [progress.hear(None, said_N) for said_N in said] == [0.0, 0.0, 1.0, 0.0, 1.0, 0.75]
+    assert progress.reason == ""
+    progress.hear(None, said[-1])
+    progress.hear(None, said[-1])
+    assert "100.0% of the pool is predicted as before, 2 times in a row" in progress.reason

@@ -204,3 +204,7 @@ def test_before_train_may_take_the_state_that_fit_was_given() -> None:
     trainer = Asking(plan)
     trainer.fit()
     assert trainer.events[0] == "state None"
+    state = trainer.state_dict() | {"run": {**Asking(plan).run.state_dict(), "boundaries": 7}}
+    other = Asking(plan)
+    other.fit(trainer_state=state)
+    assert other.events[0] == f"state {state}"

@@ -27,6 +27,14 @@ TESTS: dict[str, list[str]] = {
         "tests/supervised/test_update.py",
         "tests/test_golden_traces.py",
     ],
+    "ludus/supervised": [
+        "tests/supervised/test_update.py",
+        "tests/supervised/test_monitors.py",
+        "tests/supervised/test_short_config.py",
+        "tests/core/test_hooks.py",
+        "tests/supervised",
+        "tests/keys/test_supervised.py",
+    ],
     "ludus/games": [
         "tests/games/rules",
         "tests/games/hironaka",
@@ -80,7 +88,8 @@ _STEP, _TARGET, _OPTIMIZER, _SCHEDULES = (
     f"ludus/nn/{n}.py" for n in ("step", "target", "optimizer", "schedules")
 )
 _TAPE, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("engines/tape", "model", "flat"))
-_EMA = "ludus/nn/ema.py"
+_EMA, _LEARNER = "ludus/nn/ema.py", "ludus/nn/learner.py"
+_SUPERVISED = "ludus/supervised"
 
 _LOSSES = [
     # A truncated step is treated as one that terminated, and the other way round.
@@ -172,6 +181,7 @@ _NN = [
      "move = torch._fused_adam_"),
     (_OPTIMIZER, "dampening=0.0, nesterov=config.nesterov", "dampening=0.0, nesterov=False"),
     (_OPTIMIZER, "                self.num_steps -= found_inf", "                pass"),
+    (_LEARNER, "return loss if self.scaling.is_on else loss + norm", "return loss"),
     (_EMA, "total.add_(share * (1 - total))", "total.fill_(1.0)"),
     (_EMA, "else total.fill_(1.0)", "else total.zero_()"),
     (_STEP, "square = square.masked_fill(part.is_frozen, 0.0)", "pass"),
@@ -183,6 +193,22 @@ _NN = [
     (_FLAT, "states.like(named, name, piece, finite=finite)", "pass"),
     (_MODEL, "module.training = mode", "pass"),
     (_TAPE, "own.copy_(value)  # type: ignore[arg-type]", "pass"),
+]  # fmt: skip
+
+_SUPERVISED_ROOM = [
+    # What an evaluator, a training_step or a hook measures decides on nothing, or is not told of.
+    (f"{_SUPERVISED}/evaluated.py", "return {**self._also_watched(metrics), **metrics}", "return metrics"),
+    (f"{_SUPERVISED}/more_metrics.py", "number = value.to(self._exact) * count",
+     "number = value.to(self._exact)"),
+    (f"{_SUPERVISED}/update.py", "            **self.more.state(),\n", ""),
+    (f"{_SUPERVISED}/watchers.py", "            self._logged |= {*self._log.written}", "            pass"),
+    (f"{_SUPERVISED}/watchers.py", "if epochs >= self._first + 2 or (run.is_finished and epochs):",
+     "if False:"),
+    # TensorBoard is off unless it is asked for, and hooks are given no state.
+    (f"{_SUPERVISED}/short_config.py", 'complete["settings"]["device"] = short["device"]',
+     'complete["settings"] |= {"device": short["device"], "loggers": []}'),
+    ("ludus/core/trainer.py", '{"trainer_state": lambda run: state}',
+     '{"trainer_state": lambda run: None}'),
 ]  # fmt: skip
 
 _GAMES = [
@@ -342,6 +368,18 @@ _ACTIVE = [
     (f"{_ACTIVE_ROOM}/rounds.py", "if share >= self._config.stable_share else 0",
      "if share >= self._config.stable_share else self.num_stable"),
     (f"{_ACTIVE_ROOM}/rounds.py", "share = 0.0 if is_first else", "share = 1.0 if is_first else"),
+    (f"{_ACTIVE_ROOM}/rounds.py", "            self._said_N = said_N.clone()\n            if",
+     "            self._said_N = said_N.clone() if is_first else self._said_N\n            if"),
+    (f"{_ACTIVE_ROOM}/learn_set.py", 'generator(self._seed, "order", epoch)',
+     'generator(self._seed, "order", 0)'),
+    (f"{_ACTIVE_ROOM}/spread.py", "nearest_N = torch.minimum(nearest_N, found_N)\n    return torch.tensor",
+     "nearest_N = found_N\n    return torch.tensor"),
+    (f"{_ACTIVE_ROOM}/strategy.py",
+     "return torch.empty_like(scores_N).index_copy_(0, order.to(scores_N.device), scores_N)",
+     "return scores_N"),
+    (f"{_ACTIVE_ROOM}/oracle.py", "is_number and abs(number) <= _GREATEST", "is_number"),
+    (f"{_ACTIVE_ROOM}/selection/logme.py", "    if count <= width:\n        return _greatest",
+     "    if False:\n        return _greatest"),
     (f"{_ACTIVE_ROOM}/learn_set.py", "return max(count // self._size, 1)",
      "return count // self._size"),
     (f"{_ACTIVE_ROOM}/learn_set.py",
@@ -398,7 +436,9 @@ _ACTIVE = [
 BREAKS = [
     (folder, *change)
     for folder, changes in zip(
-        TESTS, (_LOSSES, _RL_AGENTS, _DATA, _NN, _GAMES, _ACTIVE, ARENA), strict=True
+        TESTS,
+        (_LOSSES, _RL_AGENTS, _DATA, _NN, _SUPERVISED_ROOM, _GAMES, _ACTIVE, ARENA),
+        strict=True,
     )
     for change in changes
 ]

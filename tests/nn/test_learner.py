@@ -361,3 +361,35 @@ def test_a_layer_that_has_two_names_learns_alike_when_it_is_compiled(
         step(rate)
     torch.testing.assert_close(traced.flat.vectors, eager.flat.vectors)
     assert traced.module.first.weight is own
+
+
+class Rooted(nn.Module):
+    """Its loss is 0 while its gradient is not a number, if so wanted; batch norm sees the batch first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor, power: Tensor) -> Tensor:
+        return (self.norm(x) * 0).square().sum() ** power
+
+
+@pytest.mark.parametrize("is_taped", [False, True])
+def test_buffers_take_nothing_from_a_step_whose_norm_is_not_finite(is_taped: bool) -> None:
+    learner = Learner(Rooted(), ADAM, max_grad_norm=None)
+
+    def step(x: Tensor, power: Tensor) -> tuple[Tensor, Tensor]:
+        loss, norm, _ = learner.improve(
+            lambda forward: (forward(x, power), None), torch.tensor(0.1)
+        )
+        return loss, norm
+
+    executed: Any = Taped(step) if is_taped else step
+    for power in (1.0, 0.5, 1.0, 0.5):
+        before = learner.module.norm.running_mean.clone()  # type: ignore[union-attr, operator]
+        x = 1 + torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+        loss, norm = executed(x, torch.tensor(power))
+        assert loss.item() == 0.0
+        assert bool(norm.isfinite()) == (power == 1.0)
+        is_kept = not torch.equal(learner.module.norm.running_mean, before)  # type: ignore[union-attr, arg-type]
+        assert is_kept == (power == 1.0)

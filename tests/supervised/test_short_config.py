@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -99,6 +100,35 @@ def test_the_documented_block_trains_stops_early_and_keeps_its_best(
     names = [f"mlp_dataset_efficienttraining_epoch_{number}" for number in milestones]
     assert set(names) <= set(models(result.run_dir))
     assert len(history(result.run_dir, "train/epoch_accuracy")) == last
+
+
+@pytest.mark.covers("003-M1")
+def test_the_documented_block_logs_to_tensorboard_without_being_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = block(REQUIRED, max_epochs=2)
+    del config["settings"]
+    make(config).fit()
+    (events,) = (tmp_path / "results").rglob("events.out.tfevents*")
+    drawn = EventAccumulator(str(events)).Reload()
+    epochs = [len(drawn.Scalars(f"{role}/epoch_loss")) for role in ("train", "validation")]
+    assert epochs == [2, 2]
+
+
+@pytest.mark.covers("003-M1")
+def test_a_trainer_evaluates_its_model_with_test_data(tmp_path: Path) -> None:
+    dataset, held_out = Dataset(), TensorDataset(*wines(30))
+    for kind in (BaseTrainer, Trainer):
+        trainer = kind(
+            Model(MLP), block(REQUIRED, max_epochs=1, results_dir=str(tmp_path / kind.__name__)),
+            dataset.train_dataloader, dataset.val_dataloader, test_loader=held_out,
+        )  # fmt: skip
+        result = trainer.fit()
+        trainer.model.eval()
+        inputs, targets = held_out.tensors
+        is_right = trainer.model(inputs).argmax(1) == targets
+        assert history(result.run_dir, "test/accuracy") == [float(is_right.double().mean())]
 
 
 def test_every_key_that_was_added_is_printed_and_no_other(

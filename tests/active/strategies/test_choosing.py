@@ -295,3 +295,16 @@ def test_the_weight_of_a_class_is_expected_by_the_mean_of_the_draws() -> None:
     seen = Seen(torch.tensor([0]), None, None, draws)
     found = expected_weight(seen, torch.tensor([3.0, 1.0]))
     torch.testing.assert_close(found, torch.tensor([3.0 * 0.4 + 0.6]))
+
+
+@pytest.mark.covers("003-S3")
+@pytest.mark.parametrize("kind", ["uncertainty", "entropy", "margin"])
+def test_each_row_of_a_drawn_order_has_its_own_score(kind: str) -> None:
+    strategy, drawn = made(kind, shortlist=None), torch.tensor([2, 3, 0, 1])
+    in_order = strategy.scores(view_of(LOGITS), torch.arange(4))
+    assert torch.equal(
+        strategy.scores(view_of(LOGITS, rows=drawn.tolist()), drawn), in_order[drawn]
+    )
+    # Whatever order the rows are drawn in, the same ones are wanted.
+    best = strategy.choose(view_of(LOGITS), 2).tolist()
+    assert strategy.choose(view_of(LOGITS, rows=drawn.tolist()), 2).tolist() == best

@@ -157,3 +157,12 @@ def test_typiclust_goes_round_again_when_every_cluster_has_a_label() -> None:
     assert found[:3] == [5, 0, 14]
     assert [place // 5 if place < 5 else 1 if place < 14 else 2 for place in found[3:]] == [1, 0, 2]
     assert sorted(typical(17, torch.empty(0, 2))) == list(range(17))
+
+
+def test_badge_keeps_away_from_every_row_that_it_drew_before() -> None:
+    # Three places, each held by many rows: a draw of three has one of each, whatever is drawn.
+    places = torch.tensor([[10.0, 0.0], [0.0, 9.0], [0.0, -9.0]])
+    features_ND, log_probs_NC = places.repeat(20, 1), torch.full((60, 2), 0.5).log()
+    for seed in range(20):
+        found = badge(log_probs_NC, features_ND, 3, generator=torch.Generator().manual_seed(seed))
+        assert sorted((found % 3).tolist()) == [0, 1, 2]
