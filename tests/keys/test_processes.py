@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch.utils.data import Dataset
 import ludus
 from ludus.config import registry
 from ludus.envs.errors import EnvError
-from ludus.judge import beside
+from tests.clocks import pass_once
 from tests.keys.runs import run, tiny
 from tests.keys.table import RL, TRAINERS, changes
 from tests.keys.waiting_envs import waiting
@@ -100,16 +99,6 @@ def test_evaluations_run_in_a_process_of_their_own_while_training_goes_on(
     assert scores == {True: 5.0, False: 0.0}
 
 
-class Passing:
-    """A clock on which some seconds more have passed once a file is gone."""
-
-    def __init__(self, file: Path, seconds: float) -> None:
-        self.file, self.seconds = file, seconds
-
-    def monotonic(self) -> float:
-        return time.monotonic() + (0.0 if self.file.exists() else self.seconds)
-
-
 @changes(RL, "evaluation.timeout_seconds", shown_by="dqn")
 def test_an_evaluation_that_takes_longer_counts_as_hung_and_is_made_again(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -117,7 +106,7 @@ def test_an_evaluation_that_takes_longer_counts_as_hung_and_is_made_again(
     """Two minutes pass as soon as the evaluation hangs, and none while it is made again."""
     token = tmp_path / "token"
     token.touch()
-    monkeypatch.setattr(beside, "time", Passing(token, 120.0))
+    pass_once(monkeypatch, lambda: not token.exists(), 120.0)
     result = fit(
         kind,
         tmp_path,
