@@ -15,13 +15,11 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from ludus.active.reading import Collate, CollateInputs, SeededRows, read_or_raise
 from ludus.core.errors import ConfigError, LudusError
+from ludus.core.looking import Repeated, digest_of
 from ludus.data.batches.loader import to_device
-from ludus.data.batches.seeded_loader import is_same
+from ludus.data.batches.seeded_loader import is_same, spread
 from ludus.data.batches.splits import Examples
 from ludus.seeds import derive, forked
-
-_NUM_ASKED = 16
-"""How many examples are asked for twice: enough that an augmentation by chance shows."""
 
 
 class PoolExamples:
@@ -48,6 +46,7 @@ class PoolExamples:
         is_plain = type(self.dataset) in (Examples, torch.utils.data.TensorDataset)
         if is_plain and collate is default_collate:
             self._tensors = [tensor.to(device) for tensor in tensors or ()]
+        self._repeated = Repeated(None if workers or self._tensors is not None else self._ask)
         # What is opened when it is first read here must not be shared with the processes that read.
         self._here = apart(self.dataset) if workers else self.dataset
         # Looked at here, so that a mistake in the data is told before anything is asked for.
@@ -127,13 +126,34 @@ class PoolExamples:
         """Return what is wrong with a data set that, asked twice for the same examples, gives others."""
         if self._tensors is not None:
             return None
-        rows_B = torch.arange(min(self.size, _NUM_ASKED))
-        if is_same(self._read(rows_B, 0), self._read(rows_B, 0)):
+        first = self._ask()
+        if is_same(first, self._ask()):
+            self._repeated.begin(digest_of(first))
             return None
         return (
             f"the pool, a {type(self.dataset).__name__}, asked twice for the same examples, gave different"
             " ones: it keeps a generator or a count of its own; draw from the global generators of torch,"
             " NumPy or Python, which are set anew for each example"
+        )
+
+    def _ask(self) -> Any:
+        return self._read(torch.tensor(spread(self.size)), 0)
+
+    def look_again(self) -> None:
+        """Ask once more for the same examples, if it is time."""
+        self._repeated.look()
+
+    def digest(self) -> str | None:
+        """Return what the pool, or some examples spread over it, is known by."""
+        return self._repeated.digest if self._tensors is None else digest_of(self._tensors)
+
+    def changed_later(self) -> Sequence[str]:
+        """Return what is wrong with a pool that came to give other examples during the run."""
+        if not self._repeated.has_changed:
+            return ()
+        return (
+            f"the pool, a {type(self.dataset).__name__}, asked for the same examples in a later epoch, gave"
+            " different ones: it keeps a generator or a count of its own, which is not saved",
         )
 
 

@@ -55,6 +55,7 @@ class LearnSet:
     def start(self, epoch: int) -> None:
         """Shuffle what is labelled now by (seed, epoch)."""
         self.epoch, self.position, self._inputs = epoch, 0, None
+        self._examples.look_again()
         rows_L, labels_L = self._pool.labelled, self._pool.labels
         if not len(rows_L):
             rows_L = torch.arange(self._first)
@@ -98,8 +99,15 @@ class LearnSet:
         """Return what is wrong with a pool that, asked twice for the same examples, gives other ones."""
         return self._examples.ask_twice()
 
+    def digest(self) -> str | None:
+        """Return what the pool is known by."""
+        return self._examples.digest()
+
+    def changed_later(self) -> Sequence[str]:
+        return self._examples.changed_later()
+
     def inexact_because(self) -> Sequence[str]:
-        return ()
+        return self.changed_later()
 
     def state_dict(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "position": self.position}

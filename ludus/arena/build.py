@@ -74,7 +74,12 @@ def build_scenario_instance(
             )
         )
     return ScenarioInstance(
-        datasets=datasets, protocol_handler=handler, agents=agents.to(device), device=device, **made
+        datasets=datasets,
+        protocol_handler=handler,
+        agents=agents.to(device),
+        device=device,
+        scenario=scenario,
+        **made,
     )
 
 

@@ -70,7 +70,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
     keeps_episodes_whole: ClassVar[bool] = False
     """Whether minibatches are of whole episodes, for losses that look at more than one step of each."""
     # The order of an epoch is computed anew.
-    derived: ClassVar[tuple[str, ...]] = ("_minibatches", "_plain_state")
+    derived = ("_minibatches", "_plain_state", "environment", "evaluation")
     config: RlHyperParameters
 
     def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:

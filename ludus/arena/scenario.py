@@ -147,6 +147,8 @@ class ScenarioInstance:
     validation_environment: Environment
     test_environment: Environment
     device: torch.device
+    scenario: Scenario | None = None
+    """What made the datasets; None where a script did."""
 
     @property
     def environments(self) -> tuple[Environment, Environment, Environment]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.analyser import Watched
 from ludus.arena.beginning.loading import Loading
 from ludus.arena.beginning.pretraining import Pretraining
 from ludus.arena.build import build_scenario_instance
@@ -24,9 +25,10 @@ from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
 from ludus.arena.learning.weights import AgentWeights, untouched
 from ludus.arena.plan import Work
 from ludus.arena.refused import NotBuiltError, OwnParts, check_given
-from ludus.arena.scenario import ScenarioInstance
+from ludus.arena.scenario import NoDatasets, ScenarioInstance
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
+from ludus.core.looking import digest_of
 from ludus.seeds import derive, forked
 from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer as SessionTrainer
@@ -122,6 +124,7 @@ class TensorDictTrainer(Trainer):
 
     pretraining: Pretraining | None = None
     scenario_instance: ScenarioInstance
+    watched: Watched
 
     if not TYPE_CHECKING:  # where it is read, every misspelt attribute would be right
 
@@ -236,6 +239,24 @@ class TensorDictTrainer(Trainer):
             save,
         )
         return Repeat(name="train", times=1, body=body)
+
+    def consulted(self) -> Mapping[str, object]:
+        """Return the scenario, the protocol and the analysers."""
+        instance = vars(self).get("scenario_instance")
+        if instance is None:
+            return {}
+        analysers = self.watched.analysers if "watched" in vars(self) else {}
+        asked = {"scenario": instance.scenario, "protocol": instance.protocol_handler}
+        return asked | {f"analyser {kind}": one for kind, one in analysers.items()}
+
+    def data_facts(self) -> Mapping[str, str]:
+        """Return what the datasets of the scenario are known by; one that is made of envs has none."""
+        datasets = self.scenario_instance.datasets
+        if isinstance(datasets, NoDatasets):
+            return {}
+        named = {"training": datasets.train, "validation": datasets.validation}
+        named["test"] = datasets.test
+        return {role: digest_of([dict(one.data), one.y]) for role, one in named.items()}
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the agents."""

@@ -9,6 +9,7 @@ from ludus.core import counters
 from ludus.core.cursor import from_json, last_loop
 from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.core.hooks import Hooks, bind_hooks, empty_hook
+from ludus.core.inspected import Inspected
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful, check_intervals
@@ -18,7 +19,7 @@ from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundi
 from ludus.core.unsaved import UnsavedStates, companions
 
 
-class Trainer:
+class Trainer(Inspected):
     """Write `plan` and `parts`, and ludus does the rest.
 
     Beside the six hooks below any `before_<name>` or `after_<name>` of a name in the plan is called.
@@ -39,8 +40,7 @@ class Trainer:
         self.root = "runs"
         """The directory that holds all runs, unless `fit` is given another."""
         self.model: object = None
-        self.given_logger: Log | None = None
-        """What `set_logger` was given."""
+        self.given_logger: Log | None = None  # what `set_logger` was given
         self.evaluator: EvaluatorHere | EvaluatorBeside | None = None
         self.storage: Files | None = None
         self.callbacks: dict[str, object] = {}
@@ -147,9 +147,7 @@ class Trainer:
 
     def note_given(self, **objects: object) -> None:
         """Remember that a script gave these, by role, so that a resume without them is refused."""
-        self.given_classes |= {
-            role: type(one).__name__ for role, one in objects.items() if one is not None
-        }
+        self.given_classes |= {r: type(o).__name__ for r, o in objects.items() if o is not None}
 
     @property
     def is_customised(self) -> bool:
@@ -231,8 +229,7 @@ class Trainer:
                 if self.run.cursor:
                     surroundings.show()
                 try:
-                    observers = surroundings.observers()
-                    walk(plan, self.run, hooks, observers, surroundings.checkpoint)
+                    walk(plan, self.run, hooks, surroundings.observers(), surroundings.checkpoint)
                 except Interrupted:
                     self._save_interrupted(hooks, surroundings)
         except BaseException as caught:
@@ -270,7 +267,7 @@ class Trainer:
             self.load_state_dict(saved)
             if is_from_elsewhere:
                 self.forget_models(None)
-        self._unsaved.watch(self, self.all_parts().values())
+        self._unsaved.watch(self)
 
     def _take_up_again(self, plan: Repeat) -> bool:
         """Return whether a finished run was made longer; the loop that ran out is then asked again."""

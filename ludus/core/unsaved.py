@@ -1,28 +1,19 @@
-"""Find what changes during a run but is not saved: attributes of the trainer and of what a script gave it.
-
-Only what is plain to see is looked at: numbers, text, containers, arrays, tensors, generators, and objects
-of classes from the module that the owner's own class is from.
-"""
+"""Find what changes during a run but is not saved: state of the trainer and of what a script gave it."""
 
 from __future__ import annotations
 
 import types
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Set
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
+from ludus.core import kinds, memory
+from ludus.core.looking import Look
 from ludus.core.run import Stateful
 
 if TYPE_CHECKING:
     from ludus.core.trainer import Trainer
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-# A long history is known by its length and its ends.
-_NUM_LOOKED_AT = 50
-_MAX_BYTES = 64 << 20
-_MAX_DEPTH = 4
+Digests = dict[str, bytes]
 
 
 def served(trainer: Trainer, parts: Iterable[object]) -> list[object]:
@@ -38,43 +29,105 @@ def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
     evaluator = trainer.evaluator
     given = {"evaluator": evaluator, "score": getattr(evaluator, "scorer", None)}
     given |= {"recorder": trainer.recorder}
+    given |= {role: one for role, one in trainer.consulted().items() if _is_of_user(one)}
     held = {id(one) for one in (None, trainer, *parts, *found.values())}
     return found | {f"given.{role}": one for role, one in given.items() if id(one) not in held}
+
+
+def _is_of_user(one: object) -> bool:
+    if isinstance(one, types.MethodType):
+        return _is_of_user(one.__self__)
+    is_function = isinstance(one, types.FunctionType)
+    module = one.__module__ if is_function else type(one).__module__
+    return kinds.is_of_user(module or "") or module == "functools"
 
 
 class UnsavedStates:
     """Watches a trainer, and each of its companions that has no state of its own to save."""
 
     def __init__(self) -> None:
-        self._watched: dict[str, UnsavedState] = {}
+        self._trainer: Trainer | None = None
+        self._first: dict[str, Digests] = {}
+        self._found: dict[str, dict[str, None]] = {}
+        self._told: set[str] = set()
 
-    def watch(self, trainer: Trainer, parts: Collection[object]) -> None:
+    def watch(self, trainer: Trainer) -> None:
         """Notice from now on what changes and is in none of the parts."""
-        given = companions(trainer, parts)
-        known = served(trainer, parts)
-        self._watched = {"the trainer": UnsavedState(trainer, known=known)}
-        known += [trainer, *vars(trainer).values()]
-        for name, companion in given.items():
-            if not isinstance(companion, Stateful):
-                kind, _, own_name = name.partition(".")
-                title = f"the {own_name} {type(companion).__name__}"
-                title = f"the callback '{own_name}'" if kind == "callback" else title
-                self._watched[title] = UnsavedState(companion, known=known)
+        self._trainer, self._found = trainer, {}
+        self._first = self._look()
+
+    def changed(self) -> dict[str, list[str]]:
+        """Return, by owner, the names of all that was ever seen to change."""
+        now = {} if self._trainer is None else self._look()
+        for owner, digests in now.items():
+            _note(
+                self._first.setdefault(owner, digests), digests, self._found.setdefault(owner, {})
+            )
+        return {owner: list(names) for owner, names in self._found.items() if names}
 
     def reasons(self) -> list[str]:
         """Return a sentence for each owner of which something changed unsaved."""
         found = []
-        for name, watched in self._watched.items():
-            if changed := ", ".join(watched.changed()):
-                is_companion = name != "the trainer"
-                remedy = (
-                    "give it state_dict and load_state_dict" if is_companion else "make it a part"
-                )
-                found.append(
-                    f"{name} changes ({changed}), which is not saved; {remedy}, or name in its"
-                    " `derived` what can be computed anew"
+        for owner, names in self.changed().items():
+            remedy = (
+                "make it a part"
+                if owner == "the trainer"
+                else "give it state_dict and load_state_dict"
+            )
+            if owner.startswith("the class "):
+                remedy = "keep it in a buffer, or save it with state_dict or get_extra_state"
+            found.append(
+                f"{owner} changes ({', '.join(names)}), which is not saved; {remedy}, or name in its"
+                " `derived` what can be computed anew"
+            )
+        return found
+
+    def _look(self) -> dict[str, Digests]:
+        trainer = self._trainer
+        assert trainer is not None
+        parts = [*trainer.all_parts().values()]
+        owners = {"the trainer": trainer, **_unsaved_companions(trainer, parts)}
+        saved = [*parts, *_derived(trainer)]
+        kept = {id(one) for one in parts}
+        known = [one for one in served(trainer, parts) if id(one) not in kept]
+        look = Look([*known, *memory.global_generators(), *owners.values()])
+        look.leave_out(saved)
+        watched = {title: dict(_entries(owner)) for title, owner in owners.items()}
+        for kind in look.classes:
+            if not hasattr(kind, "__getitem__") and not _saves_itself(kind):
+                watched[f"the class {kind.__name__}"] = dict(_class_entries(kind))
+        return {title: self._digests(title, entries, look) for title, entries in watched.items()}
+
+    def _digests(self, title: str, entries: Mapping[str, Any], look: Look) -> Digests:
+        found: Digests = {}
+        for name, value in sorted(entries.items()):
+            look.was_cut = False
+            found[name] = look.digest(value)
+            if look.was_cut and f"{title}: {name}" not in self._told:
+                self._told.add(f"{title}: {name}")
+                assert self._trainer is not None
+                self._trainer.run.tell(
+                    f"{title} holds more in `{name}` than is compared at each save, so that a change in"
+                    " it may not be seen; if it matters, save it: make it a part",
+                    event="watched_in_part",
                 )
         return found
+
+
+def _unsaved_companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
+    found = {}
+    for name, companion in companions(trainer, parts).items():
+        if not isinstance(companion, Stateful):
+            kind, _, own_name = name.partition(".")
+            role = f"the {own_name} {getattr(companion, '__name__', type(companion).__name__)}"
+            found[f"the callback '{own_name}'" if kind == "callback" else role] = companion
+    return found
+
+
+def _derived(trainer: Trainer) -> list[object]:
+    """Return what the trainer can compute anew, with all that is in it."""
+    own = vars(trainer)
+    return [own[name] for name in kinds.derived_names(trainer) if name in own]
 
 
 class UnsavedState:
@@ -84,89 +137,59 @@ class UnsavedState:
     """
 
     def __init__(self, owner: object, *, known: Iterable[object]) -> None:
-        self._owner = owner
-        self._ignored = derived_names(owner)
-        self._known = {id(thing): thing for thing in (owner, *known)}
+        self._owner, self._known = owner, [*known, *memory.global_generators()]
         self._found: dict[str, None] = {}
         self._first = self._look()
 
     def changed(self) -> list[str]:
-        """Return the names of all attributes that have been seen to change."""
-        now = self._look()
-        for name in sorted({*self._first, *now}):
-            if self._first.get(name) != now.get(name):
-                self._found[name] = None
+        """Return the names of all that has been seen to change."""
+        _note(self._first, self._look(), self._found)
         return list(self._found)
 
-    def _look(self) -> dict[str, Any]:
-        found = {}
-        for name, value in sorted(getattr(self._owner, "__dict__", {}).items()):
-            if name not in self._ignored:
-                summary = self._summary(value, _MAX_DEPTH, set(self._known))
-                if summary is not None:
-                    found[name] = summary
-        return found
-
-    def _summary(self, value: object, depth: int, seen: set[int]) -> Any:
-        """Return something that equals itself for an equal value; None for what is not looked at."""
-        if isinstance(value, _PLAIN):
-            return type(value).__name__, repr(value)
-        if depth == 0 or id(value) in seen:
-            return None
-        seen = seen | {id(value)}
-        if isinstance(value, Mapping):
-            keys, items = self._some(value, depth, seen), self._some(value.values(), depth, seen)
-            return "mapping", len(value), keys, items
-        if isinstance(value, Set):
-            return "set", len(value), sorted(repr(item) for item in islice(value, _NUM_LOOKED_AT))
-        if isinstance(value, list | tuple | deque):
-            ends = [*value][-_NUM_LOOKED_AT:] if len(value) > _NUM_LOOKED_AT else []
-            return "list", len(value), self._some(value, depth, seen), self._some(ends, depth, seen)
-        if (data := _bytes_of(value)) is not None:
-            return type(value).__name__, len(data), crc32(data)
-        if (state := _generator_state(value)) is not None:
-            return type(value).__name__, state
-        is_own = type(value).__module__ == type(self._owner).__module__
-        if is_own and hasattr(value, "__dict__") and not _is_machinery(value):
-            return type(value).__name__, self._some(vars(value).values(), depth, seen)
-        return None
-
-    def _some(self, values: Iterable[Any], depth: int, seen: set[int]) -> list[Any]:
-        return [self._summary(value, depth - 1, seen) for value in islice(values, _NUM_LOOKED_AT)]
+    def _look(self) -> Digests:
+        look = Look([self._owner])
+        look.leave_out(self._known)
+        entries = sorted(_entries(self._owner), key=lambda entry: entry[0])
+        return {name: look.digest(value) for name, value in entries}
 
 
-def derived_names(owner: object) -> set[str]:
-    """Return the attributes that the owner's classes say can be computed anew."""
-    return {name for cls in type(owner).__mro__ for name in vars(cls).get("derived", ())}
+def _note(first: Digests, now: Digests, found: dict[str, None]) -> None:
+    for name in sorted({*first, *now}):
+        if first.get(name) != now.get(name):
+            found[name] = None
 
 
-def _is_machinery(value: object) -> bool:
-    is_code = isinstance(value, type | types.ModuleType | types.FunctionType | types.MethodType)
-    # A network's state is watched by whoever trains it.
-    return is_code or hasattr(value, "named_parameters")
+def _entries(owner: object) -> Iterator[tuple[str, Any]]:
+    """Yield what an object, or a function, keeps by itself, by name: each once."""
+    if isinstance(owner, types.MethodType):
+        owner = owner.__self__
+    found: dict[str, Any] = {}
+    if isinstance(owner, types.FunctionType):
+        found |= kinds.references(owner)
+    elif isinstance(owner, kinds.CODE) or not (
+        hasattr(owner, "__dict__") or kinds.is_instance(owner)
+    ):
+        found["itself"] = owner
+    else:
+        found |= kinds.attributes(owner)
+        found |= _class_entries(type(owner))
+    ignored = kinds.derived_names(owner)
+    yield from ((n, x) for n, x in found.items() if n.partition(" in ")[0] not in ignored)
 
 
-def _bytes_of(value: Any) -> bytes | None:
-    """Return the content of an array or a tensor of moderate size."""
-    try:
-        if not hasattr(value, "dtype") or getattr(value, "nbytes", _MAX_BYTES) >= _MAX_BYTES:
-            return None
-        if hasattr(value, "detach"):
-            value = value.detach().cpu()
-            value = value.float().numpy() if "float" in str(value.dtype) else value.numpy()
-        return bytes(value.tobytes())
-    except (RuntimeError, TypeError):
-        # Sparse, quantised or of a type that NumPy lacks: a watcher must not end a run.
-        return None
+def _class_entries(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield what a class of the user's keeps for all its objects, and what its methods refer to."""
+    for name, value in kinds.class_attributes(kind):
+        value = kinds.function_of(value)
+        if isinstance(value, types.FunctionType):
+            inside = kinds.references(value)
+            yield from ((f"{other} in {value.__name__}", item) for other, item in inside)
+        else:
+            yield name, value
 
 
-def _generator_state(value: object) -> str | None:
-    """Return the state of a generator of Python, NumPy or torch."""
-    if hasattr(value, "bit_generator"):
-        return repr(value.bit_generator.state)
-    for name in ("getstate", "get_state"):
-        if "rand" in type(value).__name__.lower() and hasattr(value, name):
-            return repr(getattr(value, name)())
-    if type(value).__name__ == "Generator" and hasattr(value, "get_state"):
-        return repr(value.get_state().tolist())
-    return None
+def _saves_itself(kind: type) -> bool:
+    """Return whether a class says what its objects' state is, which may be that of the class."""
+    if hasattr(kind, "named_parameters"):
+        return "get_extra_state" in {name for one in kind.__mro__[:-2] for name in vars(one)}
+    return hasattr(kind, "state_dict")

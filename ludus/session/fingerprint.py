@@ -21,6 +21,8 @@ from ludus.version import VERSION
 
 _NOTED_LATER = {"instructions", "cpu_model"}
 """Facts of which older runs say nothing."""
+DATA = "data of "
+"""What the name of a fact about data begins with; some runs say nothing of theirs."""
 _INSTALLED = {"site-packages", "dist-packages"}
 # A script is not part of the fingerprint: it says how to resume, so it must be free to change.
 _NOT_OUTSIDE = {"ludus", "__main__", "builtins"}
@@ -139,7 +141,9 @@ def _source_hash(file: Path) -> str:
 
 def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return each fact that has changed, as `name: old -> new`."""
-    names = sorted({*saved, *now} - {name for name in _NOTED_LATER if name not in saved})
+    known = {*saved, *now}
+    unsaid = {n for n in known if n.startswith(DATA) and (n not in saved or n not in now)}
+    names = sorted(known - unsaid - {name for name in _NOTED_LATER if name not in saved})
     return [f"{n}: {saved.get(n)} -> {now.get(n)}" for n in names if saved.get(n) != now.get(n)]
 
 

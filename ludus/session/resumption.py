@@ -9,7 +9,7 @@ from typing import Any
 from ludus.config import rooms, strict_yaml
 from ludus.config.base import TrainerConfig, from_data
 from ludus.core.errors import CheckpointError, RunError, StorageError
-from ludus.session.fingerprint import differences
+from ludus.session.fingerprint import DATA, differences
 from ludus.store import checkpoint, directory, models, note, segments
 from ludus.store.bests import FIRST, best_number, bests, is_copy_name
 from ludus.store.checkpoint import Saved
@@ -127,6 +127,12 @@ def changed_facts(
             f"the script gives other objects than the one that saved {storage.place} ({'; '.join(given)}),"
             " and its results would be those of two scripts; give the same ones, start a new run, or go on"
             " all the same with fit(resume='approximate')"
+        )
+    if (data := [fact for fact in changed if fact.startswith(DATA)]) and not is_approximate:
+        raise CheckpointError(
+            f"the data are others than those that {storage.place} was trained on ({'; '.join(data)}); give"
+            " the same ones, made with the same seed, start a new run, or go on all the same with"
+            " --approximate (fit(resume='approximate'))"
         )
     if changed and not is_approximate:
         raise CheckpointError(

@@ -22,7 +22,7 @@ from ludus.process.signals import Signals
 from ludus.seeds import GlobalRandom
 from ludus.session import resumption
 from ludus.session.device import Compute
-from ludus.session.fingerprint import code_of, fingerprint, host, machine, versions
+from ludus.session.fingerprint import DATA, code_of, fingerprint, host, machine, versions
 from ludus.session.given import is_all_of_config, is_model_of_config, logger_of, storage_of
 from ludus.session.repository import git_state
 from ludus.session.saver import Saver
@@ -91,6 +91,7 @@ class Session:
         self._stack.callback(storage.close)
         self._parts = {**parts, "logger": self._logger, "random": self._random}
         self._is_resumed = storage.exists("run.json")
+        self._data = {f"{DATA}{role}": d for role, d in trainer.data_facts().items()}
         self._code = code_of(trainer.config, registry.loaded_plugins)
         facts, by_script = self._fingerprint(), not is_all_of_config(trainer)
         self._proof_key = proofs.key_of(trainer.config.digest(), facts, by_script=by_script)
@@ -214,7 +215,7 @@ class Session:
         given = {
             f"{resumption.GIVEN}{role}": name for role, name in self._trainer.given_classes.items()
         }
-        return {**fingerprint(self._device), **self._code, **given}
+        return {**fingerprint(self._device), **self._code, **given, **self._data}
 
     def _facts(self) -> dict[str, str]:
         config = self._trainer.config

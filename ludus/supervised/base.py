@@ -47,7 +47,7 @@ class BaseTrainer(Evaluated, Trainer):
 
     Config: ClassVar[type[SupervisedConfig]] = SupervisedConfig
     # An evaluator begins its data anew each time; what a model keeps is in its own part.
-    derived: ClassVar[tuple[str, ...]] = ("evaluators", "_plain_state")
+    derived: ClassVar[tuple[str, ...]] = ("evaluators", "loaders", "_plain_state")
 
     def __init__(
         self,
@@ -271,8 +271,8 @@ class BaseTrainer(Evaluated, Trainer):
         if not hasattr(self, "_plain_state"):
             return ()
         beside = () if self.beside is None else self.beside.inexact_because()
-        reasons = [*self._unrepeatable, *self.train_data.inexact_because(), *beside]
-        return [*reasons, *unsaved(self._plain_state)]
+        reasons = [*self._unrepeatable, *self.train_data.inexact_because(), *self._changed_later()]
+        return [*reasons, *beside, *unsaved(self._plain_state)]
 
     def train_step(self, batch: object, batch_idx: int) -> Mapping[str, Any] | None:
         """Learn from one batch and return its metrics; override it to learn in another way."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from ludus.core import Run
 from ludus.core.errors import ConfigError
 from ludus.core.services import Weights
+from ludus.data.batches.memory import Batches
 from ludus.judge.beside import AsyncEvaluator
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
@@ -35,6 +36,7 @@ class Evaluated:
     model: Any
     flat: FlatParameters
     update: Update
+    train_data: Batches
     evaluators: Mapping[str, SupervisedEvaluator]
     weights: Callable[[], dict[str, Tensor]]
     best: Callable[[], Mapping[str, Any] | None]
@@ -45,6 +47,16 @@ class Evaluated:
 
     make_evaluator = staticmethod(evaluator_of)
     evaluation_job = SupervisedJob
+
+    def data_facts(self) -> Mapping[str, str]:
+        """Return what the data to learn from, and those to measure on, are known by."""
+        data: dict[str, Batches] = {"training": self.train_data}
+        data |= {role: one.data for role, one in self.evaluators.items()}
+        return {role: found for role, one in data.items() if (found := one.digest()) is not None}
+
+    def _changed_later(self) -> list[str]:
+        """Return what is wrong with data to measure on that came to be others during the run."""
+        return [why for one in self.evaluators.values() for why in one.data.changed_later()]
 
     @property
     def beside(self) -> AsyncEvaluator | None:

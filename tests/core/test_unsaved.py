@@ -154,14 +154,14 @@ def test_a_change_of_anything_plain_is_seen_and_remembered(value: Any, change: A
     assert watched.changed() == found
 
 
-def test_what_is_saved_elsewhere_or_cannot_be_seen_is_left_alone() -> None:
+def test_what_is_saved_elsewhere_is_left_alone_with_all_that_it_holds() -> None:
     owner: Any = Owner()
-    part, stranger = SimpleNamespace(n=0), SimpleNamespace(n=0)
-    owner.part, owner.stranger, owner.loop = part, stranger, owner
-    owner.network = torch.nn.Linear(1, 1)
+    part = SimpleNamespace(n=0, network=torch.nn.Linear(2, 2), vector=np.zeros(4))
+    owner.part, owner.loop, owner.network = part, owner, part.network
+    owner.weights, owner.view = [part.network.weight.data[:1]], part.vector[1:]
     watched = UnsavedState(owner, known=[part])
-    part.n = stranger.n = 1
-    owner.network.weight.data.add_(1)
+    part.n, part.vector[2] = 1, 3.0
+    part.network.weight.data.add_(1)
     assert watched.changed() == []
 
 
@@ -177,3 +177,61 @@ def test_tensors_that_have_no_plain_bytes_end_no_run(tmp_path: Path) -> None:
     trainer = Small(toy_config("toy_watched"))
     trainer.add(Odd())
     assert trainer.fit(root=str(tmp_path)).exact
+
+
+class Touchy:
+    """Notes every attempt to use it."""
+
+    def __init__(self) -> None:
+        vars(self)["touched"] = []
+
+    def _touch(self, *args: Any) -> Any:
+        self.touched.append(args)
+        raise RuntimeError("do not touch")
+
+    __getattr__ = __iter__ = __next__ = __len__ = __getitem__ = __call__ = __eq__ = _touch
+    __hash__ = None  # type: ignore[assignment]
+    __bool__ = __repr__ = __reduce__ = __array__ = state_dict = keys = _touch
+
+
+def test_looking_touches_nothing_and_advances_no_iterator() -> None:
+    owner: Any = Owner()
+    owner.touchy, owner.rows = Touchy(), iter([1, 2, 3])
+    owner.numbers, owner.lines = (n for n in range(3)), map(str, [4, 5])
+    for _ in range(3):
+        assert UnsavedState(owner, known=()).changed() == []
+    assert owner.touchy.touched == []
+    assert [*owner.rows, *owner.numbers, *owner.lines] == [1, 2, 3, 0, 1, 2, "4", "5"]
+
+
+def test_a_chain_of_ten_thousand_objects_is_followed_to_its_end() -> None:
+    owner: Any = Owner()
+    last = owner.first = SimpleNamespace(n=0)
+    for _ in range(10_000):
+        last.next = SimpleNamespace(n=0)
+        last = last.next
+    watched = UnsavedState(owner, known=())
+    last.n = 1
+    assert watched.changed() == ["first"]
+
+
+class Long:
+    """Holds more than is compared, and changes the end of it."""
+
+    def __init__(self) -> None:
+        self.rows = [0.0] * 600_000
+        self.objects = [SimpleNamespace(n=0) for _ in range(30_000)]
+        self.array = np.zeros(9_000_000)
+
+    def after_train_step(self) -> None:
+        self.rows[-1] += 1
+        self.objects[0].n += 1
+
+
+def test_what_is_over_the_budget_is_looked_at_in_part_and_that_is_told(tmp_path: Path) -> None:
+    result = fit(Long, tmp_path)
+    assert "the callback 'mine' changes (objects, rows)" in result.inexact_because[0]
+    events = (Path(result.run_dir) / "events.jsonl").read_text()
+    for name in ("rows", "objects", "array"):
+        assert f"the callback 'mine' holds more in `{name}` than is compared" in events
+    assert events.count("watched_in_part") == 3

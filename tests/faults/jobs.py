@@ -11,7 +11,6 @@ import resource
 import runpy
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -154,7 +153,6 @@ def script(path: str) -> None:
 def be_victim(words: list[str], variables: dict[str, str]) -> None:
     """Do what `python -m ludus.testing.victim WORDS...` does, with the variables of the tests."""
     os.environ.update(variables)
-    tempfile.tempdir = None  # what it is was found before the fork
     sys.argv = ["victim", *words]
     victim.main()
 

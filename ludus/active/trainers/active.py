@@ -93,7 +93,7 @@ class ActiveTrainer(Modelled):
         self._check_candidates()
         run, labels = self.run, Labels(num_classes=self._num_classes())
         self.answers = Answers(lambda: run.journal(JOURNAL), labels)
-        oracle = self._make_oracle()
+        self.oracle = oracle = self._make_oracle()
         oracle.check(self.examples, labels, model=config.model)
         self._check_measured()
         self.progress = Progress(config.stopping, self.pool.size)
@@ -185,6 +185,12 @@ class ActiveTrainer(Modelled):
             "update": Current(lambda: self.update),
             "fitting": self.fitting,
         }
+
+    def consulted(self) -> Mapping[str, object]:
+        """Return what chooses, what answers, and what gives features."""
+        oracle = getattr(self, "oracle", None) if self._function is None else self._function
+        strategy = getattr(self, "strategy", None)
+        return {"oracle": oracle, "strategy": strategy, "features": self._features_of}
 
     def _take_best(self, run: Run) -> None:
         if (best := self.best()) is None:

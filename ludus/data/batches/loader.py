@@ -16,7 +16,8 @@ from torch.utils.data import (
 
 from ludus.core import states
 from ludus.core.errors import LudusError
-from ludus.data.batches.seeded_loader import differs_when_asked_twice, remaining
+from ludus.core.looking import Repeated, digest_of
+from ludus.data.batches.seeded_loader import answers, is_same, remaining
 from ludus.seeds import derive, forked
 
 
@@ -40,6 +41,8 @@ class LoaderBatches:
         self._state_before_ahead: Any = None
         self._is_stateful = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
         self._is_indexed = not self._is_stateful and is_indexed(loader)
+        # Where worker processes read, none but theirs is the data set that may have changed.
+        self._repeated = Repeated(self._ask if not getattr(loader, "num_workers", 0) else None)
 
     @property
     def is_repeatable(self) -> bool:
@@ -49,6 +52,7 @@ class LoaderBatches:
     def start(self, epoch: int) -> None:
         """Begin the epoch at its first batch."""
         self.epoch, self.position, self._ahead, self._is_over = epoch, 0, [], False
+        self._repeated.look()
         self._iterator = self._iterate(0)
 
     def close(self) -> None:
@@ -119,7 +123,11 @@ class LoaderBatches:
 
     def ask_twice(self) -> str | None:
         """Return what is wrong with a map-style data set that, asked twice, gives different examples."""
-        if not self._is_indexed or not differs_when_asked_twice(self._loader, self._seed):
+        if not self._is_indexed:
+            return None
+        first, second = answers(self._loader, self._seed, times=2)
+        if is_same(first, second):
+            self._repeated.begin(digest_of(first))
             return None
         return (
             f"the {self._name()}, asked twice for the same examples, gave different ones: it keeps a"
@@ -127,9 +135,25 @@ class LoaderBatches:
             " Python, which are set anew for each example"
         )
 
+    def _ask(self) -> Any:
+        return answers(self._loader, self._seed, times=1)[0]
+
+    def digest(self) -> str | None:
+        """Return what some examples, spread over the data set, are known by; None where they are not."""
+        return self._repeated.digest
+
+    def changed_later(self) -> Sequence[str]:
+        """Return what is wrong with a data set that came to give other examples during the run."""
+        if not self._repeated.has_changed:
+            return ()
+        return (
+            f"the {self._name()}, asked for the same examples in a later epoch, gave different ones: it"
+            " keeps a generator or a count of its own, which is not saved",
+        )
+
     def inexact_because(self) -> Sequence[str]:
         if self._is_indexed or self._is_stateful:
-            return ()
+            return self.changed_later()
         return (
             f"the {self._name()} cannot be taken up at a position; it is run again from the start of"
             " the epoch, which is exact only if it repeats itself",

@@ -18,6 +18,7 @@ from torch.utils.data import (
 
 from ludus.core import states
 from ludus.core.errors import ConfigError
+from ludus.core.looking import digest_of
 from ludus.data.batches.loader import LoaderBatches, is_indexed
 from ludus.data.batches.splits import Examples
 from ludus.data.upload import upload
@@ -56,6 +57,12 @@ class Batches(Protocol):
 
     def inexact_because(self) -> Sequence[str]:
         """Return why a resumed epoch may differ; none means it does not."""
+
+    def changed_later(self) -> Sequence[str]:
+        """Return what is wrong if the same examples were others in a later epoch."""
+
+    def digest(self) -> str | None:
+        """Return what the data are known by, once they were asked twice; None where that cannot be said."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
@@ -132,6 +139,13 @@ class MemoryBatches:
 
     def close(self) -> None:
         """Nothing loads but this process."""
+
+    def digest(self) -> str | None:
+        """Return what the tensors are known by."""
+        return digest_of(self._tensors)
+
+    def changed_later(self) -> Sequence[str]:
+        return ()
 
     def ask_twice(self) -> str | None:
         """Return None: tensors in memory give the same examples for ever."""

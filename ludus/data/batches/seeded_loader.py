@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler
 
 from ludus.seeds import derive, forked, generator
 
-# How many examples a data set is asked for twice: enough that an augmentation by chance shows.
 _NUM_ASKED = 16
+"""How many examples a data set is asked for more than once."""
 
 
 class _FromPosition(Sampler[int]):
@@ -96,18 +96,24 @@ def _like(
     )
 
 
-def differs_when_asked_twice(loader: DataLoader[Any], seed: int) -> bool:
-    """Return whether its data set, asked twice for the same examples, gives different ones.
+def spread(count: int) -> list[int]:
+    """Return some rows spread over so many: enough that an augmentation by chance shows."""
+    asked = min(count, _NUM_ASKED)
+    return [place * (count - 1) // max(asked - 1, 1) for place in range(asked)]
 
-    Both answers come from one process, a worker where there are workers: a data set that opens its
+
+def answers(loader: DataLoader[Any], seed: int, *, times: int) -> list[Any]:
+    """Return what its data set answers, asked so many times for the same examples, spread over it.
+
+    All answers come from one process, a worker where there are workers: a data set that opens its
     file when first asked must not do so here.
     """
-    rows = list(range(min(len(loader.dataset), _NUM_ASKED)))  # type: ignore[arg-type]
+    rows = spread(len(loader.dataset))  # type: ignore[arg-type]
     dataset, workers = SeededDataset(loader.dataset, seed, 0), min(loader.num_workers, 1)
-    twice = _like(loader, dataset, rows * 2, seed, 0, batch_size=len(rows), num_workers=workers)
+    asked = rows * times
+    again = _like(loader, dataset, asked, seed, 0, batch_size=len(rows), num_workers=workers)
     with forked(0):
-        first, second = twice
-    return not is_same(first, second)
+        return list(again)
 
 
 def is_same(first: Any, second: Any) -> bool:

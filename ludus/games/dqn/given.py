@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ludus.core import Stateful, states
+from ludus.core.unsaved import UnsavedState
 from ludus.games.dqn.config import ROLES
 from ludus.games.dqn.players import ValuePlayer
 from ludus.games.dqn.role import RoleLearner
@@ -36,7 +37,7 @@ class GivenState:
         self.reward_func = reward_func
         self.num_rollouts = dict.fromkeys(ROLES, 0)
         """How many rollouts of each role a script has asked for: each has games of its own."""
-        self._plain: dict[str, tuple[object, PlainState]] = {}
+        self._plain: dict[str, tuple[object, PlainState | UnsavedState]] = {}
         self.watch()
 
     def watch(self) -> None:
@@ -44,7 +45,17 @@ class GivenState:
         things: dict[str, object] = {**self._all(), "reward_func": self._rewarding}
         for name, thing in things.items():
             if name not in self._plain or self._plain[name][0] is not thing:
-                self._plain[name] = thing, PlainState(*_watched(thing))
+                self._plain[name] = thing, self._watched(thing)
+
+    def _watched(self, given: object) -> PlainState | UnsavedState:
+        """Return what sees it change; learners watch their own networks, runs their trainers."""
+        if isinstance(given, ValuePlayer):
+            return PlainState(given.net)
+        is_saved = isinstance(given, RoleLearner | Stateful | Trainer)
+        if given is None or is_saved or not _is_own(given):
+            return PlainState()
+        learners = [one for one in self._all().values() if isinstance(one, RoleLearner)]
+        return UnsavedState(given, known=[self, *learners])
 
     @property
     def _rewarding(self) -> object:
@@ -58,12 +69,15 @@ class GivenState:
     def inexact_because(self) -> list[str]:
         """Return what networks and players that a script gave change without its being saved."""
         found = []
-        for player, plain in self._plain.values():
-            if isinstance(player, ValuePlayer):
-                found += unsaved(plain)
-            else:
-                remedy = "which no checkpoint holds: give it state_dict and load_state_dict"
-                found += [f"{changed}, {remedy}" for changed in plain.changed()]
+        for given, watched in self._plain.values():
+            if isinstance(watched, PlainState):
+                found += unsaved(watched)
+            elif names := watched.changed():
+                kind = getattr(given, "__name__", type(given).__qualname__)
+                found.append(
+                    f"{kind} changes {', '.join(names)} as it runs, which no checkpoint holds: give it"
+                    " state_dict and load_state_dict"
+                )
         return found
 
     @contextlib.contextmanager
@@ -137,14 +151,9 @@ def _load(given: object, state: Mapping[str, Any] | None) -> None:
         given.load_state_dict(state)
 
 
-def _watched(given: object) -> list[object]:
-    """Return what of it may change unsaved; learners watch their own networks, runs their trainers."""
-    if isinstance(given, ValuePlayer):
-        return [given.net]
-    has_plain = hasattr(given, "__dict__") and not isinstance(
-        given, RoleLearner | Stateful | Trainer
-    )
-    return [given] if has_plain else []
+def _is_own(given: object) -> bool:
+    """Return whether a player, or a function, is a script's."""
+    return inspect.isfunction(given) or is_foreign(type(given))
 
 
 def _spared(player: Player, kept: contextlib.ExitStack) -> Player:

@@ -265,6 +265,10 @@ class DQNTrainer(Abilities, Saving, RollOuts, Trainer):
         # Who plays comes first: what others have learned does not fit for that reason, which it tells.
         return {"given": self.given_state, **self.learners, **buffers, "judge": self.judge}
 
+    def consulted(self) -> Mapping[str, object]:
+        """Return the game; players and rewards are in the part `given`."""
+        return {} if self._roles is None else {"game": self.fused_game}
+
     def best(self) -> Mapping[str, Any] | None:
         """Return the best networks by the first role's score."""
         return self.judge.best if hasattr(self, "judge") else None

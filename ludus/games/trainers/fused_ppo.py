@@ -274,6 +274,10 @@ class PPOTrainer(Abilities, Trainer):
             parts["waiting"] = self.waiting
         return parts if self.past is None else {**parts, "past_players": self.past}
 
+    def consulted(self) -> Mapping[str, object]:
+        """Return the game."""
+        return {"game": getattr(self, "fused_game", None)}
+
     def open(self) -> None:
         """Say what fit changed, and how the updates are executed."""
         for note in self._notes:

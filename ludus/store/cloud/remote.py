@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 from ludus.core.errors import StorageError
 from ludus.store.cloud.connection import Connection, told
 from ludus.store.cloud.lease import Lease
-from ludus.store.cloud.spool import Spooled, make_folder, passing_folder
+from ludus.store.cloud.spool import Spooled, make_folder
 from ludus.store.files import hash_file, open_plain
 from ludus.store.logs import GrowingLogs
 from ludus.store.storage import check_name
@@ -109,7 +110,7 @@ class RemoteStorage(GrowingLogs):
         if (log := self._open(name)) is not None:
             yield log.path
             return
-        with passing_folder() as folder:
+        with tempfile.TemporaryDirectory(prefix="ludus-") as folder:
             path = Path(folder) / name.rpartition("/")[2]
             self._connection.fetch(name, path)
             yield path
@@ -122,7 +123,7 @@ class RemoteStorage(GrowingLogs):
     def add(self, folder: str, suffix: str, fill: Callable[[Path], None]) -> str:
         check_name(folder)
         self.check_owned()
-        with passing_folder() as temporary:
+        with tempfile.TemporaryDirectory(prefix="ludus-") as temporary:
             path = Path(temporary) / "new"
             fill(path)
             name = f"{hash_file(path)}{suffix}"
@@ -141,7 +142,7 @@ class RemoteStorage(GrowingLogs):
         """Fill a local directory, then put its files, the seal last: only that makes it whole."""
         check_name(name)
         self.check_owned()
-        with passing_folder() as temporary:
+        with tempfile.TemporaryDirectory(prefix="ludus-") as temporary:
             folder = Path(temporary)
             step("made")
             with told(f"{self._place}/{name}", "written"):

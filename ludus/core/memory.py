@@ -1,0 +1,92 @@
+"""The memory of tensors, arrays and generators, which are known by the names of their classes alone."""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def memory_of(value: object) -> int | None:
+    """Return where the memory of a tensor or an array begins; None for anything else."""
+    kind: Any = type(value)
+    if not _has_memory(kind):
+        return None
+    one: Any = value
+    try:
+        if hasattr(kind, "untyped_storage"):
+            return int(one.untyped_storage().data_ptr()) or id(value)
+        while getattr(one, "base", None) is not None and hasattr(one.base, "dtype"):
+            one = one.base
+        return int(one.__array_interface__["data"][0])
+    except (RuntimeError, TypeError, AttributeError, NotImplementedError):
+        return id(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_memory(kind: type) -> bool:
+    return hasattr(kind, "dtype") and hasattr(kind, "shape") and hasattr(kind, "__array__")
+
+
+def bytes_of(value: Any, *, whole: int) -> tuple[bytes, bytes, bool] | None:
+    """Return what an array or a tensor is like, its bytes, and whether they are all of them.
+
+    Of more than `whole` bytes there are those of places spread over it. None: it has no plain bytes.
+    """
+    about = f"{value.dtype} {tuple(value.shape)} ".encode()
+    if "object" in str(value.dtype):
+        return about, repr(value.ravel()[:100].tolist()).encode(), False
+    try:
+        is_whole = value.nbytes <= max(whole, 1 << 16)
+        if hasattr(value, "detach"):
+            value = value.detach()
+            if not is_whole:
+                flat = value.reshape(-1) if value.is_contiguous() else value.flatten()[:1]
+                value = flat[:: max(flat.numel() // 4096, 1)]
+            value = value.cpu().contiguous().reshape(-1).view(sys.modules["torch"].uint8).numpy()
+            return about, value.tobytes(), is_whole
+        if not is_whole:
+            value = value.reshape(-1)[:: max(value.size // 4096, 1)]
+        return about, value.tobytes(), is_whole
+    except (RuntimeError, TypeError, AttributeError, NotImplementedError):
+        # Sparse, quantised or of a type without plain bytes.
+        return None
+
+
+def is_generator(value: object) -> bool:
+    """Return whether a value is a generator of random numbers."""
+    kind: Any = type(value)
+    return state_reader(kind) is not None
+
+
+def generator_state(value: object) -> Any:
+    """Return the state of a generator of random numbers of Python, NumPy or torch; None: it is none."""
+    kind: Any = type(value)
+    read = state_reader(kind)
+    return None if read is None else read(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def state_reader(kind: type) -> Callable[[Any], Any] | None:
+    """Return how the state of such a generator is read."""
+    is_of_torch = kind.__module__.startswith("torch") and kind.__name__ == "Generator"
+    is_random = "rand" in kind.__name__.lower()
+    if hasattr(kind, "bit_generator"):
+        return lambda value: value.bit_generator.state
+    if kind.__module__.startswith("numpy.random") and hasattr(kind, "state"):
+        return lambda value: value.state
+    if is_random and hasattr(kind, "getstate"):
+        return lambda value: value.getstate()
+    if (is_of_torch or is_random) and hasattr(kind, "get_state"):
+        return lambda value: value.get_state()
+    return None
+
+
+def global_generators() -> list[object]:
+    """Return the generators that the session saves."""
+    found: list[object] = [random._inst]
+    numpy_random, torch = sys.modules.get("numpy.random.mtrand"), sys.modules.get("torch")
+    found += [getattr(numpy_random, "_rand", None), getattr(torch, "default_generator", None)]
+    return found
