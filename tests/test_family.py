@@ -168,7 +168,7 @@ def test_its_length_is_raised_on_resume_and_not_lowered(place: Path, call: Ludus
 def test_a_run_of_it_that_is_killed_ends_with_the_same_bytes(call: Ludus) -> None:
     told = call("verify", "duel.yaml", "max_bouts=6", "--kills", "1", *PLUGIN)
     assert told.code == 0, told.err
-    assert "exact: killed 1 times, the same bytes at the end" in told.out
+    assert "proved: killed once, the same bytes at the end" in told.out
 
 
 def test_the_page_shows_the_family_as_it_is() -> None:

@@ -15,7 +15,9 @@ from tests.supervised.conftest import WINE
 TAUGHT = (Path(__file__).parents[1] / "docs" / "add-your-own.md").read_text()
 
 
-@pytest.mark.parametrize(("is_sound", "verdict"), [(True, "exact: killed"), (False, "not exact")])
+@pytest.mark.parametrize(
+    ("is_sound", "verdict"), [(True, "proved: killed"), (False, "\nno: killed once")]
+)
 def test_verify_tells_a_sound_trainer_from_one_that_forgets(
     is_sound: bool, verdict: str, tmp_path: Path, warm: WarmProcess
 ) -> None:
@@ -87,5 +89,4 @@ def test_a_network_with_buffers_dropout_and_batch_norm_verifies_as_exact(
     words = ["verify", "run.yaml", network, "--plugin", "my_networks", "--kills", str(kills)]
     done = warm.command(*words, cwd=tmp_path)
     print(done.out)
-    assert "exact: killed" in done.out, done
-    assert "not exact" not in done.out
+    assert "proved: killed" in done.out, done

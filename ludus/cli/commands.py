@@ -140,20 +140,30 @@ def migrate(
 
 @app.command()
 def verify(
-    config: ConfigFile,
-    overrides: Overrides = None,
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG|SCRIPT.py", help="A YAML file, or a script with a fit.")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]... | -- [ARGUMENT]...",
+            help="Change a key of a config, or what a script is given.",
+        ),
+    ] = None,
     kills: Annotated[int, typer.Option("--kills", min=1, help="How often to kill the run.")] = 5,
     seed: Annotated[int, typer.Option("--seed", help="Chooses the instants.")] = 0,
     plugin: Plugin = None,
 ) -> None:
-    """Prove exact resume on your own config: kill it, resume it, compare every byte.
+    """Prove exact resume on your own config or script: kill it, resume it, compare every byte.
 
-    The config is run three times, each with journals of its own: effects outside the run happen each time.
+    It is run many times, each with journals of its own: effects outside the run happen each time. A script's
+    runs are kept in a temporary place, and its fit goes on where its run was killed.
     """
-    from ludus.testing.verify import verify_config
+    from ludus.testing.verify import verify_config, verify_script
 
     load(plugin)
-    if not verify_config(config, overrides or [], num_kills=kills, seed=seed, plugins=plugin or []):
+    prove = verify_script if config.endswith(".py") else verify_config
+    if not prove(config, overrides or [], num_kills=kills, seed=seed, plugins=plugin or []):
         raise typer.Exit(1)
 
 

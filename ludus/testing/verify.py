@@ -1,13 +1,17 @@
-"""Prove exact resume on a user's own config: kill the run, resume it, compare every byte at the end."""
+"""Prove exact resume on a user's own config or script: kill it, resume it, compare every byte at the end.
+
+The answer is one of three words: `proved`; `expected`, where nothing speaks against it and no kill came where
+it would show; `no`, with the reasons.
+"""
 
 from __future__ import annotations
 
+import itertools
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -15,14 +19,32 @@ from rich.markup import escape
 
 from ludus.config.base import read_config
 from ludus.core.errors import LudusError
+from ludus.core.exactness import Exact
 from ludus.session.build import build_trainer
 from ludus.show.terminal import printable, tell
-from ludus.store.directory import read_lines
+from ludus.store import proofs
+from ludus.store.directory import last_ending, read_lines
 from ludus.store.local import LocalStorage
 from ludus.testing import trainers
-from ludus.testing.victim import RUN
+from ludus.testing.differences import differences
+from ludus.testing.subjects import Config, Failed, Script, Subject
 
 _POINTS = ("segments", "state", "tensors", "manifest", "renamed", "collected")
+_COLOURS = {Exact.PROVED: "green", Exact.EXPECTED: "yellow", Exact.NO: "red"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found of a config or a script."""
+
+    word: Exact
+    reasons: Sequence[str] = field(default_factory=tuple)
+    """Why it is not proved, or what proved it."""
+
+    def show(self, console: Console) -> None:
+        """Print it."""
+        told = escape(printable("; ".join(self.reasons)))
+        console.print(f"[{_COLOURS[self.word]}]{self.word}[/]: {told}", soft_wrap=True)
 
 
 def verify_config(
@@ -30,83 +52,163 @@ def verify_config(
 ) -> bool:
     """Return whether the config passed, having printed what was done and found."""
     console = Console(highlight=False)
-    words = [f"--plugin={plugin}" for plugin in plugins]
     checked = read_config(config, [*overrides, "settings.display=none"], tell=tell)
     with tempfile.TemporaryDirectory(prefix="ludus-verify-") as folder:
         root = Path(folder)
         # A copy, so that an edit of the file in the meantime does not matter.
-        config = str(root / "config.yaml")
-        Path(config).write_text(checked.to_yaml(), encoding="utf-8")
+        copy = root / "config.yaml"
+        copy.write_text(checked.to_yaml(), encoding="utf-8")
         console.print("state: looking for attributes that change but are in no part")
         try:
             trainers.check_all_state_is_declared(lambda: build_trainer(checked), root / "declared")
         except AssertionError as error:
-            console.print(f"[red]failed[/red]: {escape(printable(str(error)))}")
-            return False
-        console.print("unbroken run: ", end="")
-        started = time.monotonic()
-        _run(config, root / "unbroken", words)
-        seconds = time.monotonic() - started
-        if (reason := _waits_for(root / "unbroken" / RUN)) is not None:
-            console.print(
-                f"[red]nothing proved[/red]: the run does not end by itself ({escape(printable(reason))});"
-                " verify it with a config that waits for nobody"
-            )
-            return False
-        total = trainers.count_boundaries(root / "unbroken" / RUN)
-        console.print(f"{total} boundaries in {seconds:.1f} s")
-        expected = trainers.ending_of(root / "unbroken" / RUN)
-        # Enough checkpoints that a kill has one to go back to; how often they are made decides nothing.
-        words.append(f"settings.checkpoint.every_stages={max(1, total // 25)}")
-        num_done = _kill(config, root / "killed", words, num_kills, seed, total, seconds, console)
-        _run(config, root / "killed", words)
-        found = trainers.ending_of(root / "killed" / RUN)
-        resumed = _resumed_at(root / "killed" / RUN)
-    if not any(0 < boundary < total for boundary in resumed):
-        console.print(
-            "[red]nothing proved[/red]: no kill came after the first checkpoint; make the run longer"
-        )
-        return False
-    compared = ("state", "metrics", "models")
-    differ = [name for name in compared if getattr(found, name) != getattr(expected, name)]
-    if differ:
-        console.print(f"[red]not exact[/red]: after {num_done} kills {', '.join(differ)} differ")
-        return False
-    console.print(f"[green]exact[/green]: killed {num_done} times, the same bytes at the end")
-    return True
-
-
-def _kill(
-    config: str,
-    root: Path,
-    words: Sequence[str],
-    num_kills: int,
-    seed: int,
-    total: int,
-    seconds: float,
-    console: Console,
-) -> int:
-    """Kill one run in a chain, at boundaries, inside the writer and at random times; count the kills."""
-    chance = random.Random(seed)
-    boundaries = sorted(chance.sample(range(1, total + 1), k=min(num_kills, total)))
-    num_done = 0
-    for number, boundary in enumerate(boundaries):
-        way = number % 3
-        if way == 0:
-            console.print(f"kill at boundary {boundary}")
-            done = _run(config, root, [*words, f"--at-boundary={boundary}"], may_die=True)
-        elif way == 1:
-            point = chance.choice(_POINTS)
-            console.print(f"kill in the checkpoint writer, at '{point}'")
-            done = _run(config, root, [*words, f"--at-point={point}"], may_die=True)
+            verdict = Verdict(Exact.NO, [str(error)])
         else:
-            delay = chance.uniform(0.4, 0.7) * seconds
-            console.print(f"kill after {delay:.1f} s")
-            done = _run(config, root, words, may_die=True, seconds=delay)
-        num_done += not done
-        if done:
-            console.print("  it did not strike: the run had ended before")
-    return num_done
+            campaign = Campaign(Config(str(copy), plugins), root, num_kills, seed, console)
+            verdict = campaign.verdict()
+    verdict.show(console)
+    return verdict.word is Exact.PROVED
+
+
+def verify_script(
+    script: str, arguments: Sequence[str], *, num_kills: int, seed: int, plugins: Sequence[str]
+) -> bool:
+    """Return whether all runs of the script passed, having printed what was done and found."""
+    console = Console(highlight=False)
+    if not Path(script).is_file():
+        raise LudusError(f"there is no script {script}; give the path of a Python file")
+    with tempfile.TemporaryDirectory(prefix="ludus-verify-") as folder:
+        subject = Script(script, arguments, plugins)
+        verdict = Campaign(subject, Path(folder), num_kills, seed, console).verdict()
+    verdict.show(console)
+    return verdict.word is Exact.PROVED
+
+
+class Campaign:
+    """One unbroken run, one that is killed again and again, and what their ends say."""
+
+    def __init__(
+        self, subject: Subject, root: Path, num_kills: int, seed: int, console: Console
+    ) -> None:
+        self._subject = subject
+        self._unbroken, self._killed = root / "unbroken", root / "killed"
+        self._again = root / "again"
+        self._num_kills = num_kills
+        self._chance = random.Random(seed)
+        self._console = console
+
+    def verdict(self) -> Verdict:
+        """Run, kill, resume and compare."""
+        self._console.print("unbroken run: ", end="")
+        started = time.monotonic()
+        try:
+            self._subject.run(self._unbroken)
+        except Failed as error:
+            self._console.print()
+            raise LudusError(f"{self._subject.name} failed before any kill: {error}") from None
+        seconds = time.monotonic() - started
+        runs = self._subject.runs(self._unbroken)
+        for run in runs:
+            if (reason := _waits_for(run)) is not None:
+                return Verdict(
+                    Exact.EXPECTED,
+                    [f"nothing proved: the run does not end by itself ({reason}); verify what waits"
+                     " for nobody"],
+                )  # fmt: skip
+        totals = [trainers.count_boundaries(run) for run in runs]
+        among = f" of {len(runs)} runs" if len(runs) > 1 else ""
+        self._console.print(f"{sum(totals)} boundaries{among} in {seconds:.1f} s")
+        try:
+            num_done = self._kill(totals, seconds)
+        except Failed as error:
+            return Verdict(Exact.NO, [f"killed and started again, it fails: {error}"])
+        return self._judged(runs, totals, num_done)
+
+    def _kill(self, totals: Sequence[int], seconds: float) -> int:
+        """Kill in a chain, at boundaries, inside the writer and at random times; count the kills."""
+        # Enough checkpoints that a kill has one to go back to; how often they are made decides nothing.
+        often = max(1, sum(totals) // (25 * len(totals)))
+        num_done, ways = 0, itertools.cycle((1, 2, 0))
+        for run, boundary, is_sure in self._instants(totals):
+            way, delay = 0 if is_sure else next(ways), None
+            words = self._subject.saving(often)
+            if way == 0:
+                among = f" of run {run + 1}" if len(totals) > 1 else ""
+                self._console.print(f"kill at boundary {boundary}{among}")
+                words += self._subject.at_boundary(run, boundary)
+            elif way == 1:
+                point = self._chance.choice(_POINTS)
+                self._console.print(f"kill in the checkpoint writer, at '{point}'")
+                words.append(f"--at-point={point}")
+            else:
+                delay = self._chance.uniform(0.4, 0.7) * seconds
+                self._console.print(f"kill after {delay:.1f} s")
+            is_over = self._subject.run(self._killed, words, may_die=True, seconds=delay)
+            num_done += not is_over
+            if is_over:
+                self._console.print("  it did not strike: the run had ended before")
+        self._subject.run(self._killed, self._subject.saving(often))
+        return num_done
+
+    def _instants(self, totals: Sequence[int]) -> list[tuple[int, int, bool]]:
+        """Return runs and boundaries in order, and whether it is the kill that each run is sure to get.
+
+        That one comes past the first third, when there is a checkpoint to go back to.
+        """
+        sure = [
+            (run, self._chance.randint(min(total, total // 3 + 1), max(1, total - 1)), True)
+            for run, total in enumerate(totals)
+        ][: self._num_kills]
+        places = [(run, at + 1, False) for run, total in enumerate(totals) for at in range(total)]
+        num_more = min(self._num_kills - len(sure), len(places))
+        return sorted([*sure, *self._chance.sample(places, k=num_more)])
+
+    def _judged(self, runs: Sequence[Path], totals: Sequence[int], num_done: int) -> Verdict:
+        """Return what the ends of all runs come to, and write down what was proved or disproved."""
+        ends = self._subject.runs(self._killed)
+        reasons = [reason for run in (*runs, *ends) for reason in _against(run)]
+        if (differ := self._differences(self._killed)) is not None:
+            self._subject.run(self._again)
+            if (again := self._differences(self._again)) is not None:
+                differ = (
+                    f"two unbroken runs differ already ({again}); seed all that is drawn from"
+                    " before fit, and make what is computed repeat itself"
+                )
+            else:
+                differ = f"{_times(num_done)}, it ends with other bytes: {differ}"
+            reasons = [differ, *reasons]
+        if reasons:
+            for run in runs:
+                proofs.forget(run)
+            return Verdict(Exact.NO, list(dict.fromkeys(reasons)))
+        among = f", {len(runs)} runs" if len(runs) > 1 else ""
+        for run, end, total in zip(runs, ends, totals, strict=True):
+            if not any(0 < at < total for at in _resumed_at(end)):
+                named = f" of {run.name}" if among else ""
+                return Verdict(
+                    Exact.EXPECTED,
+                    [f"nothing proved: no kill came after the first checkpoint{named}; make the run longer,"
+                     " or kill it more often with --kills"],
+                )  # fmt: skip
+        for run in runs:
+            proofs.record(run, num_kills=num_done)
+        return Verdict(Exact.PROVED, [f"{_times(num_done)}{among}, the same bytes at the end"])
+
+    def _differences(self, other: Path) -> str | None:
+        """Return how the runs below another directory ended otherwise than unbroken, the first of them."""
+        runs, others = (self._subject.runs(root) for root in (self._unbroken, other))
+        names = [run.relative_to(self._unbroken) for run in runs]
+        if names != [run.relative_to(other) for run in others]:
+            return f"its runs: {len(runs)} at first, {len(others)} later"
+        for run, found in zip(runs, others, strict=True):
+            if told := differences(run, found):
+                among = f" (run {run.name})" if len(runs) > 1 else ""
+                return f"{', '.join(told)}{among}"
+        return None
+
+
+def _times(count: int) -> str:
+    return "killed once" if count == 1 else f"killed {count} times"
 
 
 def _waits_for(path: Path) -> str | None:
@@ -116,30 +218,13 @@ def _waits_for(path: Path) -> str | None:
     return last["reason"].partition(":")[0] if last["event"] == "interrupted" else None
 
 
+def _against(path: Path) -> list[str]:
+    """Return what a run itself says against its exactness."""
+    told: list[str] = (last_ending(LocalStorage(path)) or {}).get("inexact_because", [])
+    return told
+
+
 def _resumed_at(path: Path) -> list[int]:
     """Return the boundaries at which a run was taken up again."""
     events = read_lines(LocalStorage(path), "events.jsonl")
     return [event["boundary"] for event in events if event["event"] == "resumed"]
-
-
-def _run(
-    config: str,
-    root: Path,
-    words: Sequence[str],
-    *,
-    may_die: bool = False,
-    seconds: float | None = None,
-) -> bool:
-    """Run or resume in a process of its own; return whether it came to its end."""
-    command = [sys.executable, "-m", "ludus.testing.victim", config, str(root), *words]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        _, errors = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        return False
-    if child.returncode != 0 and not (may_die and child.returncode == -9):
-        lines = errors.decode(errors="replace").strip().splitlines()
-        raise LudusError(f"the run failed: {lines[-1] if lines else child.returncode}")
-    return child.returncode == 0

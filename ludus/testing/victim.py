@@ -36,11 +36,11 @@ def main() -> None:
     for plugin in options.plugin:
         load_plugin(plugin)
     if options.at_point is not None:
-        checkpoint.passed = _killer(options.at_point)  # type: ignore[assignment]
+        checkpoint.passed = killer(options.at_point)  # type: ignore[assignment]
     trainer = build_trainer(read_config(options.config, options.overrides))
     watch: list[Observer] = []
     if options.at_boundary is not None:
-        watch.append(_kill_at(options.at_boundary))
+        watch.append(kill_at(options.at_boundary))
     run_watched(trainer, options.root, watch, leave_out=options.leave_out)
 
 
@@ -52,7 +52,9 @@ def run_watched(
     trainer.fit(root=root, name=RUN, resume=True, show_on="stderr", around=around)
 
 
-def _kill_at(boundary: int) -> Observer:
+def kill_at(boundary: int) -> Observer:
+    """Return an observer that kills this process at that boundary."""
+
     def kill(run: Run) -> None:
         if run.boundaries == boundary:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -60,7 +62,8 @@ def _kill_at(boundary: int) -> Observer:
     return kill
 
 
-def _killer(point: str) -> Callable[[str], None]:
+def killer(point: str) -> Callable[[str], None]:
+    """Return what kills this process when the writer passes a point, NAME or NAME:N for the Nth time."""
     name, _, occurrence = point.partition(":")
     seen = 0
 

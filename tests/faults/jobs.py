@@ -12,7 +12,7 @@ import runpy
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +143,12 @@ def plain_command(words: list[str], cwd: str, stdin: str, variables: dict[str, s
     ludus.cli.commands.main()
 
 
-def script(path: str) -> None:
-    """Do what `python PATH` does in the script's directory."""
+def script(
+    path: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
+) -> None:
+    """Do what `python PATH ARGUMENTS...` does in the script's directory."""
+    os.environ.update(variables or {})
+    sys.argv = [path, *arguments]
     os.chdir(Path(path).parent)
     sys.path.insert(0, str(Path(path).parent))
     runpy.run_path(path, run_name="__main__")
@@ -155,6 +159,15 @@ def be_victim(words: list[str], variables: dict[str, str]) -> None:
     os.environ.update(variables)
     sys.argv = ["victim", *words]
     victim.main()
+
+
+def be_module(module: str, words: list[str], cwd: str, variables: dict[str, str]) -> None:
+    """Do what `python -m MODULE WORDS...` does in a directory, with the variables of the tests."""
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(cwd)
+    sys.argv = [module, *words]
+    importlib.import_module(module).main()
 
 
 def hold(path: str, child_too: bool = False) -> None:

@@ -1,0 +1,56 @@
+"""Say in words where two runs that should have ended alike did not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ludus.store import checkpoint
+from ludus.store.directory import read_lines
+from ludus.store.places import open_storage
+from ludus.store.storage import Storage
+from ludus.testing.trainers import ending_of
+
+
+def differences(unbroken: Path, other: Path) -> list[str]:
+    """Return what differs between the ends of two runs, each in words; none means the same bytes."""
+    one, two = open_storage(unbroken), open_storage(other)
+    expected, found = ending_of(unbroken), ending_of(other)
+    told = []
+    if expected.metrics != found.metrics:
+        told.append(_first_metric(one, two))
+    if expected.state != found.state:
+        told.append(f"the state of {' and '.join(_parts(one, two))}")
+    if expected.models != found.models:
+        names = sorted({name for name, _ in {*expected.models} ^ {*found.models}})
+        told.append(f"the models {' and '.join(names)}")
+    return told
+
+
+def _parts(one: Storage, two: Storage) -> list[str]:
+    """Return the parts whose last states differ."""
+    states = [checkpoint.read(at, checkpoint.numbers(at)[-1]).state for at in (one, two)]
+    digests = [
+        {name: checkpoint.digest_of({"part": part}) for name, part in state.items()}
+        for state in states
+    ]
+    first, second = digests
+    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
+
+
+def _first_metric(one: Storage, two: Storage) -> str:
+    """Return the first number of metrics.jsonl that differs, and when it was written."""
+    rows, others = (read_lines(at, "metrics.jsonl") for at in (one, two))
+    for row, other in zip(rows, others, strict=False):
+        names = [name for name in {**row, **other} if row.get(name) != other.get(name)]
+        if names:
+            name = next((n for n in names if "/" in n), names[0])
+            return f"{name}{_when(row)} ({row.get(name)} at first, {other.get(name)} later)"
+    return f"metrics.jsonl ({len(rows)} lines at first, {len(others)} later)"
+
+
+def _when(row: Mapping[str, Any]) -> str:
+    counts = {n: v for n, v in row.items() if "/" not in n and isinstance(v, int) and v}
+    name = next((name for name in ("opt_steps", *counts) if name in counts), None)
+    return "" if name is None else f" at {name} {counts[name]}"

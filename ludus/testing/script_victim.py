@@ -1,0 +1,144 @@
+"""Run a script of a user's in a process that may kill itself, with its runs kept in another place.
+
+python -m ludus.testing.script_victim ROOT [--at-boundary RUN:N] [--at-point NAME] -- SCRIPT [ARGUMENT]...
+
+Nothing of the script is changed. Each run that its `fit` would keep is kept below ROOT, and goes on where
+it has begun already; it is saved as often as asked for, and shows nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from ludus.config.base import TrainerConfig
+from ludus.config.registry import load_plugin
+from ludus.core.errors import LudusError
+from ludus.core.run import Observer
+from ludus.core.surroundings import Request, Surroundings
+from ludus.session.trainer import Trainer
+from ludus.show.terminal import warn
+from ludus.store import checkpoint
+from ludus.testing.trainers import Watched
+from ludus.testing.victim import kill_at, killer
+
+FAILED = "ludus verify: "
+"""Before the sentence on standard error that says why a script failed."""
+
+
+def main() -> None:
+    """Read the command line and run the script."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--at-boundary")
+    parser.add_argument("--at-point")
+    parser.add_argument("--every-stages", type=int)
+    parser.add_argument("--plugin", action="append", default=[])
+    # Everything after the first -- is the script's.
+    cut = sys.argv.index("--")
+    options = parser.parse_args(sys.argv[1:cut])
+    script, *arguments = sys.argv[cut + 1 :]
+    for plugin in options.plugin:
+        load_plugin(plugin)
+    if options.at_point is not None:
+        checkpoint.passed = killer(options.at_point)  # type: ignore[assignment]
+    index, boundary = (int(n) for n in (options.at_boundary or "-1:0").split(":"))
+    places = Places(options.root, index, kill_at(boundary), every_stages=options.every_stages)
+
+    def surround(trainer: Trainer, request: Request) -> Surroundings:
+        return places.surround(trainer, request)
+
+    Trainer.surround = surround  # type: ignore[assignment, method-assign]
+    sys.exit(run_script(script, arguments))
+
+
+def run_script(script: str, arguments: Sequence[str]) -> int:
+    """Run a script as `python SCRIPT ARGUMENTS` would; return its exit code, with a sentence if it failed."""
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).absolute().parent)
+    sys.stdin = NoInput()
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as ended:
+        if ended.code in (None, 0):
+            return 0
+        warn(f"{FAILED}it ended with exit({ended.code!r})")
+        return 1
+    except Exception as error:
+        traceback.print_exc()
+        # The innermost line of the script itself, for the mistake is likely there.
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if Path(frame.filename).absolute() == Path(script).absolute()
+        ]
+        told = str(error).partition("\n")[0]
+        at = f" (line {lines[-1]})" if lines else ""
+        warn(f"{FAILED}{type(error).__name__}: {told}{at}")
+        return 1
+    return 0
+
+
+class Places:
+    """Where the runs of a script are kept: one directory for each, in the order of their first `fit`."""
+
+    def __init__(self, root: Path, index: int, kill: Observer, *, every_stages: int | None) -> None:
+        """Let the run with this index be killed; -1: none."""
+        self._root = root
+        self._index, self._kill = index, kill
+        self._every_stages = every_stages
+        self._seen: dict[tuple[str, str], int] = {}
+
+    def surround(self, trainer: Trainer, request: Request) -> Surroundings:
+        """Return a session like that of the script, with its directory elsewhere."""
+        config = trainer.config
+        if isinstance(config, TrainerConfig):
+            changes: dict[str, object] = {"settings.display": "none"}
+            if self._every_stages is not None:
+                changes["settings.checkpoint.every_stages"] = self._every_stages
+            trainer.config = config.replace(**changes)
+        where, name = str(request.root), str(request.name or getattr(config, "name", "run"))
+        storage, trainer.storage = trainer.storage, None
+        if storage is not None:
+            where, name = str(getattr(storage, "place", "")), "run"
+        is_first = (where, name) not in self._seen
+        index = self._seen.setdefault((where, name), len(self._seen))
+        own = self._root / f"{index:03d}"
+        # A later fit of the same run says itself whether it is to go on.
+        resume = request.resume or (is_first and (own / name).exists())
+        moved = dataclasses.replace(request, root=str(own), name=name, resume=resume)
+        watch = [self._kill] if index == self._index else []
+        session = Watched(trainer, moved, watch=watch, leave_out=None)
+        trainer.storage = storage
+        return session
+
+
+class NoInput(io.StringIO):
+    """Standard input that nobody can answer: a script is started many times."""
+
+    def _refuse(self) -> str:
+        raise LudusError(
+            "it reads standard input, which nobody answers here; give what it asks for as arguments,"
+            " after --"
+        )
+
+    def read(self, size: int | None = -1, /) -> str:
+        """Say that there is nothing to read."""
+        return self._refuse()
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+        """Say that there is nothing to read."""
+        return self._refuse()
+
+    def __next__(self) -> str:  # type: ignore[override]
+        return self._refuse()
+
+
+if __name__ == "__main__":
+    main()
