@@ -66,7 +66,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     return call
 
 
-def in_subprocess(*words: str, cwd: Path, stdin: str = "", seconds: float = 120) -> Outcome:
+def in_subprocess(*words: str, cwd: Path, stdin: str = "", seconds: float = 600) -> Outcome:
     """Run the installed command in a process of its own."""
     command = Path(sys.executable).with_name("ludus")
     done = subprocess.run(

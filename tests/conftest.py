@@ -8,12 +8,16 @@ import multiprocessing
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
+
+from tests import object_store
 
 if TYPE_CHECKING:
     from tests.faults.warm import WarmProcess
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 HERE = Path(__file__).parent
+_OF_OTHERS = {"resource_tracker", "compile_worker"}
 IN_MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 4 << 30
 
@@ -59,11 +64,26 @@ def modules_in(folder: str) -> dict[str, ModuleType]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep data that are made once out of the home of whoever runs the tests."""
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Leave nothing behind: caches and temporary files lie below pytest's folder, and processes end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LUDUS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        # What the compiler has made serves both processes of a run of the tests.
+        here = tmp_path_factory.getbasetemp()
+        shared = here.parent if "PYTEST_XDIST_WORKER" in os.environ else here
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(shared / "compiled"))
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        patch.setattr(tempfile, "tempdir", None)
         yield
+    object_store.stop_all()
+    children = [child.cmdline() for child in psutil.Process().children(recursive=True)]
+    # Python's and torch's own end with this process.
+    ours = [
+        words
+        for words in children
+        if not _OF_OTHERS & {part for w in words for part in w.split(".")}
+    ]
+    assert not ours, f"the tests left processes behind: {ours}"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,8 +1,7 @@
-"""An S3-speaking server on loopback, begun once for all tests of this process and ended with it."""
+"""An S3-speaking server on loopback, begun once for all tests of this process and ended with them."""
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import socket
@@ -16,6 +15,23 @@ import pytest
 
 BUCKET = "ludus-tests"
 
+# It ends with the process that holds its input open, however that ends.
+_SERVE = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
+from moto.server import main
+main(["-H", "127.0.0.1", "-p", sys.argv[1]])
+"""
+
+
+_SERVERS: list[Server] = []
+
+
+def stop_all() -> None:
+    """End every server of this process."""
+    for one in _SERVERS:
+        one.stop()
+
 
 class Server:
     """moto's server in a process of its own, empty at its start."""
@@ -27,12 +43,13 @@ class Server:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
-        atexit.register(self.stop)
+        _SERVERS.append(self)
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)],
+            [sys.executable, "-c", _SERVE, str(self.port)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **self._variables},
@@ -52,7 +69,7 @@ class Server:
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
+            self.process.communicate()
             self.process = None
 
     def environment(self) -> dict[str, str]:

@@ -817,7 +817,7 @@ def test_python_m_ludus_is_the_command(tmp_path: Path) -> None:
         [sys.executable, "-m", "ludus", "--version"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
         cwd=tmp_path,
     )
@@ -829,7 +829,7 @@ def new_into(output: int) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "ludus.cli", "new", "supervised"]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.run(
-        command, stdout=output, stderr=subprocess.PIPE, check=False, timeout=60, env=env
+        command, stdout=output, stderr=subprocess.PIPE, check=False, timeout=300, env=env
     )
 
 
@@ -861,7 +861,7 @@ def test_a_full_disk_under_standard_output_is_told() -> None:
 def test_neither_import_nor_help_brings_torch_in(code: str) -> None:
     watch = "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr))"
     done = subprocess.run(
-        [sys.executable, "-c", f"{watch}\n{code}"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", f"{watch}\n{code}"], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0
     assert done.stderr == "False\n"

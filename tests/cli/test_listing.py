@@ -267,7 +267,7 @@ def test_looking_at_runs_brings_no_torch_in(tmp_path: Path, words: list[str]) ->
     code = f"{watch}; sys.argv = {['ludus', *words]!r}; from ludus.cli.commands import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, env=os.environ,
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ,
     )  # fmt: skip
     assert done.returncode == 0
     assert done.stderr == "False\n"

@@ -74,7 +74,10 @@ def test_a_long_stage_paused_by_a_signal_does_no_piece_twice(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_the_update_is_compiled_ends_the_run_at_once(
-    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    number: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     class Doubler:
         def double(self, number: torch.Tensor) -> torch.Tensor:
@@ -86,6 +89,10 @@ def test_a_signal_while_the_update_is_compiled_ends_the_run_at_once(
 
     monkeypatch.setattr(CompiledMethod, "_build", interrupted)
     run = Run()
+    if number == signal.SIGHUP:
+        # Where a terminal's end is ignored, as under nohup, a run leaves it so.
+        own = signal.signal(number, signal.SIG_DFL)
+        request.addfinalizer(lambda: signal.signal(number, own))
     # Nobody is impatient where the terminal was closed.
     is_patient = number == signal.SIGHUP
     ends = contextlib.nullcontext() if is_patient else pytest.raises(KeyboardInterrupt)

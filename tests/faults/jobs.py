@@ -11,6 +11,7 @@ import resource
 import runpy
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -157,6 +158,7 @@ def script(
 def be_victim(words: list[str], variables: dict[str, str]) -> None:
     """Do what `python -m ludus.testing.victim WORDS...` does, with the variables of the tests."""
     os.environ.update(variables)
+    tempfile.tempdir = None  # what it is was found before the fork
     sys.argv = ["victim", *words]
     victim.main()
 

@@ -21,6 +21,6 @@ def test_a_run_with_workers_ends_well_where_the_standard_streams_are_closed(
     (tmp_path / "small.yaml").write_text(config.to_yaml())
     words = [sys.executable, "-m", "ludus.cli", "train", str(tmp_path / "small.yaml")]
     command = shlex.join([*words, "--root", str(tmp_path), "--run", "run"])
-    done = subprocess.run(f"{command} {closed}", shell=True, capture_output=True, timeout=120)
+    done = subprocess.run(f"{command} {closed}", shell=True, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr.decode()
     assert events(tmp_path / "run")[-1]["event"] == "finished"

@@ -63,7 +63,7 @@ class WarmProcess:
 
     def wait_for(self, text: str, pid: int) -> str:
         """Return what a child has printed once it has printed this."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while time.monotonic() < end:
             if text in (output := self.output(pid)):
                 return output
@@ -97,7 +97,7 @@ class WarmProcess:
         assert self._server.stdout
         self._server.stdin.close()
         self._server.stdout.close()
-        self._server.wait(timeout=10)
+        self._server.wait(timeout=300)
 
 
 def _serve() -> None:

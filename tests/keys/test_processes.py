@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 import ludus
 from ludus.config import registry
 from ludus.envs.errors import EnvError
+from tests.clocks import pass_once
 from tests.keys.runs import run, tiny
 from tests.keys.table import RL, TRAINERS, changes
 from tests.keys.waiting_envs import waiting
@@ -100,22 +101,25 @@ def test_evaluations_run_in_a_process_of_their_own_while_training_goes_on(
 
 @changes(RL, "evaluation.timeout_seconds", shown_by="dqn")
 def test_an_evaluation_that_takes_longer_counts_as_hung_and_is_made_again(
-    kind: str, tmp_path: Path
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "token").touch()
+    """Two minutes pass as soon as the evaluation hangs, and none while it is made again."""
+    token = tmp_path / "token"
+    token.touch()
+    pass_once(monkeypatch, lambda: not token.exists(), 120.0)
     result = fit(
         kind,
         tmp_path,
         "run",
         env=waiting(tmp_path / "never"),
         **{
-            "evaluation.env": waiting(tmp_path / "never", 60.0, token=tmp_path / "token"),
+            "evaluation.env": waiting(tmp_path / "never", 600.0, token=token),
             "evaluation.envs": 1,
             "evaluation.asynchronous": True,
-            "evaluation.timeout_seconds": 1.5,
+            "evaluation.timeout_seconds": 120.0,
         },
     )
-    assert "did not answer within 1.5 seconds" in failures(result)
+    assert "did not answer within 120 seconds" in failures(result)
     assert (result.status, result.exact) == ("finished", "expected")
     assert history(result.run_dir, "eval/return_mean") == [0.0, 0.0]
 

@@ -55,4 +55,4 @@ def test_two_processes_with_half_a_batch_each_learn_as_one_with_all_of_it(tmp_pa
         subprocess.Popen([sys.executable, "-c", code, str(rank), str(tmp_path)], env=environment)
         for rank in range(2)
     ]
-    assert [process.wait(120) for process in both] == [0, 0]
+    assert [process.wait(600) for process in both] == [0, 0]

@@ -23,6 +23,7 @@ from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask
 from ludus.rl.evaluation.job import rebuild_agent
 from ludus.seeds import GlobalRandom
 from ludus.store.checkpoint import digest_of
+from tests.clocks import pass_once
 from tests.envs.odd_envs import linear_policy, linear_weights, walk
 from tests.rl.linear_plugin import LinearTrainer, linear_config
 
@@ -86,17 +87,19 @@ def test_a_second_launch_before_the_first_is_collected_is_refused(make) -> None:
     ("trouble", "words"),
     [
         ("exit", "exit code 5"),
-        ("hang", "did not answer within 2 seconds"),
+        ("hang", "did not answer within 120 seconds"),
         ("raise", "ValueError: no more"),
         ("print", None),
     ],
 )
 def test_a_worker_that_fails_once_is_replaced_and_nothing_shows(
-    make, tmp_path: Path, trouble: str, words: str | None
+    make, tmp_path: Path, trouble: str, words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 8 of the faults: the worker crashes, hangs, is killed, prints without end."""
     everything = digest_of(GlobalRandom().state_dict())
-    beside = make(trouble, at=3, once=str(tmp_path / "flag"), timeout=2.0)
+    if trouble == "hang":
+        pass_once(monkeypatch, (tmp_path / "flag").exists, 120.0)
+    beside = make(trouble, at=3, once=str(tmp_path / "flag"), timeout=120.0)
     beside.launch(COUNTERS, linear_weights())
     metrics = beside.collect().metrics
     assert (tmp_path / "flag").exists(), "nothing went wrong, so nothing was tested"

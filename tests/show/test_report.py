@@ -215,7 +215,7 @@ def test_a_real_browser_makes_no_script_element_of_hostile_words(tmp_path: Path)
         ["chromium", *options.split(), f"--user-data-dir={tmp_path / 'browser'}", out.as_uri()],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     ).stdout
     (tmp_path / "dom.html").write_text(dom)
@@ -483,6 +483,6 @@ def test_on_a_phone_nothing_is_wider_than_the_page(tmp_path: Path, num_runs: int
     found = subprocess.run(
         ["chromium", *options.split(), f"--user-data-dir={tmp_path / 'browser'}",
          (tmp_path / "frame.html").as_uri()],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=300, check=True,
     ).stdout  # fmt: skip
     assert "measured:[[],0,0];" in found

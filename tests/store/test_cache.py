@@ -119,7 +119,7 @@ def test_processes_that_make_the_same_at_once_all_have_it_whole(folder: Path) ->
     for child in children:
         child.start()
     for child in children:
-        child.join(30)
+        child.join(300)
     assert [child.exitcode for child in children] == [0, 0, 0]
     assert not wrong.is_set()
     kept = list((folder / "things").iterdir())

@@ -70,9 +70,10 @@ def bucket(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def victim(warm: WarmProcess) -> Callable[..., int]:
+def victim(warm: WarmProcess, tmp_path: Path) -> Callable[..., int]:
     def victim(config: Path, root: str, *words: str) -> int:
         variables = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        variables["TMPDIR"] = str(tmp_path)
         code, printed = warm.run(
             "be_victim", words=[str(config), root, *words], variables=variables
         )
@@ -102,8 +103,11 @@ def test_a_run_in_a_bucket_killed_by_sigkill_ends_as_one_on_the_disk(
     assert victim(config, str(tmp_path)) == 0
     for word in KILLS:
         assert victim(config, bucket, word) == -signal.SIGKILL, word
+        # What it was about to put is still there, until the next process begins.
+        assert len([*tmp_path.glob("ludus-spool-*")]) in (1, 2), word
         # Another process may come at once: the lease of a dead process of this machine has ended.
     assert victim(config, bucket) == 0
+    assert not [*tmp_path.glob("ludus-spool-*")]
     place = f"{bucket}/{RUN}"
     assert ending_of(place) == ending_of(tmp_path / RUN)
     assert (
@@ -134,18 +138,20 @@ def test_a_film_or_a_policy_of_a_run_that_is_elsewhere_needs_a_place(root: str) 
         export_run(f"{root}/run", None)
 
 
-def test_local_logs_that_a_killed_process_left_are_deleted_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["spool", "logs"])
+def test_local_files_that_a_killed_process_left_are_deleted_by_the_next(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    names = (f"ludus-logs-{ended.pid}-abc", f"ludus-logs-{os.getpid()}-abc", "ludus-logs-mine")
+    names = (f"{kind}-{ended.pid}-abc", f"{kind}-{os.getpid()}-abc", f"{kind}-mine")
+    names = tuple(f"ludus-{name}" for name in names)
     for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "metrics.jsonl").touch()
     made = make_folder()
-    assert made.name.startswith(f"ludus-logs-{os.getpid()}-")
+    assert made.name.startswith(f"ludus-spool-{os.getpid()}-")
     # Those of a process that lives, and what only looks like them, stay.
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([made.name, *names[1:]])
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 from ludus.core.errors import StorageError
 from ludus.store.cloud.connection import Connection, told
 from ludus.store.cloud.lease import Lease
-from ludus.store.cloud.spool import Spooled, make_folder
+from ludus.store.cloud.spool import Spooled, make_folder, passing_folder
 from ludus.store.files import hash_file, open_plain
 from ludus.store.logs import GrowingLogs
 from ludus.store.storage import check_name
@@ -110,7 +109,7 @@ class RemoteStorage(GrowingLogs):
         if (log := self._open(name)) is not None:
             yield log.path
             return
-        with tempfile.TemporaryDirectory(prefix="ludus-") as folder:
+        with passing_folder() as folder:
             path = Path(folder) / name.rpartition("/")[2]
             self._connection.fetch(name, path)
             yield path
@@ -123,7 +122,7 @@ class RemoteStorage(GrowingLogs):
     def add(self, folder: str, suffix: str, fill: Callable[[Path], None]) -> str:
         check_name(folder)
         self.check_owned()
-        with tempfile.TemporaryDirectory(prefix="ludus-") as temporary:
+        with passing_folder() as temporary:
             path = Path(temporary) / "new"
             fill(path)
             name = f"{hash_file(path)}{suffix}"
@@ -142,7 +141,7 @@ class RemoteStorage(GrowingLogs):
         """Fill a local directory, then put its files, the seal last: only that makes it whole."""
         check_name(name)
         self.check_owned()
-        with tempfile.TemporaryDirectory(prefix="ludus-") as temporary:
+        with passing_folder() as temporary:
             folder = Path(temporary)
             step("made")
             with told(f"{self._place}/{name}", "written"):

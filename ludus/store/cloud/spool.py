@@ -1,4 +1,4 @@
-"""A log of an object store: it grows in a local file, and is put whole when it must be durable."""
+"""Local files of an object store: a log grows in one, and is put whole when it must be durable."""
 
 from __future__ import annotations
 
@@ -12,17 +12,27 @@ from pathlib import Path
 
 from ludus.store.files import Append
 
-_FOLDER = re.compile(r"ludus-logs-([0-9]+)-.+")
+# Earlier versions called the folders of logs ludus-logs.
+_FOLDER = re.compile(r"ludus-(?:spool|logs)-([0-9]+)-.+")
 
 
 def make_folder() -> Path:
-    """Return a new local folder for logs, and delete those of processes that are no more."""
+    """Return a new local folder for logs, and delete the spools of processes that are no more."""
     # What a killed process had not put is not missed: a resume goes on from its last checkpoint.
-    for path in Path(tempfile.gettempdir()).glob("ludus-logs-*"):
+    for path in Path(tempfile.gettempdir()).glob("ludus-*"):
         found = _FOLDER.fullmatch(path.name)
         if found and path.is_dir() and not path.is_symlink() and _is_gone(int(found[1])):
             shutil.rmtree(path, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"ludus-logs-{os.getpid()}-"))
+    return Path(tempfile.mkdtemp(prefix=_prefix()))
+
+
+def passing_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a local folder for what is being put or was fetched; one left by a kill is swept as logs are."""
+    return tempfile.TemporaryDirectory(prefix=_prefix())
+
+
+def _prefix() -> str:
+    return f"ludus-spool-{os.getpid()}-"
 
 
 def _is_gone(pid: int) -> bool:

@@ -130,7 +130,7 @@ def serving(root: Path, told: list[str], **changed: Any) -> Iterator[tuple[Serve
         for one in links:
             one.close()
         server.is_over.set()
-        thread.join(10)
+        thread.join(60)
 
 
 class Recorder:
@@ -180,7 +180,7 @@ def lines(root: Path, name: str = "edge") -> list[dict[str, Any]]:
     return [json.loads(line) for line in (root / name / "stream.jsonl").read_text().splitlines()]
 
 
-def until(is_true: Callable[[], bool], one: Datacenter, seconds: float = 60.0) -> None:
+def until(is_true: Callable[[], bool], one: Datacenter, seconds: float = 300.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline
@@ -206,7 +206,7 @@ class Process:
         )  # fmt: skip
         self.text = ""
 
-    def wait_for(self, words: str, seconds: float = 60.0) -> None:
+    def wait_for(self, words: str, seconds: float = 300.0) -> None:
         """Read on until these words came."""
         deadline = time.monotonic() + seconds
         assert self.process.stdout is not None
@@ -218,7 +218,7 @@ class Process:
                 assert some, f"{words!r} did not come before the end:\n{self.text}"
                 self.text += some
 
-    def end(self, seconds: float = 60.0) -> int:
+    def end(self, seconds: float = 300.0) -> int:
         """Wait for its end; return the exit code."""
         out, _ = self.process.communicate(timeout=seconds)
         self.text += out.decode()

@@ -36,7 +36,7 @@ def in_thread(function: Callable[[], Any]) -> Callable[[], Any]:
     thread.start()
 
     def join() -> Any:
-        thread.join(10)
+        thread.join(60)
         return found[0]
 
     return join
