@@ -184,7 +184,7 @@ def _legend(lines: Sequence[Line]) -> str:
     for line in lines:
         last = f'<b title="the last value">{short_number(line.ys[-1]) if line.ys else "none"}</b>'
         told = last if line.told is None else f"<b>{text(line.told)}</b>"
-        num_gaps = sum(not math.isfinite(y) for y in line.ys)
+        num_gaps = sum(not math.isfinite(y) for y in line.ys) + line.num_left_out
         gaps = f' <span class="warn">{num_gaps:,} not finite</span>' if num_gaps else ""
         items.append(f"<li>{swatch(line)}{text(line.label)} {told}{gaps}</li>")
     if any(is_noisy(line.ys) for line in lines):

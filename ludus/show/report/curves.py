@@ -170,6 +170,8 @@ def _lines(
                 [y for _, y in points],
                 best=_best_point(runs[one.run], one.names, axis),
                 is_points=_are_tests_at_ends(runs[one.run], one, axis),
+                trend=sorted((float(at.get(axis, 0)), mean) for at, mean in one.series.means),
+                num_left_out=sum(one.series.left_out),
             )
         )
     chosen = looks.of_chart(group, [line.is_dots for line in lines])

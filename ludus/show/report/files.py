@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,29 +10,14 @@ from typing import Any
 from ludus.core.counters import SHARED
 from ludus.core.errors import RunError
 from ludus.show.names import may_choose_best
+from ludus.show.report.series import LONG, Gatherer, Series, stretches
+from ludus.show.report.series import number as number
 from ludus.store.directory import ENDINGS, found_run, read_note
 from ludus.store.places import open_storage, parted
 from ludus.store.storage import Storage
 from ludus.store.strict_json import parse_json
 
-_LARGEST_FILE = 1 << 33
-_NOT_SCALARS = {"text", "histogram", "image"}
 _BEGINNINGS = ("started", "resumed")
-
-
-@dataclass(frozen=True)
-class Series:
-    """One metric over a run: its values, and the counters at each; a value may be non-finite."""
-
-    counters: list[Mapping[str, int]] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-
-    def is_same_as(self, other: Series) -> bool:
-        """Return whether another has the same values at the same counters, but for rounding."""
-        return self.counters == other.counters and all(
-            math.isclose(a, b, rel_tol=1e-9) or (math.isnan(a) and math.isnan(b))
-            for a, b in zip(self.values, other.values, strict=True)
-        )
 
 
 @dataclass(frozen=True)
@@ -76,7 +59,8 @@ class ReportedRun:
 
     def read_lines(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield the objects of a .jsonl file; of damaged lines there is a note."""
-        return _read_lines(open_storage(self.place), name, self.notes)
+        for some in stretches(open_storage(self.place), name, self.notes):
+            yield from some
 
     def read_json(self, name: str, *, limit: int = 1 << 24) -> object:
         """Return what a file of the run holds; raise LudusError where it is not there or not whole."""
@@ -175,31 +159,46 @@ def read_run(place: str) -> ReportedRun:
     record = ReportedRun(place, read_note(storage), _read_config(storage))
     if not record.config:
         record.notes.append("config.yaml is missing or empty.")
-    record.events.extend(_read_lines(storage, "events.jsonl", record.notes))
-    for line in _read_lines(storage, "metrics.jsonl", record.notes):
-        counters = _counters(line, record.counter_names)
-        record.last_counters.update(counters)
-        _add_scalars(record.metrics, line, counters)
-        for name, told in mapping(line.get("text")).items():
-            record.texts[name] = str(told[-1] if isinstance(told, list) and told else told)
-        for name, told in mapping(line.get("histogram")).items():
-            _add_histogram(record, name, mapping(told))
-    for line in _read_lines(storage, "timing.jsonl", record.notes):
-        rates = {name: value for name, value in line.items() if name != "seconds"}
-        _add_scalars(record.rates, rates, _counters(line, record.counter_names))
+    for events in stretches(storage, "events.jsonl", record.notes):
+        record.events.extend(events)
+    _read_numbers(storage, "metrics.jsonl", record, record.metrics)
+    _read_numbers(storage, "timing.jsonl", record, record.rates)
     return record
 
 
-def number(value: object) -> float | None:
-    """Return a JSON number, or the string that stands for a non-finite one, as a float."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, str) and value not in ("nan", "inf", "-inf"):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if isinstance(value, int) and value > 0 else -math.inf
+def _read_numbers(
+    storage: Storage, name: str, record: ReportedRun, into: dict[str, Series]
+) -> None:
+    """Add the numbers of a log, thinned where it is long, and what else its records hold."""
+    is_long = storage.exists(name) and storage.size(name) > LONG
+    gatherer, num_lines = Gatherer(into, record.counter_names, thins=is_long), 0
+    for some in stretches(storage, name, record.notes):
+        num_lines += len(some)
+        gatherer.add(some)
+        if into is record.metrics:
+            _note_rest(record, some)
+    gatherer.close()
+    if into is record.metrics:
+        last = gatherer.last_counters
+        record.last_counters.update({n: last[n] for n in record.counter_names if n in last})
+    else:
+        into.pop("seconds", None)
+    if is_long:
+        record.notes.append(
+            f"{name} has {num_lines:,} records: its curves show the lowest and the highest value, and"
+            " the mean, of every thousandth part."
+        )
+
+
+def _note_rest(record: ReportedRun, some: Sequence[Mapping[str, Any]]) -> None:
+    """Keep the newest text and histogram of each name."""
+    for line in some:
+        if "text" in line:
+            for name, told in mapping(line["text"]).items():
+                record.texts[name] = str(told[-1] if isinstance(told, list) and told else told)
+        if "histogram" in line:
+            for name, told in mapping(line["histogram"]).items():
+                _add_histogram(record, name, mapping(told))
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -211,45 +210,6 @@ def _read_config(storage: Storage) -> str:
     if not storage.exists("config.yaml"):
         return ""
     return storage.read("config.yaml").decode("utf-8", errors="replace")
-
-
-def _read_lines(storage: Storage, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a .jsonl file; skip a torn last line, and note any other bad one."""
-    if not storage.exists(name):
-        notes.append(f"{name} is missing.")
-        return
-    num_lines = num_bad = 0
-    for line in io.BytesIO(storage.read(name, limit=_LARGEST_FILE)):
-        num_lines += 1
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            yield value
-        elif line.endswith(b"\n") and line.strip():
-            num_bad += 1
-    if num_lines == 0:
-        notes.append(f"{name} is empty.")
-    if num_bad:
-        notes.append(f"{name} has {num_bad} damaged line{'s' * (num_bad > 1)}, left out here.")
-
-
-def _counters(line: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
-    told = {name: line.get(name) for name in names}
-    return {k: v for k, v in told.items() if type(v) is int and 0 <= v < 1 << 63}
-
-
-def _add_scalars(
-    into: dict[str, Series], line: Mapping[str, Any], counters: Mapping[str, int]
-) -> None:
-    for name, told in line.items():
-        value = number(told)
-        if value is None or name in counters or name in _NOT_SCALARS:
-            continue
-        series = into.setdefault(name, Series())
-        series.counters.append(counters)
-        series.values.append(value)
 
 
 def _add_histogram(record: ReportedRun, name: str, told: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ludus.show.names import Parts
 from ludus.show.report.charts import NUM_COLOURS, NUM_DASHES
-from ludus.show.report.files import Series
+from ludus.show.report.series import Series
 from ludus.show.report.strokes import NUM_MARKS
 
 _LINES = ("train", "eval", "test")

@@ -45,6 +45,10 @@ class Line:
     """What the legend says beside the label; None: the last value."""
     is_points: bool = False
     """Whether its points are single measurements, which no line joins."""
+    trend: Sequence[tuple[float, float]] = ()
+    """Where the points were thinned, the means of stretches of all that there were, sorted."""
+    num_left_out: int = 0
+    """How many values that are not finite were thinned out."""
 
     @property
     def is_dots(self) -> bool:
@@ -94,7 +98,8 @@ def curve(frame: Frame, line: Line, num_buckets: int) -> str:
     strength = " faint" if is_noisy(line.ys) else f" d{line.dash}"
     drawn = f'<path class="line c{line.colour}{strength}" d="{path}"/>' if path else ""
     if is_noisy(line.ys):
-        trend = _path(frame, means(line.xs, line.ys, _NUM_MEANS))
+        xs, ys = zip(*line.trend, strict=True) if line.trend else (line.xs, line.ys)
+        trend = _path(frame, means(xs, ys, _NUM_MEANS))
         drawn += f'<path class="line c{line.colour} d{line.dash}" d="{trend}"/>'
     return drawn + dots
 

@@ -1,0 +1,235 @@
+"""The numbers of a log as series; of a long log only what a chart can show is kept while it is read.
+
+A log is read in stretches of lines. Of a long one each stretch leaves, of each metric, its lowest and highest
+value, a value that is not finite if there is one, and its mean; the first and the last value always stay.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ludus.store.storage import Storage
+
+LONG = 8 << 20
+"""A log of more bytes than this is thinned."""
+_NUM_STRETCHES = 1000
+_FEWEST_BYTES = 1 << 14
+NOT_SCALARS = frozenset({"text", "histogram", "image"})
+_NUMBERS = {int, float}
+
+Record = dict[str, Any]
+Counters = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric over a run: its values, and the counters at each; a value may be non-finite."""
+
+    counters: list[Counters] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    means: list[tuple[Counters, float]] = field(default_factory=list)
+    """The mean of each stretch, where the values were thinned."""
+    left_out: list[int] = field(default_factory=list)
+    """How many values are not finite and not among the values, in terms to be summed."""
+
+    def is_same_as(self, other: Series) -> bool:
+        """Return whether another has the same values at the same counters, but for rounding."""
+        return self.counters == other.counters and all(
+            math.isclose(a, b, rel_tol=1e-9) or (math.isnan(a) and math.isnan(b))
+            for a, b in zip(self.values, other.values, strict=True)
+        )
+
+    def add(self, at: Counters, value: float) -> None:
+        self.counters.append(at)
+        self.values.append(value)
+
+
+class Gatherer:
+    """Adds the numbers of stretches of a log to series by their names."""
+
+    def __init__(self, into: dict[str, Series], counter_names: Sequence[str], *, thins: bool):
+        self._into, self._names, self._thins = into, counter_names, thins
+        self._at: dict[int, Counters] = {}
+        self._last: dict[str, tuple[Record, float]] = {}
+        self.last_counters: dict[str, int] = {}
+        """The last count of each counter."""
+
+    def add(self, stretch: Sequence[Record]) -> None:
+        """Add the numbers of some records, in their order."""
+        self._at.clear()
+        for name, (places, values) in _columns(stretch).items():
+            if name in NOT_SCALARS:
+                continue
+            if name in self._names:
+                places, values = self._not_counts(name, places, values)
+            self._add(name, stretch, places, values)
+
+    def _not_counts(
+        self, name: str, places: Sequence[int], values: Sequence[Any]
+    ) -> tuple[Sequence[int], Sequence[Any]]:
+        """Keep the last count of a counter; return what cannot be its count, which is a metric."""
+        if {*map(type, values)} == {int} and is_count(min(values)) and is_count(max(values)):
+            self.last_counters[name] = values[-1]
+            return [], []
+        if counts := [value for value in values if is_count(value)]:
+            self.last_counters[name] = counts[-1]
+        found = [(p, v) for p, v in zip(places, values, strict=True) if not is_count(v)]
+        return [place for place, _ in found], [value for _, value in found]
+
+    def _add(
+        self, name: str, stretch: Sequence[Record], places: Sequence[int], values: Sequence[Any]
+    ) -> None:
+        if not {*map(type, values)} <= _NUMBERS or not _is_finite(values):
+            told = [
+                (p, x) for p, v in zip(places, values, strict=True) if (x := number(v)) is not None
+            ]
+            places, values = [p for p, _ in told], [x for _, x in told]
+        if not values:
+            return
+        kept: Sequence[int] = range(len(values))
+        series = self._into.setdefault(name, Series())
+        if self._thins:
+            kept = _kept(values, is_first=not series.values)
+            self._note(series, stretch[places[len(places) // 2]], values)
+            self._last[name] = stretch[places[-1]], float(values[-1])
+        for at in kept:
+            series.add(self._counters(stretch, places[at]), float(values[at]))
+
+    def _counters(self, stretch: Sequence[Record], place: int) -> Counters:
+        """Return the counters of a record, the same object for all of its metrics."""
+        if place not in self._at:
+            self._at[place] = counters_of(stretch[place], self._names)
+        return self._at[place]
+
+    def _note(self, series: Series, middle: Record, values: Sequence[float]) -> None:
+        finite = values if _is_finite(values) else [one for one in values if math.isfinite(one)]
+        if finite:
+            # Many values near the largest there is have a mean, but no sum.
+            is_small = _is_finite(finite)
+            mean = sum(finite) / len(finite) if is_small else sum(v / len(finite) for v in finite)
+            series.means.append((counters_of(middle, self._names), mean))
+        if (num_gaps := len(values) - len(finite)) > 1:
+            series.left_out.append(num_gaps - 1)
+
+    def close(self) -> None:
+        """Add the last value of each series, which a legend tells, where it was thinned out."""
+        for name, (record, value) in self._last.items():
+            series, at = self._into[name], counters_of(record, self._names)
+            kept = series.values[-1]
+            is_kept = kept == value or (math.isnan(kept) and math.isnan(value))
+            if series.counters[-1] != at or not is_kept:
+                series.add(at, value)
+                series.left_out.append(0 if math.isfinite(value) else -1)
+        self._last.clear()
+
+
+def _columns(stretch: Sequence[Record]) -> dict[str, tuple[Sequence[int], Sequence[Any]]]:
+    """Return the values of each name, with the places of their records."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for place, record in enumerate(stretch):
+        alike.setdefault(tuple(record), []).append(place)
+    found: dict[str, tuple[Sequence[int], Sequence[Any]]] = {}
+    for names, places in alike.items():
+        columns = zip(*(stretch[place].values() for place in places), strict=True)
+        for name, values in zip(names, columns, strict=True):
+            if name in found:
+                before, others = found[name]
+                both = sorted(zip((*before, *places), (*others, *values), strict=True), key=_first)
+                found[name] = [place for place, _ in both], [value for _, value in both]
+            else:
+                found[name] = places, values
+    return found
+
+
+def _first(pair: tuple[int, Any]) -> int:
+    return pair[0]
+
+
+def _is_finite(values: Sequence[float]) -> bool:
+    try:
+        return math.isfinite(sum(values))
+    except OverflowError:
+        return False
+
+
+def _kept(values: Sequence[float], *, is_first: bool) -> list[int]:
+    """Return the places of the lowest, the highest and a non-finite value of a stretch."""
+    finite, kept = values, set[int]()
+    if not _is_finite(values):
+        gaps = [at for at, value in enumerate(values) if not math.isfinite(value)]
+        finite = [value for value in values if math.isfinite(value)]
+        kept.update(gaps[:1])
+    if finite:
+        kept.update((values.index(min(finite)), values.index(max(finite))))
+    return sorted({0, *kept} if is_first else kept)
+
+
+def is_count(value: object) -> bool:
+    """Return whether a value can be that of a counter."""
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def counters_of(record: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
+    """Return the counters of a record."""
+    told = {name: record.get(name) for name in names}
+    return {name: value for name, value in told.items() if value is not None and is_count(value)}
+
+
+def number(value: object) -> float | None:
+    """Return a JSON number, or the string that stands for a non-finite one, as a float."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and value not in ("nan", "inf", "-inf"):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if isinstance(value, int) and value > 0 else -math.inf
+
+
+def stretches(storage: Storage, name: str, notes: list[str]) -> Iterator[list[Record]]:
+    """Yield the objects of a .jsonl file, some at a time; skip a torn last line, note any other bad one."""
+    if not storage.exists(name):
+        notes.append(f"{name} is missing.")
+        return
+    size = storage.size(name)
+    most = max(size // _NUM_STRETCHES, _FEWEST_BYTES) if size > LONG else _FEWEST_BYTES
+    num_bad, num_bytes, lines = 0, 0, list[bytes]()
+    for line in storage.lines(name):
+        if line.strip():
+            lines.append(line)
+            num_bytes += len(line)
+        if num_bytes >= most:
+            records = _parsed(lines)
+            num_bad += len(lines) - len(records)
+            yield records
+            lines, num_bytes = [], 0
+    records = _parsed(lines)
+    num_bad += len(lines) - len(records)
+    yield records
+    if size == 0:
+        notes.append(f"{name} is empty.")
+    if num_bad:
+        notes.append(f"{name} has {num_bad} damaged line{'s' * (num_bad > 1)}, left out here.")
+
+
+def _parsed(lines: Sequence[bytes]) -> list[Record]:
+    """Return the objects that lines hold; all at once where each holds one, which is far quicker."""
+    try:
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+        if len(found) == len(lines) and {*map(type, found)} <= {dict}:
+            return list(found)
+    except (ValueError, RecursionError):
+        pass
+    return [record for line in lines if isinstance(record := _object(line), dict)]
+
+
+def _object(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
