@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from ludus.core.errors import ConfigError
 from ludus.core.exactness import Exact
 from ludus.core.run import Observer, Run, Stateful
 
@@ -29,6 +30,16 @@ class Request:
     """Where the display goes."""
     is_transplant: bool = False
     """Whether it starts from a state that was taken out of another run."""
+
+
+def is_state(given: object) -> bool:
+    """Return whether a trainer_state was given; raise ConfigError for anything but a saved state."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(
+            f"trainer_state is {str(given)[:80]!r}; give what trainer.state_dict() has returned, or go on"
+            " with a run by its name: fit(name=..., resume=True)"
+        )
+    return given is not None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful, check_intervals
 from ludus.core.services import Display, EvaluatorBeside, EvaluatorHere, Files, Log, Records
 from ludus.core.states import check_same_parts, fitting
-from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings
+from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings, is_state
 from ludus.core.unsaved import UnsavedStates, companions
 
 
@@ -208,7 +208,7 @@ class Trainer(Inspected):
             )
         self.run, self._saved_cursor, is_prepared = Run(counters.of(type(self))), [], False
         root = self.root if root is None else root
-        request = Request(root, name, resume, show_on, is_transplant=trainer_state is not None)
+        request = Request(root, name, resume, show_on, is_transplant=is_state(trainer_state))
         surroundings = around(self, request) if around else self.surround(request)
         error: BaseException | None = None
         try:

@@ -22,6 +22,7 @@ from ludus.core import states
 from ludus.core.abilities import EvaluationJob
 from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.judge import worker
+from ludus.judge.evaluator import Outcome, RunsEval, as_outcome
 from ludus.process.child import Child, ChildDied, ChildFailed, ChildHung
 from ludus.process.messages import pack
 
@@ -48,7 +49,7 @@ class Collected:
     """Whether there is no result; every metric is then NaN."""
 
 
-class AsyncEvaluator:
+class AsyncEvaluator(RunsEval):
     """Keeps a worker process and at most one pending evaluation, which is its state.
 
     A worker that dies, hangs or fails is replaced, a bounded number of times for each evaluation.
@@ -129,6 +130,15 @@ class AsyncEvaluator:
                 " it with --plugin that_module (ludus.load_plugin('that_module') in a script), or"
                 " evaluate in this process (evaluation.asynchronous: false)"
             ) from error
+
+    def evaluate(self, agent: object) -> Outcome:
+        """Return the score and the metrics of this agent or model, measured in the worker; wait for them."""
+        model: Any = agent
+        self.launch({}, model.weights() if hasattr(model, "weights") else model.state_dict())
+        done = self.collect()
+        if done is None or done.is_lost:
+            raise LudusError(f"the evaluation gave no result: {self._reasons[-1]}")
+        return as_outcome(done.metrics, metric=next(iter(self._job.metrics)))
 
     def launch(self, run_counters: Mapping[str, int], weights: Mapping[str, Tensor]) -> None:
         """Begin to evaluate a copy of these weights."""

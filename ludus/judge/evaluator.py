@@ -17,45 +17,15 @@ Outcome = tuple[float, dict[str, float]]
 """The outcome of an evaluation: its score, and all its metrics."""
 
 
-class Evaluator:
-    """Scores what is being trained, for trainers of any kind: `trainer.set_evaluator(evaluator)`.
+class RunsEval:
+    """What every evaluator does with one model: it is set, loaded, measured and logged by these names."""
 
-    Evaluator(config)            as runs of this config are evaluated
-    Evaluator(score=function)    by a function of yours: of the agent or model, to a number or to a
-                                 number and a mapping of metrics
-    """
+    model: Any = None
+    logger: Log | None = None
 
-    def __init__(
-        self,
-        config: TrainerConfig | None = None,
-        *,
-        score: Callable[[Any], Any] | None = None,
-        metric: str = "eval/score",
-    ) -> None:
-        """Take a config or a function; `metric` is what the function's number is logged as."""
-        if (config is None) == (score is None):
-            raise ConfigError(
-                "Evaluator takes a config, or score=a function of the agent or model; give one of them"
-            )
-        self.config = config
-        self._metric = metric
-        self._score: Callable[[Any], Any]
-        if score is not None:
-            self._score = score
-        else:
-            assert config is not None
-            self._score = _make(config).evaluate
-        self.model: Any = None
-        self.logger: Log | None = None
-
-    @property
-    def scorer(self) -> object:
-        """What the score comes from: the function, or the object whose method it is."""
-        return getattr(self._score, "__self__", self._score)
-
-    def evaluate(self, agent: Any) -> Outcome:
-        """Return the score and the metrics; the mode of the agent is as it was, after."""
-        return as_outcome(self._score(agent), metric=self._metric)
+    def evaluate(self, agent: object) -> Outcome:
+        """Return the score and the metrics of this agent or model."""
+        raise NotImplementedError
 
     def set_model(self, model: Any) -> None:
         """Say what `run_eval` evaluates."""
@@ -92,6 +62,45 @@ class Evaluator:
 
     def after_eval(self, outcome: Outcome) -> None:
         """Called by run_eval last, with the score and the metrics; yours to write."""
+
+
+class Evaluator(RunsEval):
+    """Scores what is being trained, for trainers of any kind: `trainer.set_evaluator(evaluator)`.
+
+    Evaluator(config)            as runs of this config are evaluated
+    Evaluator(score=function)    by a function of yours: of the agent or model, to a number or to a
+                                 number and a mapping of metrics
+    """
+
+    def __init__(
+        self,
+        config: TrainerConfig | None = None,
+        *,
+        score: Callable[[Any], Any] | None = None,
+        metric: str = "eval/score",
+    ) -> None:
+        """Take a config or a function; `metric` is what the function's number is logged as."""
+        if (config is None) == (score is None):
+            raise ConfigError(
+                "Evaluator takes a config, or score=a function of the agent or model; give one of them"
+            )
+        self.config = config
+        self._metric = metric
+        self._score: Callable[[Any], Any]
+        if score is not None:
+            self._score = score
+        else:
+            assert config is not None
+            self._score = _make(config).evaluate
+
+    @property
+    def scorer(self) -> object:
+        """What the score comes from: the function, or the object whose method it is."""
+        return getattr(self._score, "__self__", self._score)
+
+    def evaluate(self, agent: Any) -> Outcome:
+        """Return the score and the metrics; the mode of the agent is as it was, after."""
+        return as_outcome(self._score(agent), metric=self._metric)
 
 
 def find_trainer(config: object) -> type[Any]:

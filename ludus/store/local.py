@@ -87,7 +87,7 @@ class LocalStorage(GrowingLogs):
         if not path.is_dir():
             # A root that was taken away since the check is not made again: then this fails.
             above = self.make(name.rpartition("/")[0]) if "/" in name else self.root
-            with _told(path, "made"):
+            with _told(path, "made", self.root):
                 path.mkdir(exist_ok=True)
                 sync_directory(above)
         return path
@@ -126,7 +126,7 @@ class LocalStorage(GrowingLogs):
         self.check_owned()
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         try:
-            with _told(path, "written"):
+            with _told(path, "written", self.root):
                 write_durably(temporary, [data])
                 temporary.replace(path)
                 sync_directory(path.parent)
@@ -269,9 +269,12 @@ class LocalStorage(GrowingLogs):
 
 
 @contextlib.contextmanager
-def _told(path: Path, deed: str) -> Iterator[None]:
-    """Turn an error of the system into one that says what could not be done."""
+def _told(path: Path, deed: str, root: Path | None = None) -> Iterator[None]:
+    """Turn an error of the system into one that says what could not be done, in which root."""
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{path} cannot be {deed}: {error.strerror}") from error
+        why = error.strerror
+        if isinstance(error, FileNotFoundError) and deed != "read" and root and not root.exists():
+            why = f"{why}: {root} is not there; ludus.Storage({str(root)!r}) makes it"
+        raise StorageError(f"{path} cannot be {deed}: {why}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ludus.core.errors import ConfigError
 from ludus.store.local import LocalStorage
 from ludus.store.storage import Storage
 
@@ -43,6 +44,18 @@ def open_storage(place: str | Path) -> Storage:
 
         return RemoteStorage(str(place))
     return LocalStorage(place)
+
+
+def make_storage(place: object = None) -> Storage:
+    """Return the storage at a place, and make the directory where there is none."""
+    if not isinstance(place, str | Path) or not str(place):
+        raise ConfigError(
+            f"Storage was given {place!r}; give it a place: a directory, or a URL such as s3://bucket/runs"
+        )
+    found = open_storage(place)
+    if isinstance(found, LocalStorage):
+        found.make_root()
+    return found
 
 
 def runs_in(root: str | Path) -> list[str]:

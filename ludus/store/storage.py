@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ludus.core.errors import StorageError
 
@@ -75,7 +76,18 @@ class Storage(Protocol):
 
     A file is whole or absent, and so is a directory that was committed. What has been written, added,
     copied or committed is durable when the call returns.
+
+    `Storage(place)` makes the storage at a directory or a URL, and the directory where there is none;
+    `ludus.open_storage(place)` makes nothing.
     """
+
+    def __new__(cls, *place: Any, **options: Any) -> Storage:
+        """Return the storage of the kind that the place asks for; a kind of one's own is made as it is."""
+        if cls is not Storage:
+            return super().__new__(cls)
+        # A kind of storage knows what one is, not the other way round.
+        make: Callable[..., Storage] = importlib.import_module("ludus.store.places").make_storage
+        return make(*place, **options)
 
     check_owned: Callable[[], None]
     """Called before anything is made, replaced or removed; a run raises here once it is not its own."""

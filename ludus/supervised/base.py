@@ -27,7 +27,7 @@ from ludus.supervised.datasets import Datasets, make_datasets
 from ludus.supervised.evaluated import Evaluated
 from ludus.supervised.fit import Fit
 from ludus.supervised.preflight import check_data, make_model
-from ludus.supervised.short_config import expand
+from ludus.supervised.short_config import block_of, expand
 from ludus.supervised.update import count_examples
 from ludus.supervised.updating import make_update
 from ludus.supervised.watchers import GUARD, WatchMonitors, make_judge, with_judge
@@ -65,7 +65,7 @@ class BaseTrainer(Evaluated, Trainer):
             model = config if model is None else model
             if model is None:
                 raise ConfigError("Trainer(model, training_config, ...) needs a model")
-            config, root = self._expanded(training_config, train_loader, model)
+            config, root = self._expanded(block_of(training_config), train_loader, model)
         super().__init__(config)
         self._refuse_config_of_another(config)
         self._is_own_model = False

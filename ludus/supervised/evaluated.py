@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ludus.core import Run
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.core.services import Weights
 from ludus.data.batches.memory import Batches
 from ludus.judge.beside import AsyncEvaluator
@@ -18,6 +19,7 @@ from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
 from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
+from ludus.supervised.datasets import make_evaluators
 from ludus.supervised.evaluation_job import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.preflight import check_model
@@ -43,6 +45,7 @@ class Evaluated:
     judge: Judge
     callbacks: dict[str, object]
     _keep: Callable[[str, Weights, Mapping[str, Any]], None]
+    device: torch.device
     _is_own_model: bool
 
     make_evaluator = staticmethod(evaluator_of)
@@ -139,15 +142,23 @@ class Evaluated:
             scores=self.judge.scores_in(metrics),
         )
 
-    def evaluate(self, data: SupervisedEvaluator, training_mode: bool = False) -> dict[str, float]:
+    def evaluate(self, data: object = None, training_mode: bool = False) -> dict[str, float]:
         """Return the metrics of the weights as they are now, the running mean if there is one.
 
+        `data` is an evaluator, `eval_data` unless given, or anything that a trainer learns from: a Dataset, a
+        DataLoader, a function that returns one; its metrics are then named as those of validation data.
         `training_mode` says that training goes on afterwards; evaluation is the same either way.
         """
+        if not hasattr(self, "update"):
+            raise LudusError("there is nothing to evaluate yet: fit makes the model; call it first")
+        evaluator: Any = self.eval_data if data is None else data
+        if not callable(getattr(evaluator, "evaluate", None)):
+            sources = {"validation": data, "test": None}
+            evaluator = make_evaluators(self.config, sources, self.device)["validation"]
         if self.update.ema is None:
-            return as_outcome(data.evaluate(self.model), metric=_SCORE)[1]
+            return as_outcome(evaluator.evaluate(self.model), metric=_SCORE)[1]
         with self.flat.swapped(self.update.ema):
-            return as_outcome(data.evaluate(self.model), metric=_SCORE)[1]
+            return as_outcome(evaluator.evaluate(self.model), metric=_SCORE)[1]
 
     def _test(self, run: Run) -> Mapping[str, float]:
         """Test the best model if one was kept, else the one at hand."""
@@ -186,4 +197,8 @@ class Evaluated:
         """What `evaluate` goes through after every epoch."""
         if self.evaluator is not None:
             return self.evaluator  # type: ignore[no-any-return]
+        if "validation" not in self.evaluators:
+            raise LudusError(
+                "this run has no validation data; give evaluate the data to measure on"
+            )
         return self.evaluators["validation"]

@@ -27,6 +27,24 @@ _SET = {
 }
 
 
+def block_of(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the block of a training_config, which may be given as a file has it: under its name.
+
+    Blocks that stand beside it there, such as `active_params`, become keys of it.
+    """
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"training_config is a {type(given).__name__}; give a mapping with {', '.join(REQUIRED)}"
+        )
+    block = given.get("training_config")
+    if not isinstance(block, Mapping):
+        return given
+    beside = {key: value for key, value in given.items() if key != "training_config"}
+    if twice := [key for key in beside if key in block]:
+        raise ConfigError(f"'{twice[0]}' stands beside training_config and in it; give it once")
+    return {**block, **beside}
+
+
 def expand(
     training_config: Mapping[str, Any],
     train_loader: object,

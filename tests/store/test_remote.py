@@ -54,6 +54,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Ending:
     return ending_of(root / "run")
 
 
+@pytest.mark.covers("000-S14")
 def test_a_run_in_memory_ends_as_one_on_the_disk_wherever_it_is_killed(
     root: str, unbroken: Ending
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_run_in_a_bucket_killed_by_sigkill_ends_as_one_on_the_disk(
     assert not open_storage(place).is_locked()
 
 
+@pytest.mark.covers("000-S14")
 def test_a_run_that_is_elsewhere_is_listed_and_reported(root: str, tmp_path: Path) -> None:
     train(root, "run")  # type: ignore[arg-type]
     with pytest.raises(RunError, match="is not a directory of this machine; give --out"):

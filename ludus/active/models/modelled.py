@@ -29,6 +29,7 @@ from ludus.supervised.base import BaseTrainer
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.fit import EPOCH
 from ludus.supervised.preflight import check_model
+from ludus.supervised.short_config import block_of
 
 
 class Modelled(BaseTrainer):
@@ -52,7 +53,7 @@ class Modelled(BaseTrainer):
         self.candidates = Candidates()
         super().__init__(config, training_config, train_loader, val_loader, **more)
         if training_config is not None:
-            load_starting(training_config, self.candidates.given)
+            load_starting(block_of(training_config), self.candidates.given)
 
     def _expanded(
         self, training_config: Mapping[str, Any], train_loader: object, model: object

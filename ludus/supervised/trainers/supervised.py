@@ -10,6 +10,9 @@ from ludus.config.base import TrainerConfig, given
 from ludus.config.registry import find, register_trainer
 from ludus.core import Run
 from ludus.core.errors import ConfigError
+from ludus.core.services import Weights
+from ludus.store.models import write_model
+from ludus.store.places import make_storage
 from ludus.supervised.base import BaseTrainer
 from ludus.supervised.names import named_in_full
 
@@ -17,6 +20,10 @@ from ludus.supervised.names import named_in_full
 @register_trainer("supervised")
 class Trainer(BaseTrainer):
     """Saves milestones as `<architecture>_<dataset>_<experiment>_epoch_<n>`."""
+
+    chkpt_dir: str | Path | None = None
+    """A directory, or a URL, where the weights of milestones and of the best model (`..._best`) are written
+    besides the run's own `models/`; None for none."""
 
     @classmethod
     def build(
@@ -42,6 +49,13 @@ class Trainer(BaseTrainer):
                 " or give the config of an agent with a replay buffer"
             )
         return (cls if issubclass(cls, found) else found)(typed)
+
+    def _keep(self, name: str, weights: Weights, note: Mapping[str, Any]) -> None:
+        super()._keep(name, weights, note)
+        if self.chkpt_dir is not None:
+            own = name.removeprefix("models/")
+            own = named_in_full(self, "best") if own.startswith("best-") else own
+            write_model(make_storage(self.chkpt_dir), own, weights, note)
 
     def checkpoint_name(self, run: Run) -> str:
         """Return the name of the weights saved now."""
