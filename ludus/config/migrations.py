@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from ludus.config import rooms
 from ludus.core.errors import ConfigError
 
-VERSION = 2
+VERSION = 3
 
 
 def has_keys(section: object, *keys: str) -> TypeGuard[dict[str, Any]]:
@@ -40,7 +40,14 @@ def _to_2(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_2}
+def _to_3(data: dict[str, Any]) -> dict[str, Any]:
+    """Give each key that version 3 added the value that version 2 behaved by."""
+    for migration in rooms.migrations(2):
+        data = migration(data)
+    return data
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_2, 2: _to_3}
 """From each older version, the function that gives new keys the value of the old behaviour."""
 
 

@@ -9,8 +9,8 @@ from ludus.config.migrations import has_keys
 from ludus.config.rooms import Finding, declare
 
 
-def _to_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Give the key that version 2 added the value that version 1 behaved by."""
+def _to_3(data: dict[str, Any]) -> dict[str, Any]:
+    """Give the key that version 3 added the value that version 2 behaved by."""
     if has_keys(game := data.get("game"), "max_num_points", "scale_observation"):
         game.setdefault("starts", None)
     return data
@@ -43,5 +43,5 @@ declare(
     lengths={"max_rounds": "round"},
     directions={"rho": "max", "agent_rho": "min"},
     findings=_findings,
-    migrations={1: _to_2},
+    migrations={2: _to_3},
 )

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from ludus.config.base import from_data
+from ludus.config.migrations import migrate
 from ludus.core.errors import ConfigError
+from tests.arena.protocols.made import section
 from tests.arena.sections import EVEN_RATES, parts
-from tests.arena.small import MLP, TO_GO, small_arena
+from tests.arena.small import MLP, TO_GO, example, small_arena
 
 FASTER = {**EVEN_RATES, "body": 2.0}
 FORCED = {"kind": "solo_verifier", "force_guess": "y", "verifier_reward": 1.0,
@@ -53,3 +56,45 @@ def test_a_key_that_nothing_would_read_is_refused(mistake: str) -> None:
     with pytest.raises(ConfigError) as told:
         small_arena(kind, **changed)
     assert sentence in str(told.value)
+
+
+def older(config: Any) -> dict[str, Any]:
+    """Return the data of a file of version 2, which had none of the keys that came with version 3."""
+    data = config.model_dump() | {"version": 2}
+    protocol = data["protocol"]
+    if protocol["kind"] == "debate":
+        del protocol["verifier_first"], protocol["prover0_first"]
+    if protocol["kind"] == "mnip":
+        del protocol["sequential"], protocol["prover0_first"]
+    if "spg" in data:
+        del data["spg"]["stackelberg_sequence"]
+    return data
+
+
+def with_two_provers(kind: str, **changes: object) -> Any:
+    agents = {name: parts(MLP) for name in ("verifier", "prover0", "prover1")}
+    whole = 6 if kind == "debate" else 4
+    rounds = {"rl.minibatch_size": 8 * whole, "protocol": section(kind, **changes)}
+    return small_arena("spg", agents=agents, **rounds)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        example("vanilla_ppo-debate"),
+        small_arena("spg"),
+        with_two_provers("debate"),
+        with_two_provers("mnip"),
+    ],
+    ids=["at once", "spg", "debate", "mnip"],
+)
+def test_a_file_of_version_2_keeps_its_order_of_turns_and_leaders(config: Any) -> None:
+    assert from_data(older(config), source="old.yaml") == config
+
+
+def test_the_base_of_zero_knowledge_is_brought_to_this_version_too() -> None:
+    config = example("vanilla_ppo").model_dump() | {"version": 2}
+    base = section("debate")
+    config["protocol"] = section("zero_knowledge", base=dict(base))
+    del config["protocol"]["base"]["prover0_first"]
+    assert migrate(config, source="old.yaml")[0]["protocol"]["base"] == base

@@ -55,7 +55,8 @@ def test_images_are_shown_and_patches_told_by_row_and_column() -> None:
 def test_where_there_are_several_channels_they_are_named(kind: str) -> None:
     section = {
         "kind": kind, "max_message_rounds": 2, "min_message_rounds": 0, "sequential": False,
-        "provers_hear_each_other": True, "shared_reward": False, "force_guess": None,
+        "verifier_first": False, "prover0_first": None, "provers_hear_each_other": True,
+        "shared_reward": False, "force_guess": None,
         "prover_reward": 1.0, "verifier_reward": 1.0, "verifier_incorrect_reward": -1.0,
         "verifier_terminated_reward": -1.0, "verifier_continue_reward": 0.0,
     }  # fmt: skip

@@ -322,9 +322,12 @@ def test_migrate_gives_a_key_its_new_name_in_a_file_of_this_version(
     old = Path(config).with_name("old.yaml")
     old.write_text(text.replace("engine: ", "compile: false # "))
     told = call("migrate", str(old), "--write")
-    assert "is at version 2 now (added engine; removed compile); the old file, with its" in told.err
+    assert (
+        f"is at version {VERSION} now (added engine; removed compile); the old file, with its"
+        in told.err
+    )
     assert "engine: tape" in old.read_text()
-    assert "compile: false" in old.with_name("old.yaml.v2").read_text()
+    assert "compile: false" in old.with_name(f"old.yaml.v{VERSION}").read_text()
 
 
 def test_doctor_fails_where_nothing_can_be_written(

@@ -846,8 +846,8 @@ def test_sections_of_another_kind_that_share_a_name_are_left_as_they_are() -> No
         "settings": {"checkpoint": {"every_epochs": 1}},
     }
     data, passed = migrations.migrate(copy.deepcopy(own), source="own.yaml")
-    assert passed == [2]
-    assert data == own | {"version": 2}
+    assert passed == [2, 3]
+    assert data == own | {"version": VERSION}
 
 
 def test_a_typed_config_has_the_current_version_only() -> None:

@@ -229,14 +229,14 @@ def test_a_family_brings_its_own_keys_to_the_version_of_now(make: Make) -> None:
         return {"sticks" if key == "matches" else key: value for key, value in data.items()}
 
     ludus.declare(make("mine"), migrations={1: to_2}, renamed=renamed)
-    old = {"version": 1, "kind": "mine", "matches": 21}
+    old, now = {"version": 1, "kind": "mine", "matches": 21}, migrations.VERSION
     assert migrations.migrate(old, source="x") == (
-        {"version": 2, "kind": "mine", "sticks": 21, "volume": 3},
-        [2],
+        {"version": now, "kind": "mine", "sticks": 21, "volume": 3},
+        [*range(2, now + 1)],
     )
     # A file of another kind, and one of now, are left alone.
-    for data in ({"version": 1, "kind": "other"}, {"version": 2, "kind": "mine", "sticks": 21}):
-        assert migrations.migrate(dict(data), source="x")[0] == {**data, "version": 2}
+    for data in ({"version": 1, "kind": "other"}, {"version": now, "kind": "mine", "sticks": 21}):
+        assert migrations.migrate(dict(data), source="x")[0] == {**data, "version": now}
 
 
 def test_what_nothing_read_in_version_1_is_taken_out_by_the_room_whose_key_it_is() -> None:

@@ -20,8 +20,9 @@ shown_elsewhere(_of_protocols, PROVERS, "shared_reward", "prover_reward")
 shown_elsewhere(
     _of_protocols, ROUNDS, "max_message_rounds", "min_message_rounds", "verifier_continue_reward"
 )
-shown_elsewhere(_of_protocols, "protocol debate", "sequential", "provers_hear_each_other")
-shown_elsewhere(_of_protocols, "protocol nip, protocol mnip", "verifier_first")
+shown_elsewhere(_of_protocols, "protocol debate", "provers_hear_each_other")
+shown_elsewhere(_of_protocols, "protocol debate, protocol mnip", "sequential", "prover0_first")
+shown_elsewhere(_of_protocols, "protocol nip, protocol mnip, protocol debate", "verifier_first")
 shown_elsewhere(
     _of_protocols, "protocol zero_knowledge", "kind", "base.kind", "simulator_reward",
     "adversary_penalty", "prover_simulated_reward",

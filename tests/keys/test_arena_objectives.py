@@ -146,6 +146,16 @@ def test_sos_weakens_the_shaping_by_its_two_keys(kind: str) -> None:
     assert not torch.equal(lola, less)
 
 
+@changes("spg", "spg.stackelberg_sequence")
+def test_who_leads_goes_another_way_than_who_follows(kind: str) -> None:
+    usual, turned = (
+        ways(run(kind, **DOWN, **{"spg.variant": LOLA, "spg.stackelberg_sequence": sequence}))
+        for sequence in (None, [["prover"], ["verifier"]])
+    )
+    assert not torch.equal(usual["verifier"], turned["verifier"])
+    assert not torch.equal(usual["prover"], turned["prover"])
+
+
 @changes("spg", "spg.variant")
 def test_a_clipped_variant_keeps_its_distance_from_the_policy_that_acted(kind: str) -> None:
     several = {**ONE, "rl.num_epochs": 6, "optimizer.learning_rate": 0.1}

@@ -127,6 +127,9 @@ class SpgParameters(SubParameters):
 
     variant: VariantSection
     """What leaders expect of their followers: spg, lola or sos, or with clipped ratios pspg, pola or psos."""
+    stackelberg_sequence: list[Annotated[list[str], Field(min_length=1)]] | None
+    """Who leads: groups of agents from the leaders to the last followers, each agent once; null: the order of
+    the protocol, verifiers and then provers."""
     critic_coef: PositiveFloat
     """How much the value's loss counts beside the policy's."""
     entropy_coef: NonNegativeFloat

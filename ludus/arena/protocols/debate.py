@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ludus.arena.protocol import ACCEPT, REJECT, ProtocolHandler, ProtocolParameters, Turn
+from ludus.arena.two_provers import problems_of_order, prover_turns
 from ludus.config.registry import register
 
 
 class DebateParameters(ProtocolParameters):
     """Two provers against each other, and a verifier that answers both."""
 
+    verifier_first: bool
+    """The verifier speaks first; false lets the provers begin."""
     sequential: bool
-    """prover0 speaks, then prover1, then the verifier; false lets both provers speak in the same round, so
-    that neither answers the other's newest message."""
+    """One prover speaks, then the other; false lets both speak in the same round, so that neither answers
+    the other's newest message."""
+    prover0_first: bool | None
+    """Of two provers that speak one after the other, prover0 is the first; null where they speak at once."""
     provers_hear_each_other: bool
     """Each prover reads the other's channel too, as in a public debate; false keeps them apart, as witnesses
     are."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make meaningless."""
+        yield from super().problems()
+        yield from problems_of_order(self.sequential, self.prover0_first)
 
 
 @register("protocol", "debate")
@@ -49,9 +59,9 @@ class Debate(ProtocolHandler):
         return {"verifier": both, **{name: both if hear else own[name] for name in own}}
 
     def turn(self, round_index: int, variant: int) -> Turn:
-        """Return the provers, one after another or at once, then the verifier."""
-        said: list[Turn] = [{"prover0": ("prover0_channel",)}, {"prover1": ("prover1_channel",)}]
-        if not self.params.sequential:
-            said = [{**said[0], **said[1]}]
-        cycle = [*said, {"verifier": self.message_channel_names}]
+        """Return the provers, one after another or at once, then the verifier, or the verifier first."""
+        params = self.params
+        said = prover_turns(params.sequential, params.prover0_first)
+        asks: Turn = {"verifier": self.message_channel_names}
+        cycle = [asks, *said] if params.verifier_first else [*said, asks]
         return cycle[round_index % len(cycle)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ludus.arena.protocol import ProtocolHandler, ProtocolParameters, Turn
+from ludus.arena.two_provers import problems_of_order, prover_turns
 from ludus.config.registry import register
 
 
@@ -13,6 +14,15 @@ class MnipParameters(ProtocolParameters):
 
     verifier_first: bool
     """The verifier asks first; false lets the provers begin."""
+    sequential: bool
+    """One prover speaks, then the other; false lets both speak in the same round."""
+    prover0_first: bool | None
+    """Of two provers that speak one after the other, prover0 is the first; null where they speak at once."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield each key that the others make meaningless."""
+        yield from super().problems()
+        yield from problems_of_order(self.sequential, self.prover0_first)
 
 
 @register("protocol", "mnip")
@@ -42,7 +52,9 @@ class Mnip(ProtocolHandler):
         }
 
     def turn(self, round_index: int, variant: int) -> Turn:
-        """Return the verifier in both channels, and in the rounds between both provers at once."""
-        if (round_index % 2 == 0) == self.params.verifier_first:
-            return {"verifier": self.message_channel_names}
-        return {"prover0": ("prover0_channel",), "prover1": ("prover1_channel",)}
+        """Return the verifier in both channels, and in the rounds between the provers."""
+        params = self.params
+        said = prover_turns(params.sequential, params.prover0_first)
+        asks: Turn = {"verifier": self.message_channel_names}
+        cycle = [asks, *said] if params.verifier_first else [*said, asks]
+        return cycle[round_index % len(cycle)]

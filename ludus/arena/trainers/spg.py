@@ -43,6 +43,7 @@ class SpgHyperParameters(RlHyperParameters):
                 f" that played the episodes, and a second epoch has others; set it to 1, or take {clipped},"
                 " which clips"
             )
+        yield from self._problems_of_sequence()
         if self.engine == "compiled":
             yield (
                 "'engine' is compiled, but spg takes second derivatives, which torch's compiler cannot;"
@@ -55,6 +56,23 @@ class SpgHyperParameters(RlHyperParameters):
                     f"'agents.{name}.shares_body_of' is {other}, but under spg each agent moves parameters of"
                     " its own; set it to null"
                 )
+
+    def _problems_of_sequence(self) -> Iterator[str]:
+        sequence, handler = self.spg.stackelberg_sequence, self.handler()
+        if sequence is None:
+            return
+        if not handler.has_rounds:
+            yield (
+                "'spg.stackelberg_sequence' is given, but in a parallel env all agents act at once, and"
+                " iterations do not begin with episodes; set it to null"
+            )
+            return
+        named, agents = [name for group in sequence for name in group], handler.agent_names
+        if sorted(named) != sorted(agents):
+            yield (
+                f"'spg.stackelberg_sequence' holds {', '.join(named) or 'nobody'}; it must hold each agent of"
+                f" the protocol once: {', '.join(agents)}"
+            )
 
     @property
     def never_learning(self) -> list[str]:
@@ -77,13 +95,12 @@ class SpgTrainer(TensorDictRlTrainer):
     def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
         """Return the loss of the sequence, and generalised advantage estimation."""
         rl, handler = self.config.rl, self.scenario_instance.protocol_handler
+        sequence = self.config.spg.stackelberg_sequence or handler.stackelberg_sequence
         loss_module = Spg(
             self.agents,
             rl,
             self.config.spg,
-            groups=learning_groups(
-                handler.stackelberg_sequence, self.agents, self.config.never_learning
-            ),
+            groups=learning_groups(sequence, self.agents, self.config.never_learning),
             num_steps=self.environment.num_steps,
         )
         loss_module.make_value_estimator(ValueEstimators.GAE, gamma=rl.gamma, lmbda=rl.gae_lambda)

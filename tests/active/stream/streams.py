@@ -25,6 +25,7 @@ from ludus.active.stream.link import LoopbackLink
 from ludus.active.stream.server import Server
 from ludus.active.stream.wire import Message
 from ludus.config import strict_yaml
+from ludus.config.migrations import VERSION
 from ludus.config.sections import validate
 from ludus.store.local import LocalStorage
 
@@ -84,12 +85,12 @@ def retraining(**changes: Any) -> dict[str, Any]:
 def whole(kind: str, port: int, **changes: Any) -> dict[str, Any]:
     """Return the data of a complete file of a program."""
     own = stream() if kind == "edge" else {**retraining(), "ends_with_edge": False}
-    return {"version": 2, "kind": kind, "link": link(port), **own, **changes}
+    return {"version": VERSION, "kind": kind, "link": link(port), **own, **changes}
 
 
 def standalone(**changes: Any) -> dict[str, Any]:
     return {
-        "version": 2, "kind": "standalone", "edge": stream(), "datacenter": retraining(), **changes
+        "version": VERSION, "kind": "standalone", "edge": stream(), "datacenter": retraining(), **changes
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import ludus
 from ludus.active.programs.edge import EdgeProgram
 from ludus.active.stream.config import read_stream_config
 from ludus.config.base import read_config
+from ludus.config.migrations import VERSION
 from ludus.config.registry import example_path
 from ludus.core.errors import ConfigError
 from tests.active.stream.streams import SECRET, standalone, whole, write
@@ -65,7 +66,7 @@ def test_a_key_is_changed_on_the_command_line(tmp_path: Path, call: Ludus) -> No
 def test_a_file_without_its_version_and_one_of_another_kind_are_refused(tmp_path: Path) -> None:
     data = whole("edge", 9)
     del data["version"]
-    with pytest.raises(ConfigError, match="'version' is missing; the current one is 2"):
+    with pytest.raises(ConfigError, match=f"'version' is missing; the current one is {VERSION}"):
         read_stream_config(write(tmp_path / "old.yaml", data))
     for kind, told in (
         ("edgy", "Did you mean 'edge'"),
@@ -73,7 +74,7 @@ def test_a_file_without_its_version_and_one_of_another_kind_are_refused(tmp_path
         (3, "'kind' is 3"),
     ):
         with pytest.raises(ConfigError, match=told):
-            read_stream_config(write(tmp_path / "two.yaml", {"version": 2, "kind": kind}))
+            read_stream_config(write(tmp_path / "two.yaml", {"version": VERSION, "kind": kind}))
     with pytest.raises(ConfigError, match="is a trainer's; `ludus train"):
         read_stream_config(example_path("active"))
 
@@ -98,7 +99,7 @@ def test_a_training_of_an_older_version_is_migrated_where_it_stands(
     training["version"] = 1
     old = write(tmp_path / "old.yaml", data)
     found: Any = read_stream_config(old)
-    assert found.datacenter.training.version == 2
+    assert found.datacenter.training.version == VERSION
     assert "version: 1" not in call("migrate", str(old)).out
     training["version"] = 99
     with pytest.raises(ConfigError, match="version 99 is newer than this ludus reads"):

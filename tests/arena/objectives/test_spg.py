@@ -275,6 +275,30 @@ def test_second_derivatives_are_not_compiled() -> None:
         small_arena("spg", engine="compiled")
 
 
+def test_the_order_of_who_leads_can_be_given() -> None:
+    given = {"spg.stackelberg_sequence": [["prover"], ["verifier"]]}
+    trainer = made("spg", **given)
+    assert trainer.loss_module.groups == [["prover"], ["verifier"]]
+    losses = losses_of(trainer, rows := rows_of(trainer))
+    found = trainer.loss_module(rows)["loss_objective"]
+    for name, leads in (("prover", True), ("verifier", False)):
+        own = list(trainer.agents.member(name).parameters())
+        is_alone = torch.equal(gradient(found, own), gradient(losses[name], own))
+        assert is_alone == (not leads)
+    together = made("spg", **{"spg.stackelberg_sequence": [["prover", "verifier"]]})
+    assert float(together.loss_module(rows_of(together))["response_norm"]) == 0.0
+
+
+@pytest.mark.parametrize(
+    "sequence", [[["verifier"]], [["verifier"], ["prover", "prover"]], [["x"]]]
+)
+def test_an_order_that_does_not_hold_each_agent_once_is_refused(sequence: list[list[str]]) -> None:
+    with pytest.raises(
+        ConfigError, match="must hold each agent of the protocol once: verifier, pro"
+    ):
+        small_arena("spg", **{"spg.stackelberg_sequence": sequence})
+
+
 def test_a_longer_sequence_is_learned_from_its_first_group_to_its_last() -> None:
     known = small_arena("spg").model_dump()
     handler = protocol("zero_knowledge")

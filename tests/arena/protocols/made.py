@@ -35,8 +35,19 @@ OWN: dict[str, dict[str, Any]] = {
     "adp": {},
     "merlin_arthur": {},
     "nip": {"max_message_rounds": 4, "verifier_first": False},
-    "mnip": {"max_message_rounds": 4, "verifier_first": False},
-    "debate": {"max_message_rounds": 6, "sequential": True, "provers_hear_each_other": True},
+    "mnip": {
+        "max_message_rounds": 4,
+        "verifier_first": False,
+        "sequential": False,
+        "prover0_first": None,
+    },
+    "debate": {
+        "max_message_rounds": 6,
+        "verifier_first": False,
+        "sequential": True,
+        "prover0_first": True,
+        "provers_hear_each_other": True,
+    },
     "multi_channel_test": {"max_message_rounds": 4},
 }
 SPOKEN = sorted(kind for kind in listed("protocol") if kind != "parallel")
@@ -55,7 +66,10 @@ def section(kind: str, **changes: object) -> dict[str, Any]:
         return {"kind": kind, **own, **changes}
     known = find("protocol", kind).Config.model_fields
     keys = {name: value for name, value in KEYS.items() if name in known}
-    return {"kind": kind, **keys, **OWN[kind], **changes}
+    found = {"kind": kind, **keys, **OWN[kind], **changes}
+    if "sequential" in changes and "prover0_first" not in changes:
+        found["prover0_first"] = True if changes["sequential"] else None
+    return found
 
 
 def protocol(kind: str, **changes: object) -> ProtocolHandler:

@@ -27,7 +27,12 @@ SHIPPED: dict[str, tuple[str, dict[str, Any]]] = {
     "nip, shared": ("nip", {"shared_reward": True}),
     "nip, forced": ("nip", {"force_guess": "zero"}),
     "mnip": ("mnip", {"force_guess": "one"}),
+    "mnip, one after the other": (
+        "mnip",
+        {"sequential": True, "prover0_first": False, "max_message_rounds": 6},
+    ),
     "debate": ("debate", {}),
+    "debate, verifier first": ("debate", {"verifier_first": True, "max_message_rounds": 7}),
     "debate, at once": (
         "debate",
         {"sequential": False, "provers_hear_each_other": False, "max_message_rounds": 4},

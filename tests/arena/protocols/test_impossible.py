@@ -24,6 +24,8 @@ from tests.arena.protocols.made import protocol, section
         ("debate", {"sequential": True, "max_message_rounds": 4}, "set it to 3 or 6"),
         ("debate", {"sequential": True, "max_message_rounds": 2}, "set it to 3"),
         ("debate", {"sequential": False, "max_message_rounds": 3}, "set it to 2 or 4"),
+        ("debate", {"verifier_first": True, "max_message_rounds": 6}, "set it to 4 or 7"),
+        ("mnip", {"sequential": True, "max_message_rounds": 4}, "set it to 3 or 6"),
         ("multi_channel_test", {"max_message_rounds": 5}, "set it to 4 or 6"),
         ("nip", {"min_message_rounds": 5}, "'min_message_rounds' is 5.*lower it"),
         ("nip", {"min_message_rounds": 3, "max_message_rounds": 3}, "set it to 4"),
@@ -34,6 +36,14 @@ def test_a_length_at_which_nobody_decides_last_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         protocol(kind, **changes)
+
+
+@pytest.mark.parametrize("kind", ["debate", "mnip"])
+def test_an_order_of_provers_is_asked_for_just_where_there_is_one(kind: str) -> None:
+    with pytest.raises(ConfigError, match="'prover0_first' is true, but 'sequential' is false"):
+        protocol(kind, sequential=False, prover0_first=True)
+    with pytest.raises(ConfigError, match="'prover0_first' is null, but 'sequential' is true"):
+        protocol(kind, sequential=True, prover0_first=None)
 
 
 def test_a_length_of_billions_of_rounds_is_judged_at_once() -> None:

@@ -13,6 +13,7 @@ from ludus.config.registry import find
 from tests.arena.protocols.made import SPOKEN, gains, order, protocol, section
 
 Seen = Callable[[ProtocolHandler], object]
+ZERO, ONE = "prover0:prover0_channel", "prover1:prover1_channel"
 
 
 def last(handler: ProtocolHandler) -> int:
@@ -73,7 +74,11 @@ CHANGES: dict[tuple[str, str], tuple[Any, Seen, object, object]] = {
     ("debate", "verifier_continue_reward"): (0.75, verifier_gains(2, 0, 2), 0.5, 0.75),
     ("nip", "verifier_first"): (True, first_question, 1, 0),
     ("mnip", "verifier_first"): (True, first_question, 1, 0),
+    ("debate", "verifier_first"): (True, first_question, 2, 0),
     ("debate", "sequential"): (False, first_question, 2, 1),
+    ("debate", "prover0_first"): (False, lambda handler: order(handler)[0], ZERO, ONE),
+    ("mnip", "sequential"): (True, first_question, 1, 2),
+    ("mnip", "prover0_first"): (False, lambda handler: order(handler)[0], f"{ZERO} {ONE}", ONE),
     ("debate", "provers_hear_each_other"): (
         False,
         lambda handler: handler.agent_channel_visibility["prover1"],
@@ -90,8 +95,14 @@ CHANGES: dict[tuple[str, str], tuple[Any, Seen, object, object]] = {
         for kind in SPOKEN
     },
 }
-BESIDE = {("nip", "verifier_first"): 3, ("mnip", "verifier_first"): 3}
-"""Keys that need another number of rounds with them."""
+BESIDE: dict[tuple[str, str], dict[str, Any]] = {
+    ("nip", "verifier_first"): {"max_message_rounds": 3},
+    ("mnip", "verifier_first"): {"max_message_rounds": 3},
+    ("debate", "verifier_first"): {"max_message_rounds": 4},
+    ("mnip", "sequential"): {"max_message_rounds": 6},
+    ("mnip", "prover0_first"): {"max_message_rounds": 6, "sequential": True},
+}
+"""What keys need with them: another number of rounds, or an order."""
 
 
 def foretold(name: str, seed: int) -> Seen:
@@ -122,7 +133,6 @@ EVERY = [
 @pytest.mark.parametrize(("kind", "key"), EVERY)
 def test_a_key_changes_the_episode_as_its_sentence_says(kind: str, key: str) -> None:
     value, seen, before, after = CHANGES[kind, key]
-    rounds = BESIDE.get((kind, key))
-    beside = {} if rounds is None else {"max_message_rounds": rounds}
+    beside = BESIDE.get((kind, key), {})
     assert seen(protocol(kind)) == before
     assert seen(protocol(kind, **{key: value}, **beside)) == after

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -42,6 +44,22 @@ def test_a_sequential_debate_lets_the_second_prover_answer_the_first() -> None:
     assert order(protocol("debate", sequential=True)) == [one, other, BOTH] * 2
     at_once = protocol("debate", sequential=False, max_message_rounds=4)
     assert order(at_once) == [f"{one} {other}", BOTH] * 2
+
+
+@pytest.mark.parametrize("kind", ["debate", "mnip"])
+@pytest.mark.parametrize("prover0_first", [True, False])
+def test_of_two_provers_either_may_speak_first_before_the_verifier_or_after(
+    kind: str, prover0_first: bool
+) -> None:
+    one, other = "prover0:prover0_channel", "prover1:prover1_channel"
+    said = [one, other] if prover0_first else [other, one]
+    asked: dict[str, Any] = {"sequential": True, "prover0_first": prover0_first}
+    told = protocol(kind, **asked, verifier_first=False, max_message_rounds=6)
+    assert order(told) == [*said, BOTH] * 2
+    questioned = protocol(kind, **asked, verifier_first=True, max_message_rounds=7)
+    assert order(questioned) == [BOTH, *said, BOTH, *said, BOTH]
+    at_once = protocol(kind, sequential=False, verifier_first=True, max_message_rounds=3)
+    assert order(at_once) == [BOTH, f"{one} {other}", BOTH]
 
 
 def test_debaters_hear_each_other_or_do_not() -> None:
