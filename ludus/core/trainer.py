@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from ludus.core import counters
 from ludus.core.cursor import from_json, last_loop
 from ludus.core.errors import ConfigError, Interrupted, LudusError
+from ludus.core.given import GivenState
 from ludus.core.hooks import Hooks, bind_hooks, empty_hook
 from ludus.core.inspected import Inspected
 from ludus.core.loop import walk
@@ -26,7 +27,7 @@ class Trainer(Inspected):
     """
 
     Config: ClassVar[type[Any]] = object
-    derived: ClassVar[tuple[str, ...]] = ("_saved_cursor", "_unsaved")
+    derived: ClassVar[tuple[str, ...]] = ("_saved_cursor", "_unsaved", "_first_state")
     """Attributes that change during a run but can be computed anew, so belong to no part."""
 
     def __init__(self, config: object) -> None:
@@ -37,18 +38,17 @@ class Trainer(Inspected):
             )
         self.config: Any = config
         self.run = Run(counters.of(type(self)))
-        self.root = "runs"
-        """The directory that holds all runs, unless `fit` is given another."""
+        self.root = "runs"  # holds all runs, unless `fit` is given another
         self.model: object = None
         self.given_logger: Log | None = None  # what `set_logger` was given
         self.evaluator: EvaluatorHere | EvaluatorBeside | None = None
         self.storage: Files | None = None
         self.callbacks: dict[str, object] = {}
         self.recorder: Records | None = None
+        # What decides the run and is in no config: the class of all that a script gave, by role.
         self.given_classes: dict[str, str] = {}
-        """What decides the run and is in no config: the class of all that a script gave, by role."""
         self._saved_cursor: Any = []
-        self._unsaved = UnsavedStates()
+        self._first_state, self._unsaved = GivenState(), UnsavedStates()
 
     def plan(self) -> Repeat:
         """Return what happens, as a tree."""
@@ -63,7 +63,7 @@ class Trainer(Inspected):
         return ()
 
     def surround(self, request: Request) -> Surroundings:
-        """Return what stands around a walk where `fit` is not given it."""
+        """Return what stands around a walk where `fit` is not given it as `around`."""
         raise LudusError(
             f"{type(self).__name__} derives from ludus.core.Trainer, which knows no directory; derive it"
             " from ludus.session.trainer.Trainer, or call fit(around=ludus.core.surroundings.Bare)"
@@ -105,6 +105,7 @@ class Trainer(Inspected):
     def set_model(self, model: object) -> None:
         """Train this model rather than the one the config describes."""
         self.model = model
+        self._first_state.forget()
         self.note_given(model=model)
 
     def set_logger(self, logger: Log) -> None:
@@ -199,7 +200,6 @@ class Trainer(Inspected):
 
         `max_steps`, also called `num_train_steps`, counts optimisation steps, whatever the trainer.
         What changes with it (an interval that is never reached is 0) is shown and in events.jsonl.
-        `around` stands around the walk instead of what `surround` makes.
         """
         if max_steps is not None and num_train_steps not in (None, max_steps):
             raise ConfigError(
@@ -213,8 +213,10 @@ class Trainer(Inspected):
         error: BaseException | None = None
         try:
             self.seed_generators()
+            self._first_state.put_back()
             self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
             is_prepared = True
+            self._first_state.remember(self.model if "model" in self.given_classes else None)
             plan = self.plan()
             check_plan(plan, self.run.counters)
             owners = self, *self.callbacks.values(), *self.all_parts().values()

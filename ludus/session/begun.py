@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ludus.config import strict_yaml
 from ludus.config.base import current
 from ludus.core.errors import LudusError
 from ludus.core.services import Files
+from ludus.store.directory import last_ending
+from ludus.store.storage import Storage
 
 
 def has_begun(files: Files | None) -> bool:
@@ -21,12 +24,30 @@ def as_begun(config: Any, files: Files | None) -> Any:
     Its length may have grown since, and auto goes by the length. Without such a run the config is
     returned as it is.
     """
-    if config.engine != "auto" or files is None or not files.exists("config.yaml"):
+    if config.engine != "auto":
         return config
+    before = begun_config(files).get("engine")
+    return config.replace(engine=before) if isinstance(before, str) else config
+
+
+def begun_config(files: Files | None) -> Mapping[str, Any]:
+    """Return the config that the run of these files has now; an empty one where there is no such run."""
+    if files is None or not files.exists("config.yaml"):
+        return {}
     try:
         text = files.read("config.yaml", limit=strict_yaml.MAX_BYTES)
-        data = current(strict_yaml.parse(text, source="config.yaml"), source="config.yaml")
+        return current(strict_yaml.parse(text, source="config.yaml"), source="config.yaml")
     except LudusError:
-        return config  # the resume itself tells what is wrong with it
-    before = data.get("engine")
-    return config.replace(engine=before) if isinstance(before, str) else config
+        return {}  # the resume itself tells what is wrong with it
+
+
+def counters_at_end(files: Files | None) -> Mapping[str, int]:
+    """Return the counters with which the run of these files has ended; none where it has not."""
+    if not isinstance(files, Storage) or not has_begun(files):
+        return {}
+    try:
+        ending = last_ending(files) or {}
+    except LudusError:
+        return {}
+    counters: Mapping[str, int] = ending.get("counters", {})
+    return counters if ending.get("event") == "finished" else {}

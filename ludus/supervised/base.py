@@ -26,6 +26,7 @@ from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import Datasets, make_datasets
 from ludus.supervised.evaluated import Evaluated
 from ludus.supervised.fit import Fit
+from ludus.supervised.length import lengthened
 from ludus.supervised.preflight import check_data, make_model
 from ludus.supervised.short_config import block_of, expand
 from ludus.supervised.update import count_examples
@@ -104,12 +105,10 @@ class BaseTrainer(Evaluated, Trainer):
         datasets = self._make_datasets()
         self.dataset_name, self.train_data = datasets.dataset_name, datasets.train
         self.evaluators = datasets.evaluators
-        self._notes: list[str] = []
-        if max_steps is not None:
-            config, self._notes = config.with_length(max_steps, self.train_data.length())
+        files, length = self.run.files, self.train_data.length()
+        config, self._notes = lengthened(config, max_steps, length, files)
         self.config = config = as_begun(config, self.run.files)
         self.model = self._make_model()
-        files = self.run.files
         if not has_begun(files):
             # A run that has begun goes on as it began.
             config.refuse_unreached(self.train_data.length())

@@ -106,22 +106,6 @@ class SupervisedConfig(TrainerConfig):
     log_every_opt_steps: Count
     """Write the mean of the training metrics each time this many steps were made; 0 only by epoch."""
 
-    def with_length(self, max_steps: int, length: int | None) -> tuple[SupervisedConfig, list[str]]:
-        """Return the config of a run of this many optimisation steps, and a sentence for each key
-        that had to change besides `max_steps`.
-
-        `length` is the number of batches in an epoch, None if the data does not say.
-        """
-        changes: dict[str, int] = {"max_steps": max_steps}
-        notes = []
-        needed = 0 if not length else -(-max_steps // -(-length // self.accumulate))
-        if needed > self.max_epochs:
-            changes["max_epochs"] = needed
-            notes.append(
-                f"for fit(max_steps={max_steps}) 'max_epochs' is {needed} rather than {self.max_epochs}"
-            )
-        return self.replace(**changes), notes
-
     def count_steps(self, length: int | None) -> int:
         """Return how many optimisation steps a run takes at most; 0 if it is unknown.
 

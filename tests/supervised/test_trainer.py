@@ -409,3 +409,50 @@ def test_a_run_that_is_taken_up_is_shown_at_once(tiny: Tiny, tmp_path: Path) -> 
     resumed.pause_at = -1
     assert resumed.fit(root=str(tmp_path), resume=True).status == "finished"
     assert resumed.is_shown
+
+
+def longer(tiny: Tiny, root: Path, **options: Any) -> Any:
+    """Return how a run of one epoch of seven steps ends that is begun, or made longer, by `fit`."""
+    return Trainer(tiny(max_epochs=1)).fit(root=str(root), **options)
+
+
+def test_a_run_that_ended_within_an_epoch_is_made_longer_by_fit(tiny: Tiny, tmp_path: Path) -> None:
+    """The epoch that ended early is over, so it takes another, also where max_epochs says one."""
+    for max_steps, epochs in ((3, 1), (5, 2), (12, 3), (13, 4)):
+        result = longer(tiny, tmp_path, max_steps=max_steps, resume=max_steps > 3)
+        assert (result.status, result.counters["opt_steps"]) == ("finished", max_steps)
+        assert result.counters["epoch"] == epochs
+
+
+def test_a_run_made_longer_and_killed_goes_on_with_the_epochs_it_was_given(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    longer(tiny, tmp_path, max_steps=3)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(trainer: Any) -> None:
+        if trainer.run.counters["opt_steps"] == 4:
+            raise Killed
+
+    trainer = Trainer(tiny(max_epochs=1))
+    trainer.add(type("Kill", (), {"after_step": lambda self: kill(trainer)})())
+    with pytest.raises(Killed):
+        trainer.fit(max_steps=5, root=str(tmp_path), resume=True)
+    again = Trainer(tiny(max_epochs=1))
+    again.add(type("Kill", (), {"after_step": lambda self: None})())
+    assert again.fit(max_steps=5, root=str(tmp_path), resume=True).counters["opt_steps"] == 5
+
+
+def test_more_steps_without_more_epochs_are_refused_for_a_run_that_has_ended(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    Trainer(tiny(max_epochs=1, max_steps=3)).fit(root=str(tmp_path))
+    told = (
+        r"'max_steps' is 5, but the run has ended, after 3 steps in 1 of 1 epochs.* to 2 at least"
+    )
+    with pytest.raises(ConfigError, match=told):
+        Trainer(tiny(max_epochs=1, max_steps=5)).fit(root=str(tmp_path), resume=True)
+    done = Trainer(tiny(max_epochs=2, max_steps=5)).fit(root=str(tmp_path), resume=True)
+    assert done.counters["opt_steps"] == 5
