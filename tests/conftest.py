@@ -7,11 +7,12 @@ import importlib.util
 import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -21,6 +22,7 @@ from tests import object_store
 
 if TYPE_CHECKING:
     from tests.faults.warm import WarmProcess
+    from tests.process.warm_children import WarmChildren
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -109,6 +111,25 @@ def whole_trial(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(restore, "NUM_LIVED_STEPS", 256)
     monkeypatch.setattr(restore, "NUM_CHECKED_STEPS", 256)
+
+
+@pytest.fixture(scope="session")
+def forking() -> Iterator[WarmChildren]:
+    """One process that has imported what children of ours need, and forks them."""
+    from tests.process.warm_children import WarmChildren
+
+    children = WarmChildren()
+    yield children
+    children.close()
+
+
+@pytest.fixture
+def warm_children(forking: WarmChildren, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes beside a run be forked rather than started: for tests of what these do."""
+    from ludus.process import child
+
+    own = SimpleNamespace(Popen=forking.popen, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(child, "subprocess", own)
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ from ludus.store.checkpoint import digest_of
 from tests.envs.odd_envs import walk
 from tests.rl.small import small
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 ARRAYS = ("obs", "next_obs", "rewards", "terminated", "truncated", "successes", "cut", "has_ended")
 MASKS = ("masks", "next_masks")
 

@@ -27,6 +27,8 @@ from tests.clocks import pass_once
 from tests.envs.odd_envs import linear_policy, linear_weights, walk
 from tests.rl.linear_plugin import LinearTrainer, linear_config
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 COUNTERS = {"opt_steps": 30, "env_steps": 120}
 
 
