@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ludus.core.errors import HookError, nearest
+from ludus.core.overrides import check_overrides
 from ludus.core.plan import Repeat, hook_names, walk_nodes
 from ludus.core.run import Run
 
@@ -46,6 +47,8 @@ def bind_hooks(
                 raise HookError(
                     f"{type(owner).__name__}.{name} fits no node of this plan.{nearest(name, known)}"
                 )
+        if isinstance(owner, base):
+            check_overrides(owner, plan)
         is_called = isinstance(owner, base) or hasattr(owner, "state_dict")
         for name in sorted(known):
             method = getattr(owner, name, None)

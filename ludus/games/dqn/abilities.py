@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ludus.core import states
+from ludus.core import Run, states
 from ludus.core.errors import ConfigError
-from ludus.games.dqn.evaluation import HELD_OUT, PairEvaluation, metrics_of
+from ludus.games.dqn.evaluation import HELD_OUT, PairEvaluation, metrics_of, shares_of
 from ludus.games.dqn.players import ValuePlayer
 from ludus.games.dqn.rho import Played, rho
 from ludus.games.dqn.role import RoleLearner
@@ -20,6 +20,7 @@ from ludus.games.dqn.two_roles import TwoRoles
 from ludus.games.export import export_policy
 from ludus.games.matches import told
 from ludus.games.player import Player
+from ludus.judge.judge import Judge
 from ludus.nn.borrowed import borrowed
 from ludus.nn.learner import Learner
 from ludus.seeds import derive, forked
@@ -27,6 +28,21 @@ from ludus.seeds import derive, forked
 
 class Abilities(TwoRoles):
     """The methods that `ludus eval`, `play` and `export` look for, and the seed's measurements."""
+
+    run: Run
+    judge: Judge
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return the best networks by the first role's score."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the best networks by the other role's score."""
+        return self.judge.more_bests if hasattr(self, "judge") else {}
+
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Forget the best networks: their weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)
 
     def weights(self) -> dict[str, Tensor]:
         """Return a copy of all networks that learn, on the CPU: host.<name> and agent.<name>."""
@@ -133,19 +149,24 @@ class Abilities(TwoRoles):
     def evaluate(
         self, num_samples: int | None = None, max_steps: int | None = None
     ) -> dict[str, float]:
-        """Return what an evaluation of a run logs: the score of each role, and every pair's.
+        """Return what an evaluation of a run logs: the score of each role, every pair's, and what was played.
 
         The number of games and the most steps of each are the config's unless given.
         """
         played = self._measured("evaluate", num_samples, max_steps)
-        return metrics_of(self.fused_game, played, self.config.trained)
+        found = metrics_of(self.fused_game, played, self.config.trained)
+        for role, counted in played["host_vs_agent"].counts.items():
+            found |= shares_of(role, counted)
+        return found
 
     def _measured(
         self, asked: str, num_samples: int | None, max_steps: int | None
     ) -> dict[str, Played]:
         if max_steps is not None and max_steps < 1:
             raise ConfigError(f"{asked} was given max_steps={max_steps}; use 1 or more")
-        return self._played(games=num_samples, max_steps=max_steps)
+        return self._played(
+            games=num_samples, max_steps=max_steps, is_interrupted=lambda: self.run.interrupted
+        )
 
     def count_actions(
         self, role: str, pair: str = "host_vs_agent", num_samples: int | None = None

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from ludus.core.errors import LudusError, nearest
 from ludus.data.replay.device_ring import DeviceReplay
 from ludus.games.dqn.config import RoleConfig
+from ludus.games.dqn.optimizer import RoleOptimizer
 from ludus.games.dqn.players import ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.game import FusedGame
 from ludus.games.player import Player
-from ludus.nn.optimizer import Optimizer
 from ludus.nn.schedules import Scheduler
 
 
@@ -54,9 +54,9 @@ class Accessors:
         player = self.players[role]
         return player.net if isinstance(player, ValuePlayer | RoleLearner) else player
 
-    def get_optimizer(self, role: str) -> Optimizer:
-        """Return what moves the weights of a role."""
-        return self._learner(role).learner.optimizer
+    def get_optimizer(self, role: str) -> RoleOptimizer:
+        """Return what moves the weights of a role, by zero_grad() and step()."""
+        return self._learner(role).optimizer
 
     def get_lr_scheduler(self, role: str) -> Scheduler:
         """Return the learning rate of a role, as a function of its updates in a run."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from ludus.core import Repeat, Run, Stage
 from ludus.games.dqn.config import FusedDqnConfig, RoleConfig
-from ludus.games.rounds import Work, after_a_round, every, is_due
+from ludus.games.rounds import every, is_due
 
 RoleWork = Callable[[str, Run], Mapping[str, Any] | None]
 _GRAPH = "a CUDA graph"
@@ -17,16 +17,14 @@ _GRAPH = "a CUDA graph"
 
 @dataclass(frozen=True)
 class Works:
-    """What is done in each stage; those of a role are given its name."""
+    """The stages that are no role's, and what is done in those of a role, which are given its name."""
 
-    warm_up: Work
+    warm_up: Stage
     sync_target: RoleWork
     fit: RoleWork
     collect: RoleWork
-    evaluate: Work
-    record: Work
-    save: Work
-    finish: Work
+    after_a_round: tuple[Stage, ...]
+    finish: Stage
 
 
 def two_roles(
@@ -51,15 +49,10 @@ def two_roles(
         times=config.max_rounds,
         body=(
             Repeat(name="update", times=1, counter="round", body=tuple(roles)),
-            *after_a_round(config, evaluate=works.evaluate, record=works.record, save=works.save),
+            *works.after_a_round,
         ),
-    )  # fmt: skip
-    body = (
-        Stage(name="warm_up", work=works.warm_up, note="the first games of each role"),
-        rounds,
-        Stage(name="finish", work=works.finish, always=True),
-    )  # fmt: skip
-    return Repeat(name="train", times=1, body=body)
+    )
+    return Repeat(name="train", times=1, body=(works.warm_up, rounds, works.finish))
 
 
 def _role(

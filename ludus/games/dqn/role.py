@@ -16,6 +16,7 @@ from ludus.games.choose import best
 from ludus.games.dqn.acting import Acting
 from ludus.games.dqn.config import RoleConfig
 from ludus.games.dqn.inference import Precision, matmuls_in
+from ludus.games.dqn.optimizer import RoleOptimizer
 from ludus.games.dqn.replay import make_replay
 from ludus.games.game import FusedGame
 from ludus.games.networks import check_net, make_net
@@ -105,6 +106,7 @@ class RoleLearner:
             highest_rate=highest(config.learning_rate_schedule, config.optimizer.learning_rate),
             **self._options,
         )
+        self.optimizer = RoleOptimizer(self.learner, self._begin_step)
         self.target = Target(self.learner)
         self.acting = Acting(self.learner, inputs=inputs, precision=self._precision)
         self.plain_state = PlainState(self.net)
@@ -167,6 +169,12 @@ class RoleLearner:
     def remember(self, found: Experiences, keep: Tensor) -> None:
         """Keep the experiences of games that were not over; nothing waits for the device."""
         self.replay.push_where(keep, found._asdict())
+
+    def _begin_step(self) -> Tensor:
+        """Count an update that a script makes by itself; return its learning rate, on the device."""
+        self._numbers.fill_(self.learning_rate)
+        self.num_updates += 1
+        return self._numbers[0]
 
     def learn(self) -> None:
         """Make one update from experiences drawn uniformly, at the learning rate of this step."""

@@ -47,7 +47,10 @@ class RollOuts(TwoRoles):
     @property
     def has_own_roll_out(self) -> bool:
         """Whether a subclass, or a function put in its place, says what is collected."""
-        return "_roll_out" in vars(self) or type(self)._roll_out is not RollOuts._roll_out
+        return any(
+            name in vars(self) or getattr(type(self), name) is not getattr(RollOuts, name)
+            for name in ("_roll_out", "collect_rollout")
+        )
 
     def get_rollout(
         self,
@@ -61,7 +64,7 @@ class RollOuts(TwoRoles):
         return self._roll_out(role, num_games, steps, exploration_rate=exploration_rate)
 
     def collect_rollout(self, role: str, num_games: int | None = None) -> Experiences:
-        """Return new experiences of a role, and remember them."""
+        """Return new experiences of a role, and remember them; a run calls that of a subclass."""
         learner, found = self._learner(role), self._roll_out(role, num_games)
         is_whole = isinstance(found, tuple) and len(found) == len(Experiences._fields)
         if not is_whole or not all(isinstance(column, Tensor) for column in found):

@@ -46,6 +46,27 @@ class First:
 
 
 @pytest.mark.covers("001-M4")
+def test_each_scheduler_is_that_of_its_role_and_of_its_rate() -> None:
+    linear = {"kind": "linear", "warmup_steps": 0, "total_steps": None}
+    numbers = {"host": (0.4, 0.04, 0.02, 0.002), "agent": (0.3, 0.03, 0.01, 0.001)}
+    changed: dict[str, Any] = {}
+    for role, (explore, least, rate, slowest) in numbers.items():
+        changed |= {
+            f"{role}.exploration": {"initial": explore, "schedule": {**linear, "final": least}},
+            f"{role}.optimizer.learning_rate": rate,
+            f"{role}.learning_rate_schedule": {**linear, "final": slowest},
+        }
+    ran = Ran(small_dqn(**changed))
+    for role, (explore, least, rate, slowest) in numbers.items():
+        er, lr = (getattr(ran.trainer, f"{role}_{kind}_scheduler") for kind in ("er", "lr"))
+        assert (er(0), er(6)) == pytest.approx((explore, least))
+        assert (lr(0), lr(6)) == pytest.approx((rate, slowest))
+        # The same numbers are what the role explored and learned with.
+        assert ran.curve(f"{role}/exploration_rate")[-1] == pytest.approx(least)
+        assert ran.curve(f"{role}/learning_rate")[-1] == pytest.approx(slowest)
+
+
+@pytest.mark.covers("001-M4")
 def test_what_a_host_and_an_agent_have_is_there_by_its_name_before_and_after_a_run() -> None:
     trainer = ludus.games.DQNTrainer(small_dqn())
     before = {role: flat(trainer.get_net(role)) for role in ROLES}

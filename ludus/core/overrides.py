@@ -1,0 +1,118 @@
+"""Refuse a method of a trainer that looks as if a run would call it, where nobody does.
+
+A hook that is misspelt is refused by `hooks.py`; this is for the rest: `_train` or `training_step` in a
+trainer whose plan has no such method, a stage's name, or nearly the name of what may be overridden.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator
+from types import CodeType, FunctionType
+
+from ludus.core.errors import HookError
+from ludus.core.plan import Repeat, walk_nodes
+
+ELSEWHERE = frozenset({
+    "train", "train_step", "train_round", "train_loop", "train_epoch", "train_one_epoch", "train_batch",
+    "training_step", "training_loop", "run_train_loop", "run_test_loop", "run_epoch", "run_step",
+    "validation_step", "test_step", "eval_step", "predict_step", "optimizer_step", "fit_step", "step",
+    "evaluate", "evaluation", "validate", "collect", "collect_rollout", "collect_rollouts", "roll_out",
+    "rollout", "get_rollout", "update", "learn", "optimize", "loss", "compute_loss", "loss_fn",
+    "configure_optimizers", "train_dataloader", "val_dataloader", "test_dataloader", "make_datasets",
+    "build_model", "make_model", "on_train_start", "on_train_end", "on_epoch_start", "on_epoch_end",
+    "on_step_end", "on_batch_end",
+})  # fmt: skip
+"""What trainers of this library and of others are told by overriding, without underscores before it."""
+OVERRIDABLE = (
+    "plan", "parts", "prepare", "observers", "open", "close", "best", "more_bests", "inexact_because",
+    "migrated", "evaluate", "train_step", "collect_rollout", "_train", "_roll_out",
+)  # fmt: skip
+"""What may be overridden where a class has it; a name that is nearly one of these is a slip."""
+_NEAR = 0.85
+
+
+def check_overrides(trainer: object, plan: Repeat) -> None:
+    """Raise HookError for a method of a script's trainer that looks like an override and is never called.
+
+    One that the trainer's own code or its module mentions is called by that, and helpers are left alone. A
+    class of the library names in `uncalled` the methods that it has for scripts, and that no run calls.
+    """
+    own = [cls for cls in type(trainer).__mro__ if not _is_of_library(cls)]
+    there = {name for cls in type(trainer).__mro__ if cls not in own for name in vars(cls)}
+    there -= {*getattr(trainer, "uncalled", ())}
+    nodes = {node.name for node in walk_nodes(plan)}
+    for cls in own:
+        for name, value in vars(cls).items():
+            is_method = isinstance(value, FunctionType | staticmethod | classmethod)
+            if not is_method or name in there or name.startswith("__"):
+                continue
+            if (likeness := _likeness(name, nodes, there)) and not _is_mentioned(name, own):
+                raise HookError(
+                    f"{cls.__name__}.{name} {likeness}, but nothing calls it, so it would do nothing;"
+                    f" {_remedy(trainer, name, there)}"
+                )
+
+
+def _is_of_library(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] in ("ludus", "builtins", "abc", "typing")
+
+
+def _likeness(name: str, nodes: Collection[str], there: Collection[str]) -> str | None:
+    """Return what a name looks like, as the middle of a sentence; None for one of a helper."""
+    bare = name.lstrip("_")
+    if bare in ELSEWHERE:
+        return "looks like a method that a run calls"
+    if bare in nodes:
+        return f"has the name of the node '{bare}' of the plan"
+    known = [one for one in OVERRIDABLE if one in there]
+    if close := difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
+        return f"looks like {close[0]}"
+    return None
+
+
+def _remedy(trainer: object, name: str, there: Collection[str]) -> str:
+    """Return what to do instead."""
+    known = [one for one in OVERRIDABLE if one in there]
+    if close := difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
+        return f"call it {close[0]}, or give it another name"
+    own: Callable[[str], str | None] | None = getattr(trainer, "instead_of", None)
+    if own is not None and (told := own(name)) is not None:
+        return told
+    return (
+        f"put it in the plan, Stage(name=..., work=self.{name}), override one of {', '.join(known)}, or give"
+        " it another name"
+    )
+
+
+def _is_mentioned(name: str, classes: Collection[type]) -> bool:
+    """Return whether the code of these classes, or of a module that one is in, speaks of this attribute."""
+    for cls in classes:
+        for method, value in vars(cls).items():
+            if method != name and any(name in code.co_names for code in _codes(value)):
+                return True
+        module = sys.modules.get(cls.__module__)
+        try:
+            source = "" if module is None else inspect.getsource(module)
+        except (OSError, TypeError):
+            source = ""
+        if re.search(rf"(?<!super\(\))\.{re.escape(name)}\b", source):
+            return True
+    return False
+
+
+def _codes(value: object) -> Iterator[CodeType]:
+    """Yield the code of a method or property, and of the functions in it."""
+    if isinstance(value, property):
+        for part in (value.fget, value.fset):
+            yield from _codes(part)
+    if isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    waiting = [value.__code__] if isinstance(value, FunctionType) else []
+    while waiting:
+        code = waiting.pop()
+        yield code
+        waiting += [one for one in code.co_consts if isinstance(one, CodeType)]

@@ -1,0 +1,300 @@
+"""TwoRoleTrainer: a host and an agent with all that they need to learn, and a loop that you write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from ludus.core import Repeat, Run, Stage, Stateful
+from ludus.core.errors import ConfigError, HookError, LudusError
+from ludus.core.surroundings import Result
+from ludus.games.dqn.abilities import Abilities
+from ludus.games.dqn.config import FusedDqnConfig
+from ludus.games.dqn.evaluation import PairEvaluation, scores_of
+from ludus.games.dqn.layers import layer_norms
+from ludus.games.dqn.roll_outs import RollOuts
+from ludus.games.dqn.saving import Saving
+from ludus.games.dqn.two_roles import Given, TwoRoles
+from ludus.games.host_syncs import HostSyncs
+from ludus.games.player import foreign
+from ludus.games.roll_out import RewardFunc, play_turns
+from ludus.games.rounds import Work, after_a_round, with_length
+from ludus.judge.divergence import DivergenceGuard
+from ludus.judge.judge import Judge
+from ludus.seeds import derive
+from ludus.session.begun import as_begun
+from ludus.session.stage_times import StageTimes
+from ludus.session.trainer import Trainer
+
+
+class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
+    """Trains a host and an agent by the `_train` of a subclass.
+
+    train
+      warm_up                      the first games of each role
+      round x max_rounds
+        update
+          train_round              calls _train()
+        evaluate (every evaluation.every_rounds, and after the last)
+        record, save
+      finish
+
+    Must be written: `_train()`. It is called once a round and makes one update of each role, or as many as it
+    likes. It may return metrics, numbers by name, which are logged at the next record.
+
+    What there is for it, for the host and by the same names for the agent:
+
+        host_net                   a torch.nn.Module from observations (B, O) to (B, A) values
+        host_optimizer             zero_grad() and, after loss.backward(), step()
+        host_lr_scheduler, host_er_scheduler   functions of the step; host_optimizer.step() follows the first
+        host_replay_buffer         push(rows), sample(batch_size): tensors by name
+        fused_game                 the game, with legal(obs, role)
+        collect_rollout(role)      new experiences, which the buffer remembers; _roll_out(role): without that
+        learners[role]             target(obs), the target network, and sync_target()
+        trained_roles, get_hyperparameter(role, "gamma"), set_training(True), inference_mode()
+
+    May be overridden: `_roll_out(role, num_games)` or `collect_rollout(role, num_games)`, which say what is
+    collected; `evaluate()`, whose metrics are logged and judged; hooks such as before_update and
+    after_evaluate; `parts()`, to add what of yours must survive a kill: {**super().parts(), "mine": part}.
+    All else here is a part already: a run that is killed and resumed ends with the same bytes.
+    """
+
+    Config: ClassVar[type[Any]] = FusedDqnConfig
+    # What depends on the clock promises nothing; the part `given` saves what rewards remember, or tells it.
+    derived: ClassVar[tuple[str, ...]] = ("_times", "_host_syncs", "_reward_func")
+
+    uncalled: ClassVar[tuple[str, ...]] = ("train",)
+    """What no run calls, so that a subclass that writes it is told."""
+
+    config: FusedDqnConfig
+
+    def __init__(
+        self,
+        config: object,
+        *,
+        host_net: Given | None = None,
+        agent_net: Given | None = None,
+        reward_func: RewardFunc | None = None,
+    ) -> None:
+        """Take a config, and where a script has them networks, a player, and what is rewarded.
+
+        A network of a role that is trained is where training begins; it takes (B, O) observations and
+        gives (B, A) values.
+        """
+        Trainer.__init__(self, config)
+        TwoRoles.__init__(self, host_net=host_net, agent_net=agent_net, reward_func=reward_func)
+        self.note_given(host_net=host_net, agent_net=agent_net, reward_func=reward_func)
+
+    def _train(self) -> Mapping[str, float] | None:
+        """Train both roles for one round; return metrics, if there are any."""
+        raise NotImplementedError
+
+    def train(self, num_rounds: int, *, root: str | None = None, name: str | None = None) -> Result:
+        """Make so many rounds more, and return how they ended.
+
+        The first call begins a run; every later one goes on with it, from where it stood, as
+        `fit(resume=True)` of a longer run does.
+        """
+        if num_rounds < 1:
+            raise ConfigError(f"train was given {num_rounds}; give the rounds to make, 1 or more")
+        done = self.run.counters["round"] if self._is_used else 0
+        longer = self.config.model_copy(update={"max_rounds": done + num_rounds})
+        self.config = self.config.replace(max_rounds=done + num_rounds, **longer.unreached())
+        return self.fit(resume=done > 0, root=root, name=name)
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        """Build game, networks and buffers; what a script has built and changed already is kept."""
+        config, self._notes = self.config, list[str]()
+        if max_steps is not None:
+            config, self._notes = with_length(config, max_steps)
+        self.config = config = as_begun(config, self.run.files)
+        if self._roles is None or self._is_used:
+            self._build()
+        self._is_used = True
+        for learner in self.learners.values():
+            learner.begin_run(config.max_rounds)
+        self._check_starts()
+        self.evaluation = PairEvaluation(config, self.fused_game, self.device)
+        self.evaluation.check_starts()
+        self.judge = Judge(*scores_of(config, self.fused_game))
+        metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
+        self._guard = DivergenceGuard(
+            remedy="lower gamma; observations and rewards must be finite", guarded=metrics
+        )
+        self._times, self._host_syncs = StageTimes(self.device), HostSyncs(self.device)
+        self._choose_execution()
+
+    def _choose_execution(self) -> None:
+        """Refuse what says how updates are executed: those of a `_train` are called."""
+        config = self.config
+        if type(self)._train is TwoRoleTrainer._train:
+            raise HookError(
+                f"{type(self).__name__} must write _train(), which trains both roles for a round; DQNTrainer"
+                " is the one that has its own"
+            )
+        if config.engine not in ("auto", "eager"):
+            raise ConfigError(
+                f"'engine' is {config.engine}, which executes updates of ludus; what {type(self).__name__}"
+                "._train does is called, so set it to auto or eager"
+            )
+        if config.layerwise_logging:
+            raise ConfigError(
+                "'layerwise_logging' is true, but the loss of a _train of your own is not known, nor its"
+                " gradient; set it to false, and return norms from _train"
+            )
+        self.config = config.replace(engine="eager")
+
+    def open(self) -> None:
+        """Say what fit changed."""
+        for note in self._notes:
+            self.run.tell(note, event="changed_by_fit")
+
+    def plan(self) -> Repeat:
+        """Return rounds of `_train`."""
+        rounds = Stage(name="train_round", work=self._timed("train_round", self._train_round))
+        loop = Repeat(
+            name="round",
+            times=self.config.max_rounds,
+            body=(
+                Repeat(name="update", times=1, counter="round", body=(rounds,)),
+                *self._after_a_round(),
+            ),
+        )
+        return Repeat(name="train", times=1, body=(self._first_stage(), loop, self._last_stage()))
+
+    def _first_stage(self) -> Stage:
+        return Stage(name="warm_up", work=self._warm_up, note="the first games of each role")
+
+    def _after_a_round(self) -> tuple[Stage, ...]:
+        works = {"evaluate": self._evaluate, "record": self._record, "save": self._save}
+        return after_a_round(self.config, **works)
+
+    def _last_stage(self) -> Stage:
+        return Stage(name="finish", work=self._finish, always=True)
+
+    def _timed(self, name: str, work: Work) -> Work:
+        """Return the work of a stage: timed where the config asks, its waits for a GPU counted."""
+        if self.config.log_time:
+            work = self._times.timed(name, work)
+        return self._host_syncs.counting(work)
+
+    def _train_round(self, run: Run) -> Mapping[str, float]:
+        metrics = self._train()
+        if metrics is not None and not isinstance(metrics, Mapping):
+            raise LudusError(
+                f"{type(self).__name__}._train returned a {type(metrics).__name__}; return metrics, numbers"
+                " by name, or None"
+            )
+        updates = [one.num_updates - one.first_update for one in self.learners.values()]
+        run.counters["opt_steps"] = sum(updates)
+        return {} if metrics is None else metrics
+
+    def _warm_up(self, run: Run) -> None:
+        """Play the first games of each role."""
+        for role, learner in self.learners.items():
+            draws = self._first_draws(role)
+            self._gather(role, learner.config.initial_rollout_size, draws, learner.exploration_rate)
+            if not int(learner.replay.total_pushed):
+                raise self._nothing_to_learn(role)
+        self._count_steps(run)
+
+    def _first_draws(self, role: str) -> torch.Generator:
+        seed = derive(self.config.seed, f"{role}/warm_up")
+        return torch.Generator(self.device).manual_seed(seed)
+
+    def _check_starts(self) -> None:
+        """Raise ConfigError where the first games of a role have all ended before they begin."""
+        if self.has_own_roll_out:
+            return
+        for role, learner in self.learners.items():
+            size = learner.config.initial_rollout_size
+            starts = self.fused_game.reset(size, self._first_draws(role))
+            if bool(self.fused_game.over(starts).all()):
+                raise self._nothing_to_learn(role)
+
+    def _nothing_to_learn(self, role: str) -> ConfigError:
+        size = self.learners[role].config.initial_rollout_size
+        return ConfigError(
+            f"all {size} first games of the {role} had ended before they began; raise"
+            f" {role}.initial_rollout_size, or {self.fused_game.starts_remedy}"
+        )
+
+    def _gather(
+        self, role: str, games: int, draws: torch.Generator, rate: float | torch.Tensor
+    ) -> None:
+        """Play new games and keep what the role experienced; nothing waits for the device."""
+        if self.has_own_roll_out:
+            self.collect_rollout(role, games)
+            return
+        learner, players = self.learners[role], self._met_by(role)
+        with self.inference_mode():
+            found, keep = play_turns(
+                self.fused_game,
+                players,
+                role,
+                self.fused_game.reset(games, draws),
+                turns=learner.config.max_rollout_step,
+                generator=draws,
+                exploration_rate=rate,
+                checked=foreign(players),
+                reward_func=self._reward_func,
+            )
+            learner.remember(found, keep)
+
+    def _evaluate(self, run: Run) -> Mapping[str, float]:
+        metrics = {k: v for one in self.learners.values() for k, v in one.metrics().items()}
+        if self._guard.diverged(metrics) is not None:
+            return {}  # it must not become the best; the record that follows ends the run
+        self._count_steps(run)
+        found = self.evaluate()
+        replaced = [role for role, one in self.learners.items() if self.players[role] is not one]
+        self.judge.hear(run, found, lambda score: self.weights(), without=replaced)
+        return found
+
+    def _record(self, run: Run) -> None:
+        """Write what has been gathered, and begin to gather and to time anew."""
+        self._count_steps(run)
+        metrics: dict[str, float] = {}
+        for learner in self.learners.values():
+            metrics |= learner.take_metrics()
+            if self.config.layerwise_logging:
+                metrics |= layer_norms(learner, self.config.seed)
+        run.record(metrics)
+        for name, value in self._times.take().items():
+            run.log.rate(name, value)
+        self._host_syncs.log(run)
+        run.log.write(run)
+        self._guard.check(metrics, run.counters["opt_steps"])
+
+    def _count_steps(self, run: Run) -> None:
+        """Count the moves that were remembered; this waits for the device."""
+        total = sum(learner.num_rows for learner in self.learners.values())
+        run.counters["game_steps"] = total
+
+    def _save(self, run: Run) -> None:
+        self._count_steps(run)
+        counters = {name: value for name, value in run.counters.items() if value}
+        run.keep_model(f"models/{run.counters['round']}", self.weights(), {"counters": counters})
+
+    def _finish(self, run: Run) -> None:
+        if run.log.has_news or any(learner.num_counted for learner in self.learners.values()):
+            self._record(run)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return learners, buffers and the judge; games begin anew at every collecting."""
+        buffers = {f"{role}_replay": learner.replay for role, learner in self.learners.items()}
+        # Who plays comes first: what others have learned does not fit for that reason, which it tells.
+        return {"given": self.given_state, **self.learners, **buffers, "judge": self.judge}
+
+    def consulted(self) -> Mapping[str, object]:
+        """Return the game; players and rewards are in the part `given`."""
+        return {} if self._roles is None else {"game": self.fused_game}
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return what networks and players of a script's own change without its being saved."""
+        if self._roles is None:
+            return []
+        learners = [reason for one in self._roles.values() for reason in one.inexact_because()]
+        return [*learners, *self.given_state.inexact_because()]
