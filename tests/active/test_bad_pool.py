@@ -135,7 +135,9 @@ def test_what_was_labelled_before_an_example_failed_is_kept(tmp_path: Path) -> N
 @pytest.mark.parametrize("size", [20, 40])
 def test_a_pool_of_another_length_is_refused_when_a_run_resumes(size: int, tmp_path: Path) -> None:
     run_trainer(lambda: given(INPUTS, TARGETS), tmp_path, "a", kill_at=12)
-    with pytest.raises(CheckpointError, match=f"the pool has {size} examples now, and had 30 when"):
+    with pytest.raises(
+        CheckpointError, match=r"the data are others than those that .*/a was trained on"
+    ):
         run_trainer(lambda: given(torch.randn(size, 13), torch.arange(size) % 3), tmp_path, "a")
 
 
@@ -261,7 +263,7 @@ def test_a_label_that_was_edited_in_the_journal_is_told_with_what_to_do(call: Lu
     [
         {"rows": [-4]},
         {"rows": None},
-        {"format": 2},
+        {"format": 99},
         {"num_classes": "three"},
         {"picture": ["a"]},
         {"has_inputs": True, "rows": [1, 2]},
@@ -273,7 +275,7 @@ def test_queries_that_were_edited_are_told_and_written_anew(edit: Any, call: Lud
     path.write_text(json.dumps(json.loads(path.read_text()) | edit))
     told = call("label", "runs/wines", stdin="1\n").refusal()
     assert "is damaged" in told
-    assert "`ludus resume runs/wines` writes it anew" in told
+    assert "to have it written anew: ludus resume runs/wines" in told
     call("resume", "runs/wines")
     assert json.loads(path.read_text())["rows"] == rows
 
@@ -283,8 +285,11 @@ def test_an_answer_to_a_row_that_only_an_edited_file_asks_for_changes_nothing(ca
     other = next(row for row in range(106) if row not in rows)
     path = Path("runs/wines/queries/round-0000.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"rows": [other, *rows[1:]]}))
-    call("label", "runs/wines", stdin="1\n" * 6)
-    assert "waiting for 1 label of 6" in call("resume", "runs/wines").out
+    assert (
+        "it has changed since it was written"
+        in call("label", "runs/wines", stdin="1\n" * 6).refusal()
+    )
+    assert "waiting for 6 labels of 6" in call("resume", "runs/wines").out
     trainer: Any = ludus.build_trainer(small_active(oracle=HUMAN))
     assert trainer.fit(root="runs", resume=True).status == "interrupted"
     assert other not in trainer.pool.asked.tolist()
