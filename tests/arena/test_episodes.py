@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
 
 import ludus
 from tests.arena.pettingzoo.made import prepared, small_counting
@@ -34,6 +35,7 @@ def counted(**changed: Any) -> Any:
     return small_arena(analysers=[{"kind": "tests_extent"}], max_iterations=1, **changed)
 
 
+@pytest.mark.covers("002-S5")
 @pytest.mark.parametrize("episodes", [1, 3, 8, 11, 16, 20])
 def test_kept_weights_are_evaluated_in_so_many_episodes_the_first_of_the_test(
     episodes: int, monkeypatch: pytest.MonkeyPatch
@@ -74,3 +76,31 @@ def test_a_rerun_tests_each_model_in_so_many_episodes(tmp_path: Path) -> None:
     result = tests.fit(root=str(tmp_path), name="tests")
     (line,) = Path(str(result.run_dir), "metrics.jsonl").read_text().splitlines()
     assert json.loads(line)["test/tests_extent/episodes"] == 5
+
+
+@pytest.mark.covers("002-S5")
+def test_episodes_that_end_early_are_padded_to_all_rounds_and_masked() -> None:
+    rounds = {"protocol.max_message_rounds": 6, "rl.minibatch_size": 12}
+    instance = ludus.build_scenario_instance(small_arena(**rounds))
+    environment, verifier = instance.train_environment, instance.agents.names.index("verifier")
+
+    def accepting_half(distribution: Any) -> torch.Tensor:
+        action = torch.zeros_like(distribution.mode)
+        action[:, verifier, 0] = 2
+        action[::2, verifier, 0] = 1
+        return action
+
+    def played(choose: Any, num_steps: int) -> Any:
+        begun = environment.begin(0)
+        return ludus.roll_out(instance.agents, environment, begun, choose, num_steps=num_steps)
+
+    rollouts = played(accepting_half, 6)
+    assert rollouts.batch_size == (8, 6)
+    # The prover speaks, then the verifier decides: half of the episodes have two rounds, the others all six.
+    assert rollouts["mask"].sum(1).tolist() == [2, 6] * 4
+    assert rollouts["mask"][::2].tolist() == [[True, True, False, False, False, False]] * 4
+    after = rollouts[::2, 2:]
+    assert not after["agents", "decision_mask"].any()
+    assert not after["agents", "message_mask"].any()
+    assert not after["next", "agents", "reward"].any()
+    assert after["next", "agents", "done"].all()

@@ -95,6 +95,7 @@ def test_a_run_has_so_many_iterations(kind: str) -> None:
     assert run(kind, max_iterations=2).counters["iteration"] == 2
 
 
+@pytest.mark.covers("002-S2")
 @changes(ARENA_RL, "rl.rollouts_per_iteration", shown_by=PPO)
 def test_so_many_episodes_are_played_side_by_side(kind: str) -> None:
     assert run(kind).counters["env_steps"] == 3 * 8 * 2
@@ -116,6 +117,7 @@ def test_updates_go_so_often_through_pieces_of_this_size(kind: str) -> None:
     assert torch.equal(*(one.sort().values for one in seeds))
 
 
+@pytest.mark.covers("002-S2")
 @changes(ARENA_RL, "rl.gamma", shown_by=PPO)
 def test_a_reward_one_step_later_is_worth_gamma(kind: str) -> None:
     # By all that follows: the target of the step before the last is gamma times the last reward.
@@ -172,6 +174,7 @@ def test_weights_move_by_the_optimizer_that_is_named(kind: str) -> None:
     assert torch.allclose(ways[0], 10 * ways[1], rtol=1e-2, atol=1e-5)
 
 
+@pytest.mark.covers("002-S2")
 @changes(ARENA, "learning_rate_schedule", shown_by=BOTH)
 def test_the_learning_rate_follows_its_schedule(kind: str) -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 3}
@@ -299,6 +302,7 @@ def test_bodies_are_built_for_the_rounds_and_channels_of_the_protocol_they_are_f
     assert widths == [4 + 2 * 4 + 3, 4 + 3 * 4 + 4, 4 + 2 * 2 * 4 + 3]
 
 
+@pytest.mark.covers("002-S2")
 @changes(PPO, "ppo.loss")
 def test_an_update_is_kept_near_by_clipping_or_by_a_penalty(kind: str) -> None:
     hard = {"optimizer.learning_rate": 0.03}

@@ -16,6 +16,7 @@ _STUDENTS, _PRETRAINING = f"{_ROOM}/solo/students.py", f"{_ROOM}/beginning/pretr
 _SLOT, _ENVS = (f"{_ROOM}/scenarios/pettingzoo/{name}.py" for name in ("slot", "environment"))
 
 _ESTIMATE = f"{_ROOM}/learning/estimate.py"
+_GRAPHS = f"{_ROOM}/scenarios/graph_isomorphism"
 
 ARENA = [
     (_ESTIMATE, "following_BTA1[:, :-1] = value_BTA1[:, 1:]", "pass"),
@@ -78,6 +79,35 @@ ARENA = [
     (_STUDENTS, "self.count = -(-len(dataset) // size) - has_one_left",
      "self.count = -(-len(dataset) // size)"),
     (_PRETRAINING, "return [] if self._students is None else unsaved(self._plain_state)", "return []"),
+    (_DISTRIBUTION, "waits = torch.empty_like(logits).exponential_(generator=generator)",
+     "waits = torch.empty_like(logits[:, :1]).exponential_(generator=generator).expand_as(logits)"),
+    (_ENVIRONMENT, 'derive(self._seed, f"arena/{self._name}/episode", iteration)',
+     'derive(self._seed, f"arena/{self._name}/episode", 0)'),
+    (_ENVIRONMENT, 'derive(self._seed, f"arena/{self._name}/episode", iteration)',
+     'derive(self._seed, "arena/episode", iteration)'),
+    (_ENVIRONMENT, 'source = generator(self._seed, f"arena/{self._name}/order", number)',
+     'source = generator(self._seed, f"arena/{self._name}/order", 0)'),
+    (_ENVIRONMENT, 'source = generator(self._seed, f"arena/{self._name}/order", number)',
+     'source = generator(self._seed, "arena/order", number)'),
+    (_RL, 'seed = derive(self.config.seed, "arena/actions", iteration)',
+     'seed = derive(self.config.seed, "arena/actions", 0)'),
+    (f"{_ROOM}/evaluation.py", 'seed = derive(self.config.seed, f"arena/{name}/actions", index)',
+     'seed = derive(self.config.seed, "arena/actions", index)'),
+    (f"{_ROOM}/learning/minibatches.py", "iteration * self._epochs + epoch)", "iteration)"),
+    (_ENVS, 'name = f"arena/{self._name}/env {slot.index}/episode {episode}"',
+     'name = f"arena/env {slot.index}/episode {episode}"'),
+    (_ENVS, "seed = derive(self._seed, name, iteration) % 2**31",
+     "seed = derive(self._seed, name, 0) % 2**31"),
+    (f"{_GRAPHS}/__init__.py", "% 4 in quarters", "% 4 in range(4)"),
+    (f"{_GRAPHS}/pairs.py", "sorted((one.tobytes(), other.tobytes()))",
+     "(one.tobytes(), other.tobytes())"),
+    (f"{_ROOM}/objectives/stackelberg.py", "losses[name], None, [name], level, is_graph=level > 0",
+     "losses[name], None, [name], len(groups) if level else 0, is_graph=level > 0"),
+    (_SPG, "weight_ET = weight_ET * self._discounts(weight_ET)", "pass"),
+    (f"{_ROOM}/build.py", 'check_trainer_type(find("arena_agent", section.kind), section.kind, trainer_type)',
+     "pass"),
+    (f"{_ROOM}/two_provers.py", "return [one, other] if prover0_first else [other, one]",
+     "return [one, other]"),
     (_SLOT, "self.num_steps >= self.limit", "False"),
     (_ENVS, "there=acts_BA,", "there=None,"),
 ]  # fmt: skip
