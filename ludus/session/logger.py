@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,6 +46,7 @@ class Logger:
             config = validate(Logger.Config, config, source="Logger config")
         self.config = config
         self._backends: list[Backend] = []
+        self._before: list[Callable[[Run], None]] = []
         self.reset()
 
     def reset(self) -> None:
@@ -70,9 +71,14 @@ class Logger:
         for section in {section.kind: section for section in sections}.values():
             self._backends.append(find("logger", section.kind)(section, storage))
 
-    def attach(self, backend: Backend) -> None:
-        """Send records to one more back end: the display, or a user's own."""
+    def attach(self, backend: Backend, *, before: Callable[[Run], None] | None = None) -> None:
+        """Send records to one more back end: the display, or a user's own.
+
+        `before` is called at each write, before anything is read from the device.
+        """
         self._backends.append(backend)
+        if before is not None:
+            self._before.append(before)
 
     def log(self, name: str, value: float | Tensor) -> None:
         """Add one value of a scalar. A tensor stays where it is until the next write."""
@@ -118,6 +124,8 @@ class Logger:
 
     def write(self, run: Run) -> None:
         """Send everything gathered since the last write to every back end."""
+        for begin in self._before:
+            begin(run)
         values = {name: _floats(name, given) for name, given in self._scalars.items()}
         scalars = {name: _mean(numbers) for name, numbers in values.items()}
         moved = {name: value for name, value in run.counters.items() if value}
@@ -177,7 +185,7 @@ class Logger:
         """Close every back end."""
         for backend in self._backends:
             backend.close()
-        self._backends = []
+        self._backends, self._before = [], []
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits to be written, and what the run is plotted against."""

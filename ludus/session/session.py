@@ -26,7 +26,8 @@ from ludus.session.fingerprint import DATA, code_of, fingerprint, host, machine,
 from ludus.session.given import is_all_of_config, is_model_of_config, logger_of, storage_of
 from ludus.session.repository import git_state
 from ludus.session.saver import Saver
-from ludus.session.standing import Standing
+from ludus.session.standing import DIFFERS, Standing
+from ludus.session.witness import Witness
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory, proofs
@@ -98,6 +99,9 @@ class Session:
         saved = self._load() if self._is_resumed else None
         seen = saved.manifest if saved else {"offsets": {}, "log_hashes": {}}
         offsets = directory.log_offsets(storage, seen, tell=self.tell)
+        self._witness = Witness(storage, self._standing, tell=self.tell)
+        if saved is not None:
+            self._witness.gather(offsets, is_same=self._is_same, boundary=saved.number, run=run)
         storage.cut_back(offsets, keep=directory.JOURNALS)
         self._standing.look_up(self._proof_key)
         if self._is_resumed:
@@ -139,6 +143,7 @@ class Session:
         self._display = run.display = display
         self._screen.set(display)
         self._stack.callback(self._screen.hide)
+        self._witness.follow(self._logger, self._parts)
         self._logger.attach(self._screen)
         display(run)
         self._stack.enter_context(Signals(run))
@@ -160,9 +165,10 @@ class Session:
             saved.state = dict(self._trainer.migrated(saved.state))
             check_same_parts(self._parts, saved.state)
             directory.check_metrics(storage, saved.manifest)
-            self._standing.take_up(
-                saved.manifest, resumption.reasons_against(saved, changed, lengths)
-            )
+            more = resumption.reasons_against(saved, changed, lengths)
+            self._is_same = not more
+            told = directory.told_reasons(storage, DIFFERS)
+            self._standing.take_up(saved.manifest, [*told, *more])
             keep_last = new.settings.checkpoint.keep_last
             resumption.put_back(storage, saved, keep_last=keep_last, tell=self.tell)
         if lengths:
@@ -194,6 +200,7 @@ class Session:
         self.tell("started")
 
     def _about(self) -> dict[str, Any]:
+        self._witness.settle()
         copies = self._bests()
         return {
             "run_id": self._run_id,
@@ -240,6 +247,8 @@ class Session:
         return [*self._trainer.observers(), self._display]
 
     def checkpoint(self, run: Run, /) -> None:
+        if run.is_finished:
+            self._witness.end()
         self._saver(run)
 
     def close(self, run: Run, error: BaseException | None) -> None:

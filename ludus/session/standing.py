@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ludus.core.exactness import Exact
 from ludus.core.trainer import Trainer
 from ludus.store import proofs
+
+DIFFERS = "resume_differs"
+"""The event that a resumed run was seen to go on otherwise than before the kill."""
 
 
 class Standing:
@@ -19,10 +22,19 @@ class Standing:
         """Reasons that stay, whatever the trainer says later."""
         self.is_proved = False
 
-    def take_up(self, manifest: Mapping[str, Any], more: list[str]) -> None:
-        """Go on from what a checkpoint says, and from what is other now."""
-        self.noted = [*manifest["inexact_because"], *more]
+    def take_up(self, manifest: Mapping[str, Any], more: Iterable[str]) -> None:
+        """Go on from what a checkpoint says, and from what else is known by now."""
+        self.noted = list(dict.fromkeys([*manifest["inexact_because"], *more]))
         self.is_proved = manifest["exact"] == Exact.PROVED
+
+    def differs(self, reason: str) -> None:
+        """Note that a resume was seen to go on otherwise than before."""
+        if reason not in self.noted:
+            self.noted.append(reason)
+
+    def agrees(self) -> None:
+        """Note that a resume passed what had been seen before, and agreed."""
+        self.is_proved = True
 
     def look_up(self, key: str | None) -> None:
         """See whether `ludus verify` has proved this very run."""

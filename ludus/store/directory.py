@@ -29,7 +29,7 @@ FIRST_CHECKPOINT = "first_checkpoint"
 ENDINGS = ("finished", "stopped", "interrupted", "failed")
 JOURNALS = ("events.jsonl",)
 """Files that tell what happened to the run; a resume only adds to them."""
-_LOGS = ("metrics.jsonl", "timing.jsonl", "metrics.csv")
+_LOGS = ("metrics.jsonl", "timing.jsonl", "weights.jsonl", "metrics.csv")
 
 
 def run_storage(root: str | Path, name: str, *, is_resume: bool = False) -> Storage:
@@ -155,6 +155,11 @@ def had_checkpoints(storage: Storage) -> bool:
     """Return whether run.json or the journal says that a checkpoint was once on disk."""
     is_noted = bool(read_note(storage).get("has_checkpoint"))
     return is_noted or any(True for _ in _events(storage, FIRST_CHECKPOINT))
+
+
+def told_reasons(storage: Storage, event: str) -> list[str]:
+    """Return the reasons that events of this kind were told with, oldest first."""
+    return [str(found["reason"]) for found in _events(storage, event) if "reason" in found]
 
 
 def last_ending(storage: Storage) -> dict[str, Any] | None:

@@ -32,20 +32,25 @@ class JsonLines:
 
     def write(self, record: Record) -> None:
         """Append one line to each file."""
-        line: dict[str, Any] = {**record.counters}
-        line |= {name: as_json(value) for name, value in record.scalars.items()}
-        if record.texts:
-            line["text"] = {name: "\n".join(texts) for name, texts in record.texts.items()}
-        if record.histograms:
-            line["histogram"] = {name: bins(values) for name, values in record.histograms.items()}
-        if record.images:
-            line["image"] = {name: _describe(image) for name, image in record.images.items()}
-        self._metrics.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+        self._metrics.write(line_of(record))
         timing = {**record.counters, **{name: round(x, 6) for name, x in record.timing.items()}}
         self._timing.write(json.dumps(timing).encode() + b"\n")
 
     def close(self) -> None:
         """The storage closes its files itself."""
+
+
+def line_of(record: Record) -> bytes:
+    """Return the line that a record is in metrics.jsonl."""
+    line: dict[str, Any] = {**record.counters}
+    line |= {name: as_json(value) for name, value in record.scalars.items()}
+    if record.texts:
+        line["text"] = {name: "\n".join(texts) for name, texts in record.texts.items()}
+    if record.histograms:
+        line["histogram"] = {name: bins(values) for name, values in record.histograms.items()}
+    if record.images:
+        line["image"] = {name: _describe(image) for name, image in record.images.items()}
+    return json.dumps(line, allow_nan=False).encode() + b"\n"
 
 
 def as_json(value: float) -> float | str:

@@ -1,0 +1,177 @@
+"""A resumed run is compared with what it had logged before it was killed, line by line, as it passes."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from ludus.core.errors import StorageError
+from ludus.core.run import Run
+from ludus.session.digests import Digests
+from ludus.session.logger import Logger
+from ludus.session.loggers.jsonl import line_of
+from ludus.session.record import Record
+from ludus.session.standing import DIFFERS, Standing
+from ludus.store import overlap
+from ludus.store.overlap import METRICS, WEIGHTS
+from ludus.store.storage import Storage
+
+_LOGS = (METRICS, WEIGHTS)
+_FINEST = ("opt_steps", "env_steps")
+
+
+class Witness:
+    """Holds the lines that a killed run left beyond its checkpoint; each must be written again.
+
+    The first difference is told and noted against the run, and then nothing is compared any more. When the
+    last line has been passed and all agreed, the run is proved.
+    """
+
+    def __init__(self, storage: Storage, standing: Standing, *, tell: Callable[..., None]) -> None:
+        self._storage, self._standing, self._tell = storage, standing, tell
+        self._awaited: dict[str, deque[bytes]] = {}
+        self._num_passed = 0
+        self._counters: Collection[str] = ()
+        self._boundary = 0
+        self._digests: Digests | None = None
+
+    def follow(self, logger: Logger, parts: Mapping[str, object]) -> None:
+        """Hear every line from now on, and have a digest of the weights written beside them."""
+        self._digests = Digests(self._storage, parts, self.hear)
+        logger.attach(self)
+        logger.attach(self._digests, before=self._digests.take)
+
+    def settle(self) -> None:
+        """Write all digests that are under way; a checkpoint notes how far the logs have been written."""
+        if self._digests is not None:
+            self._digests.settle()
+
+    def gather(
+        self,
+        offsets: Mapping[str, int],
+        *,
+        is_same: bool,
+        boundary: int,
+        run: Run,
+    ) -> None:
+        """Put aside what is about to be cut off; where the run is not the same any more, forget it."""
+        storage, self._boundary, self._counters = self._storage, boundary, tuple(run.counters)
+        if not is_same:
+            overlap.drop(storage)
+            return
+        tails: dict[str, overlap.Tail] = {}
+        kept = self._kept()
+        for name in _LOGS:
+            now = overlap.beyond(storage, name, offsets.get(name, 0))
+            tails[name], differ = overlap.joined(now, kept.get(name, now))
+            if differ is not None:
+                # It was killed before it could say so.
+                self._report(name, *differ)
+                return
+        self._awaited = {name: deque(tail.lines()) for name, tail in tails.items()}
+        if any(self._awaited.values()):
+            try:
+                overlap.keep(storage, tails)
+            except StorageError as error:
+                reason = f"what was logged before is not kept for a further resume: {error}"
+                self._tell("overlap_lost", reason=reason)
+        else:
+            overlap.drop(storage)
+
+    def _kept(self) -> dict[str, overlap.Tail]:
+        try:
+            return overlap.kept(self._storage, _LOGS)
+        except StorageError as error:
+            reason = f"{error}; only what metrics.jsonl itself holds is compared"
+            self._tell("overlap_lost", reason=reason)
+            return {}
+
+    def write(self, record: Record) -> None:
+        """Compare the line that a record is, as a back end of the log."""
+        if self._awaited:
+            self.hear(METRICS, line_of(record))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def hear(self, name: str, line: bytes) -> None:
+        """Compare a line with the one that was written at this place before."""
+        awaited = self._awaited.get(name)
+        if not awaited:
+            return
+        before = awaited.popleft()
+        if before != line:
+            self._report(name, before, line)
+            return
+        self._num_passed += 1
+        if not any(self._awaited.values()):
+            self._agree()
+
+    def end(self) -> None:
+        """See that a run which has come to its end has passed every line."""
+        self.settle()
+        if left := self._awaited.get(METRICS):
+            self._report(METRICS, left[0], b"{}")
+        elif self._awaited and self._num_passed:
+            self._agree()
+        overlap.drop(self._storage)
+
+    def _agree(self) -> None:
+        self._awaited = {}
+        self._standing.agrees()
+        self._tell("resume_agreed", lines=self._num_passed)
+
+    def _report(self, name: str, before: bytes, now: bytes) -> None:
+        """Tell the first thing in which two lines differ, and compare nothing any more."""
+        self._awaited = {}
+        was, found = overlap.read_line(before) or {}, overlap.read_line(now) or {}
+        how, details = self._difference(name, was, found)
+        reason = f"resumed at boundary {self._boundary}, it {how}: something that decides it is not saved"
+        self._standing.differs(reason)
+        self._tell(DIFFERS, reason=reason, at=self._at(was), **details)
+        overlap.drop(self._storage)
+
+    def _difference(
+        self, name: str, was: Mapping[str, Any], now: Mapping[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return what a run did that it had not done before, in words and as data."""
+        where = self._where(was)
+        if not now:
+            return f"ended without the line of {name} at {where} that it had written before", {}
+        if self._at(was) != self._at(now):
+            moved = (
+                f"wrote a line of {name} at {self._where(now)} where it had written one at {where}"
+            )
+            return moved, {"at_now": self._at(now)}
+        if name == WEIGHTS:
+            key, then, found = _first_difference(was.get("weights", {}), now.get("weights", {}))
+            words = f"had weights of {key} at {where} that are not those it had before"
+            return words, {"weights": key, "before": then, "now": found}
+        key, then, found = _first_difference(was, now)
+        words = f"wrote {key} {_short(found)} at {where} where it had written {_short(then)}"
+        return words, {"metric": key, "before": then, "now": found}
+
+    def _at(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in line.items() if name in self._counters}
+
+    def _where(self, line: Mapping[str, Any]) -> str:
+        at = self._at(line)
+        name = next((name for name in (*_FINEST, *reversed(at)) if name in at), None)
+        return f"{name} {at[name]}" if name is not None else "its beginning"
+
+
+def _first_difference(was: Any, now: Any) -> tuple[str, Any, Any]:
+    """Return the first name of which two mappings say different things, and what each says."""
+    names = {**was, **now} if isinstance(was, dict) and isinstance(now, dict) else {}
+    for name in names:
+        if json.dumps(was.get(name)) != json.dumps(now.get(name)):
+            return str(name), was.get(name), now.get(name)
+    return "the order of its metrics", list(was), list(now)
+
+
+def _short(value: Any) -> str:
+    """Return a value as one reads it: a metric that is not there is nothing."""
+    text = "nothing" if value is None else json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
