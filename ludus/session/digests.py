@@ -7,9 +7,11 @@ device.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -22,20 +24,30 @@ from ludus.session.record import Record
 from ludus.store.overlap import WEIGHTS, last_line
 from ludus.store.storage import Storage
 
-EVERY = 50
-"""How many steps lie between two digests at least, where lines are written more often."""
+EVERY, EVERY_OF_LARGE = 100, 20
+"""How many steps lie between two digests at least, where lines are written more often.
+
+A step of a small network takes as long as a few digests of it, one of a large network as long as many.
+"""
+_LARGE = 1 << 20
 _ROWS = 64
 _ROW_BYTES = 8 * _ROWS
-_MIXED = 0x9E3779B97F4A7C15
 _MAX_DEPTH, _MAX_SEEN, _MAX_ITEMS = 4, 10_000, 50
 _CLOSED = (Tensor, type, ModuleType, FunctionType, MethodType, str, bytes)
-Vectors = Callable[[], list[Tensor]]
 
 
-def weights_in(parts: Mapping[str, object]) -> dict[str, Vectors]:
+@dataclass(frozen=True)
+class Weights:
+    """Weights that are learned, asked for as vectors when they are looked at."""
+
+    size: int
+    vectors: Callable[[], list[Tensor]]
+
+
+def weights_in(parts: Mapping[str, object]) -> dict[str, Weights]:
     """Return the weights that are learned, by where they are: those of learners, else of networks."""
-    learners: dict[str, Vectors] = {}
-    networks: dict[str, Vectors] = {}
+    learners: dict[str, Weights] = {}
+    networks: dict[str, Weights] = {}
     queue = deque((name, part, 0) for name, part in parts.items())
     seen: set[int] = set()
     while queue and len(seen) < _MAX_SEEN:
@@ -45,10 +57,10 @@ def weights_in(parts: Mapping[str, object]) -> dict[str, Vectors]:
         seen.add(id(thing))
         vectors = getattr(getattr(thing, "flat", None), "vectors", None)
         if isinstance(vectors, list) and all(isinstance(one, Tensor) for one in vectors):
-            learners[name] = partial(list, vectors)
+            learners[name] = Weights(_size(vectors), partial(list, vectors))
         elif isinstance(thing, nn.Module):
             if any(weight.requires_grad for weight in thing.parameters()):
-                networks[name] = partial(_bits_of, thing)
+                networks[name] = Weights(_size(thing.parameters()), partial(_bits_of, thing))
         elif depth < _MAX_DEPTH:
             queue.extend((f"{name}.{key}", one, depth + 1) for key, one in _items(thing))
     return learners or networks
@@ -62,6 +74,10 @@ def _items(thing: object) -> Iterable[tuple[Any, Any]]:
     return list(getattr(thing, "__dict__", {}).items())
 
 
+def _size(vectors: Iterable[Tensor]) -> int:
+    return sum(vector.numel() for vector in vectors)
+
+
 def _bits_of(module: nn.Module) -> list[Tensor]:
     """Return all weights of a network as one vector of bytes for each device."""
     found: dict[torch.device, list[Tensor]] = {}
@@ -71,23 +87,17 @@ def _bits_of(module: nn.Module) -> list[Tensor]:
     return [torch.cat(pieces) for pieces in found.values()]
 
 
-class Digest:
-    """Digests of vectors on one device; the factors are made once, where the vectors are."""
+def reduced(vector: Tensor) -> list[Tensor]:
+    """Return the bits of a vector as few numbers: sums of its rows, and what is left over as it is.
 
-    def __init__(self, device: torch.device) -> None:
-        places = torch.arange(_ROW_BYTES, dtype=torch.int64, device=device)
-        # Odd factors, so that no bit of a row is lost, and a row moved to another place is noticed.
-        self._factors = (2 * places + 1) * 0x5851F42D4C957F2D
-
-    def of(self, vector: Tensor) -> Tensor:
-        """Return one whole number that the change of any one weight changes."""
-        bits = vector.detach().view(torch.uint8)
-        if bits.storage_offset() % 8:
-            bits = bits.clone()
-        length = len(bits) // _ROW_BYTES * _ROW_BYTES
-        rows = bits[:length].view(torch.int64).view(_ROWS, -1).sum(1)
-        rest = bits[length:]
-        return (rows * self._factors[:_ROWS]).sum() + (rest * self._factors[: len(rest)]).sum()
+    Whole numbers are added modulo 2**64, so the change of any one weight changes a sum.
+    """
+    bits = vector.detach().view(torch.uint8)
+    if bits.storage_offset() % 8:
+        bits = bits.clone()
+    length = len(bits) // _ROW_BYTES * _ROW_BYTES
+    rows = bits[:length].view(torch.int64).view(_ROWS, -1).sum(1)
+    return [rows, bits[length:].clone()]
 
 
 class Digests:
@@ -98,8 +108,9 @@ class Digests:
     ) -> None:
         self._hear = hear
         self._weights = weights_in(parts)
-        self._made: dict[torch.device, Digest] = {}
-        self._waiting: deque[tuple[dict[str, Any], dict[str, list[Reading]]]] = deque()
+        self._waiting: deque[tuple[dict[str, Any], dict[str, Reading]]] = deque()
+        size = sum(weights.size for weights in self._weights.values())
+        self._every = EVERY_OF_LARGE if size >= _LARGE else EVERY
         self._last: tuple[int, int] | None = None
         """Steps and boundaries at the last digest."""
         if self._weights:
@@ -113,10 +124,7 @@ class Digests:
             return
         at = {name: value for name, value in run.counters.items() if value}
         try:
-            found = {
-                name: [Reading(self._digest(vector)) for vector in vectors()]
-                for name, vectors in self._weights.items()
-            }
+            found = {name: Reading(weights.vectors()) for name, weights in self._weights.items()}
         except RuntimeError:
             # Sparse weights, or no memory left: one who watches must not end a run.
             self._weights = {}
@@ -129,19 +137,14 @@ class Digests:
             then, boundary_then = self._last
             # Without such steps the boundaries count.
             passed = steps - then if steps else boundary - boundary_then
-            if passed < EVERY:
+            if passed < self._every:
                 return False
         self._last = (steps, boundary)
         return True
 
-    def _digest(self, vector: Tensor) -> Tensor:
-        if vector.device not in self._made:
-            self._made[vector.device] = Digest(vector.device)
-        return self._made[vector.device].of(vector)
-
     def write(self, record: Record) -> None:
         """Write what has been computed by now, as a back end of the log."""
-        while self._waiting and all(one.is_there for one in _readings(self._waiting[0][1])):
+        while self._waiting and all(one.is_there for one in self._waiting[0][1].values()):
             self._write_first()
 
     def settle(self) -> None:
@@ -151,7 +154,7 @@ class Digests:
 
     def _write_first(self) -> None:
         at, found = self._waiting.popleft()
-        weights = {name: _mixed(one.read() for one in readings) for name, readings in found.items()}
+        weights = {name: reading.read() for name, reading in found.items()}
         line = json.dumps({**at, "weights": weights}).encode() + b"\n"
         self._file.write(line)
         self._hear(WEIGHTS, line)
@@ -161,35 +164,27 @@ class Digests:
 
 
 class Reading:
-    """A number on its way from the device."""
+    """Numbers on their way from the device."""
 
-    def __init__(self, value: Tensor) -> None:
-        self._event: torch.cuda.Event | None = None
-        if value.is_cuda:
-            there = torch.empty((), dtype=value.dtype, pin_memory=True)
-            there.copy_(value, non_blocking=True)
-            self._event = torch.cuda.Event()
-            self._event.record(torch.cuda.current_stream(value.device))
-            value = there
-        self._value = value
+    def __init__(self, vectors: Iterable[Tensor]) -> None:
+        self._found = [piece for vector in vectors for piece in reduced(vector)]
+        self._events: list[torch.cuda.Event] = []
+        for index, value in enumerate(self._found):
+            if value.is_cuda:
+                there = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+                self._found[index] = there.copy_(value, non_blocking=True)
+                self._events.append(torch.cuda.Event())
+                self._events[-1].record(torch.cuda.current_stream(value.device))
 
     @property
     def is_there(self) -> bool:
-        return self._event is None or bool(self._event.query())
+        return all(event.query() for event in self._events)
 
-    def read(self) -> int:
-        if self._event is not None:
-            self._event.synchronize()
-        return int(self._value)
-
-
-def _readings(found: Mapping[str, list[Reading]]) -> Iterable[Reading]:
-    return (reading for readings in found.values() for reading in readings)
-
-
-def _mixed(numbers: Iterable[int]) -> str:
-    """Return several numbers as one, in hexadecimal."""
-    mixed = 0
-    for number in numbers:
-        mixed = (mixed * _MIXED + number) % (1 << 64)
-    return f"{mixed:016x}"
+    def read(self) -> str:
+        """Return one digest of all of them, in hexadecimal; wait where they are not there yet."""
+        for event in self._events:
+            event.synchronize()
+        whole = hashlib.blake2b(digest_size=8)
+        for piece in self._found:
+            whole.update(piece.cpu().numpy().tobytes())
+        return whole.hexdigest()

@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from ludus.core.run import Run
-from ludus.session.digests import EVERY, Digest, Digests, weights_in
+from ludus.session.digests import EVERY, EVERY_OF_LARGE, Digests, Reading, weights_in
 from ludus.store.local import LocalStorage
 
 NO_RECORD: Any = None
 
 
-def digest(vector: torch.Tensor) -> int:
-    return int(Digest(vector.device).of(vector))
+def digest(vector: torch.Tensor) -> str:
+    return Reading([vector]).read()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
@@ -94,6 +94,17 @@ def test_digests_lie_so_many_steps_apart_also_across_a_resume(tmp_path: Path) ->
     assert heard == ["weights.jsonl"] * 3
     assert list(lines(tmp_path)[0]["weights"]) == ["agent"]
     assert len({line["weights"]["agent"] for line in lines(tmp_path)}) == 1
+
+
+def test_of_a_large_network_a_digest_is_taken_more_often(tmp_path: Path) -> None:
+    learner = Learns()
+    learner.flat.vectors[0] = torch.zeros(1 << 20)  # type: ignore[attr-defined]
+    digests = Digests(LocalStorage(tmp_path), {"agent": learner}, lambda name, line: None)
+    for steps in range(1, 2 * EVERY_OF_LARGE + 2):
+        digests.take(run_at(steps, steps))
+    digests.settle()
+    found = [line["opt_steps"] for line in lines(tmp_path)]
+    assert found == [1, 1 + EVERY_OF_LARGE, 1 + 2 * EVERY_OF_LARGE]
 
 
 def test_a_run_that_counts_no_steps_goes_by_its_boundaries(tmp_path: Path) -> None:
