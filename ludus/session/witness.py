@@ -146,7 +146,7 @@ class Witness:
             )
             return moved, {"at_now": self._at(now)}
         if name == WEIGHTS:
-            key, then, found = _first_difference(was.get("weights", {}), now.get("weights", {}))
+            key, then, found = _first_difference(_weights(was), _weights(now))
             words = f"had weights of {key} at {where} that are not those it had before"
             return words, {"weights": key, "before": then, "now": found}
         key, then, found = _first_difference(was, now)
@@ -162,16 +162,20 @@ class Witness:
         return f"{name} {at[name]}" if name is not None else "its beginning"
 
 
-def _first_difference(was: Any, now: Any) -> tuple[str, Any, Any]:
+def _first_difference(was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, object, object]:
     """Return the first name of which two mappings say different things, and what each says."""
-    names = {**was, **now} if isinstance(was, dict) and isinstance(now, dict) else {}
-    for name in names:
+    for name in {**was, **now}:
         if json.dumps(was.get(name)) != json.dumps(now.get(name)):
             return str(name), was.get(name), now.get(name)
     return "the order of its metrics", list(was), list(now)
 
 
-def _short(value: Any) -> str:
+def _weights(line: Mapping[str, Any]) -> dict[str, Any]:
+    found = line.get("weights")
+    return found if isinstance(found, dict) else {}
+
+
+def _short(value: object) -> str:
     """Return a value as one reads it: a metric that is not there is nothing."""
     text = "nothing" if value is None else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
