@@ -1,12 +1,30 @@
-"""What of a trainer is looked at besides its parts: whom it asks, and what its data are like."""
+"""What of a trainer is looked at: whom it asks, what its data are like, and whether it is built at all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus.core.errors import LudusError
+
+_NEED_PARTS = ("plan", "parts", "observers")
 
 
 class Inspected:
     """A base of every trainer; a family says more where it has more."""
+
+    _is_prepared = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let a trainer that is asked for its plan or its parts before it is built say so in a sentence."""
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        for name in _NEED_PARTS:
+            if name in own:
+                setattr(cls, name, _once_built(own[name]))
+        if "prepare" in own:
+            setattr(cls, "prepare", _noted(own["prepare"]))  # noqa: B010 - seen by type checkers
 
     def consulted(self) -> Mapping[str, object]:
         """Return what the run asks and is in no part, by role: a game, analysers, an oracle.
@@ -18,3 +36,33 @@ class Inspected:
     def data_facts(self) -> Mapping[str, str]:
         """Return, by role, a digest of the data: a resume with other data is refused."""
         return {}
+
+
+def _noted(prepare: Callable[..., None]) -> Callable[..., None]:
+    """Return `prepare`, which is remembered once it was called."""
+
+    @functools.wraps(prepare)
+    def noted(self: Inspected, **options: Any) -> None:
+        prepare(self, **options)
+        self._is_prepared = True
+
+    return noted
+
+
+def _once_built(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a method that needs what `prepare` builds."""
+
+    @functools.wraps(method)
+    def asked(self: Inspected) -> Any:
+        try:
+            return method(self)
+        except AttributeError as error:
+            if self._is_prepared:
+                raise
+            kind = type(self).__name__
+            raise LudusError(
+                f"{kind}.{method.__name__}() needs what fit() builds when it begins; ask in a hook or after"
+                f" fit(), or call prepare(max_steps=None) first (`ludus plan CONFIG` prints a plan)"
+            ) from error
+
+    return asked
