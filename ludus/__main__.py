@@ -1,5 +1,5 @@
 """`python -m ludus` is the `ludus` command."""
 
-from ludus.cli.commands import main
+from ludus.cli.start import main
 
 main()

@@ -259,7 +259,10 @@ class Session:
             self._saver.wait()
             self._storage.check_owned()
             event, reason = str(ending(run).status), ending(run).reason
-            if error is not None:
+            if isinstance(error, KeyboardInterrupt):
+                # Nothing is to be mended: somebody did not want to wait for the next boundary.
+                reason = reason or (None if run.is_finished else "stopped at once")
+            elif error is not None:
                 event, reason = (
                     "failed",
                     f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",

@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from ludus.cli.listing import summary
 from ludus.core.errors import LudusError, RunError
+from ludus.show.report.page import write_report
+from ludus.store.directory import found_run
 from tests.faults.small_run import ending, events, interrupt_now, small_config, train
 from tests.faults.warm import WarmProcess
 
@@ -96,6 +99,25 @@ def test_a_second_signal_stops_at_once_with_130_and_the_run_resumes_exactly(
     assert time.monotonic() - start < 600
     assert "Traceback" not in warm.output(pid)
     resume(tmp_path / "run", warm)
+    assert ending(tmp_path / "run") == right_ending
+
+
+def test_a_run_that_was_stopped_at_once_is_listed_as_interrupted(
+    tmp_path: Path, right_ending: dict[str, Any]
+) -> None:
+    def twice(trainer: Any) -> None:
+        if trainer.run.counters["opt_steps"] == 3:
+            trainer.run.interrupted = True
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, "run", each_step=twice)
+    assert events(tmp_path / "run")[-1]["event"] == "interrupted"
+    told = summary(found_run(tmp_path / "run"))
+    assert (told["status"], told["reason"]) == ("interrupted", "stopped at once")
+    page = write_report([tmp_path / "run"]).read_text()
+    assert "once that is mended" not in page
+    train(tmp_path, "run")
     assert ending(tmp_path / "run") == right_ending
 
 
