@@ -21,6 +21,8 @@ from tests.active.strategies.small import scorer_of
 from tests.command_line import Ludus
 from tests.supervised.conftest import MLP, WINE, lines
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 SMALL = {
     "data": WINE,
     "max_rounds": 2,

@@ -18,6 +18,8 @@ from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 from ludus.testing.trainers import check_kill_anywhere
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 PAGE = Path(__file__).parents[2] / "docs" / "add-your-own.md"
 
 

@@ -20,6 +20,8 @@ from tests.keys.table import RL, TRAINERS, changes
 from tests.keys.waiting_envs import waiting
 from tests.supervised.conftest import history, lines
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 
 @pytest.fixture(autouse=True)
 def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,9 +153,9 @@ def test_so_many_processes_load_data_or_step_envs_and_the_result_is_the_same(
 
         class Look:
             def before_train_step(self) -> None:
-                children.update(psutil.Process().children())
+                children.update(psutil.Process().children(recursive=True))
 
-        before = set(psutil.Process().children())
+        before = set(psutil.Process().children(recursive=True))
         trainer: Any = ludus.build_trainer(tiny(kind, **{"settings.workers": 2}))
         trainer.add(Look())
         trainer.fit(root=str(tmp_path))

@@ -28,6 +28,8 @@ from tests.rl.random_walks import Cheat, walk_config
 from tests.rl.small import small
 from tests.supervised.conftest import lines
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 TENTH = {"kind": "scale_reward", "scale": 0.1}
 CLIP = {"kind": "clip_reward", "low": -0.05, "high": 0.05}
 ALL = {"action_mask": np.ones(3, bool)}

@@ -22,6 +22,8 @@ from tests.supervised.conftest import Tiny, history, lines
 
 PATIENT = {"best_model": None, "early_stopping": None}
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 
 @pytest.mark.covers("000-M1")
 def test_an_evaluator_made_from_a_config_judges_as_its_runs_do(tmp_path: Path, tiny: Tiny) -> None:

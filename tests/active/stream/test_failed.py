@@ -33,6 +33,8 @@ from tests.active.stream.streams import (
     until,
 )
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 BY_FEATURES = {
     "estimators": [{"kind": "ks", "alpha": 0.001}], "after_windows": 1, "max_consecutive": 9,
 }  # fmt: skip

@@ -40,6 +40,8 @@ from tests.active.stream.streams import (
     until,
 )
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 
 @pytest.fixture(autouse=True)
 def secret(monkeypatch: pytest.MonkeyPatch) -> None:

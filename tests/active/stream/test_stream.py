@@ -28,6 +28,8 @@ from tests.active.stream.streams import (
     until,
 )
 
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 
 @pytest.mark.covers("003-S7")
 @pytest.mark.parametrize("host", ["edge", "datacenter"])
