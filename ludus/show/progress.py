@@ -65,17 +65,19 @@ class Odometer:
         """Return where the run stands now."""
         # The run goes on while this is read, so all that follows looks at one copy.
         frames = [Frame(frame.name, frame.index, frame.total) for frame in list(run.cursor)]
-        if len(frames) == 1 and run.exhausted:
-            # The root alone is open while its last hooks run: all its loops have had their rounds.
+        # The root alone is open before all else, and again while its last hooks run.
+        is_over = len(frames) == 1 and bool(run.exhausted or run.stop_reason or run.boundaries)
+        if is_over and run.exhausted:
+            # All its loops have had their rounds.
             frames = [read_frame(row) for row in run.exhausted]
         now = self._clock()
-        if run.is_finished:
+        if run.is_finished or (is_over and run.stop_reason):
             how = f"stopped: {run.stop_reason}" if run.stop_reason else "finished"
             return Place((), how, 1.0, now - self._opened, 0.0)
         nodes = self._nodes(frames)
         del frames[len(nodes) :]
         fractions = self._fractions(nodes, frames, run)
-        overall = fractions[0] if fractions else None
+        overall = 1.0 if is_over else fractions[0] if fractions else None
         loops: list[OpenLoop] = []
         for node, frame, fraction in zip(nodes[1:], frames[1:], fractions[1:], strict=True):
             if not isinstance(node, Repeat):

@@ -144,6 +144,32 @@ def test_a_run_in_its_last_hooks_is_as_far_as_its_loops_came():
     assert (places[0].fraction, loops) == (1.0, [("env_steps", 24, 20)])
 
 
+@pytest.mark.parametrize(
+    ("how", "doing"),
+    [(None, ""), ("stop", "stopped: the target is reached"), ("leave", "")],
+)
+def test_the_last_frame_of_a_run_says_that_all_is_done_however_it_ended(how: Any, doing: str):
+    """By its own length, by a target or by patience, with a stage left after the loop or without."""
+
+    def ends(run: Run) -> None:
+        if how == "stop":
+            run.stop("the target is reached")
+        if how == "leave":
+            run.leave("epoch", "patience ran out")
+
+    body = (Repeat(name="epoch", times=3, body=(Stage(name="update", work=ends),)),)
+    for more in ((), (Stage(name="test", work=nothing, always=True),)):
+        plan = Repeat(name="train", times=1, body=(*body, *more))
+        run, odometer = Run(), Odometer(plan)
+        places = [odometer.read(run)]
+        last = {
+            "after_train": (lambda at=(odometer, run, places): at[2].append(at[0].read(at[1])),)
+        }
+        walk(plan, run, last, [], nothing)
+        assert [place.fraction for place in places] == [None, 1.0]
+        assert places[-1].doing == doing
+
+
 def test_a_cursor_of_another_plan_is_read_as_far_as_it_fits():
     place = Odometer(a_plan()).read(a_run(("train", 0, 1), ("round", 1, 2), ("step", 0, 1)))
     assert place.loops == ()
