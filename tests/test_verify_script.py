@@ -91,6 +91,7 @@ def test_a_teacher_an_optimizer_and_a_generator_of_ones_own_get_three_answers(
     is_proved, told = proving(SHOWN, "optimizer")
     assert not is_proved
     assert "\nno: killed once, it ends with other bytes: the state of head" in told
+    assert "the trainer changes (head_optimizer), which is not saved" in told
     is_proved, told = proving(SHOWN, "data")
     assert not is_proved
     assert "\nno: killed once, it ends with other bytes: train/loss at opt_steps" in told
