@@ -28,7 +28,9 @@ def test_verify_tells_a_sound_trainer_from_one_that_forgets(
     (tmp_path / "walk.yaml").write_text(re.findall(r"```yaml\n(.*?)```", TAUGHT, re.DOTALL)[0])
     # The second kill falls inside the writer; one that forgets is found out by the first.
     words = ["verify", "walk.yaml", "--plugin", "my_walk", "--kills", "2" if is_sound else "1"]
-    done = warm.command(*words, cwd=tmp_path)
+    # One of the two kills processes that were started as a user's are.
+    real = {} if is_sound else {"REAL_VICTIMS": "1"}
+    done = warm.command(*words, cwd=tmp_path, environment=real)
     assert verdict in done.out
     assert done.code == (0 if is_sound else 1)
 

@@ -26,8 +26,9 @@ from ludus.session.build import rebuild_trainer
 from ludus.show.report.page import write_report
 from ludus.store import checkpoint
 from ludus.store.lock import RunLock
-from ludus.testing import victim
+from ludus.testing import script_victim, subjects, victim  # noqa: F401
 from tests.faults.small_run import train
+from tests.faults.victims import Forking
 
 # Imported here so that no child has to; the last is not installed everywhere.
 for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config", "s3fs"):
@@ -138,7 +139,10 @@ def plain_command(words: list[str], cwd: str, stdin: str, variables: dict[str, s
     """Do what `ludus WORDS...` does in a directory, with the variables of the tests."""
     os.environ.clear()
     os.environ.update(variables)
+    tempfile.tempdir = None
     os.chdir(cwd)
+    if words[0] == "verify" and "REAL_VICTIMS" not in variables:
+        subjects.subprocess = Forking().module()  # type: ignore[attr-defined]
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
     sys.argv = ["ludus", *words]
     ludus.cli.commands.main()
