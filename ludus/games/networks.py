@@ -223,7 +223,9 @@ def check_apart(nets: Mapping[str, nn.Module]) -> None:
     """Raise ConfigError where networks of two roles have a parameter in common that requires a gradient."""
     owners: dict[int, str] = {}
     for role, net in nets.items():
-        places = {p.data_ptr() for p in net.parameters() if p.requires_grad and p.numel()}
+        # A layer without a size yet is refused by whoever tries the network.
+        sized = [p for p in net.parameters() if not is_lazy(p)]
+        places = {p.data_ptr() for p in sized if p.requires_grad and p.numel()}
         for place in places & owners.keys():
             raise ConfigError(
                 f"{owners[place]}_net and {role}_net share parameters, and each role learns by itself; give"

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ludus.core.errors import ConfigError, LudusError
+from ludus.games.choose import best
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.roll_out import Experiences, play_turns, roll_out
 from ludus.seeds import generator
@@ -120,6 +121,39 @@ def test_only_the_sampled_role_explores() -> None:
             for who in game.roles
         }
         assert same == {role: False, other: True}
+
+
+class Values:
+    """Values the first legal move most, so that it plays no other unless it is made to explore."""
+
+    def values(self, obs_BO: Tensor) -> Tensor:
+        moves = 4 if obs_BO.shape[1] == 18 else 3
+        return torch.arange(moves, 0, -1).float().expand(len(obs_BO), -1)
+
+    def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
+        return best(self.values(obs_BO), legal_BA)
+
+
+def test_a_network_that_is_met_plays_its_best_moves_however_much_the_role_explores() -> None:
+    for role, other in (("host", "agent"), ("agent", "host")):
+        best_moves: dict[str, list[bool]] = {"host": [], "agent": []}
+
+        class Watched(type(hironaka())):  # type: ignore[misc]
+            def step(self, state: State, who: str, actions: Tensor) -> Step:
+                obs_BO = self.observe(state, who)
+                wanted_B = best(Values().values(obs_BO), self.legal(obs_BO, who))
+                going_B = ~self.over(state)
+                best_moves[who].append(torch.equal(actions[going_B], wanted_B[going_B]))  # noqa: B023
+                return super().step(state, who, actions)
+
+        game = Watched(dimension=3, max_num_points=6, max_value=9, scale_observation=False)
+        draws = generator(0, "play")
+        play_turns(
+            game, {"host": Values(), "agent": Values()}, role, game.reset(100, draws), turns=3,
+            generator=draws, exploration_rate=1.0,
+        )  # fmt: skip
+        assert all(best_moves[other])
+        assert not any(best_moves[role])
 
 
 class Named:

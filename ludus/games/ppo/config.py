@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -23,6 +24,9 @@ from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
 
+_NEAR_SHARE = 0.02
+"""By how much the share of games with past players may differ from what is asked."""
+
 
 class PastPlayersConfig(StrictConfig):
     """Networks of earlier rounds, which the present one meets besides itself."""
@@ -33,6 +37,26 @@ class PastPlayersConfig(StrictConfig):
     """Keep the network of every so many rounds; 0 keeps the first alone."""
     share: PositiveShare
     """In which share of the games one role is played by one of them, another each round."""
+
+    def games_of(self, num_games: int) -> int:
+        """Return in how many of so many games one of them plays."""
+        return round(self.share * num_games)
+
+    def problems_of(self, num_games: int, num_roles: int) -> Iterator[str]:
+        """Yield a share that so many games cannot have, each role being theirs in one of them at least."""
+        count = self.games_of(num_games)
+        if count < num_roles:
+            least = math.ceil(num_roles / self.share)
+            yield (
+                f"'past_players.share' is {self.share:g}, which is {self.share * num_games:g} of"
+                f" 'num_games' {num_games}; past players need a game for each of {num_roles} roles, so play"
+                f" {least} games or more"
+            )
+        elif abs(count / num_games - self.share) > _NEAR_SHARE:
+            yield (
+                f"'past_players.share' is {self.share:g}, which is no whole number of {num_games} games;"
+                f" set it to {count / num_games:g}, or play more games"
+            )
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make meaningless."""
@@ -54,7 +78,8 @@ class EvaluationConfig(StrictConfig):
     actions: Literal["greedy", "sampled"]
     """Judge it by its likeliest actions, or by actions drawn as in training."""
     max_turns: Positive
-    """End an evaluation after this many turns, for games without an end of their own."""
+    """End an evaluation after this many turns, for games without an end of their own; games not over then are
+    counted as eval/cut_off_rate, not as a draw."""
     opponent: PlayerSection | None
     """The scripted player of the other role; null for a game of one role."""
     patience: Positive | None
@@ -194,6 +219,8 @@ class FusedPpoConfig(TrainerConfig):
                     " a number from 0 to 1"
                 )
         yield from uneven_games("evaluation.games", self.evaluation.games, game)
+        if self.past_players is not None:
+            yield from self.past_players.problems_of(self.num_games, len(game.roles))
         if self.rollout_steps < 2:
             yield (
                 f"'rollout_steps' is {self.rollout_steps}, but in self-play what comes of a move is seen"

@@ -115,11 +115,12 @@ class Evaluation:
         for problem in uneven_games("episodes", games, self.game):
             raise LudusError(problem)
         if len(roles) == 1:
-            returns_BR, lengths_B = self._played({}, roles[0], player, games, name)
+            returns_BR, lengths_B, is_over_B = self._played({}, roles[0], player, games, name)
             return {
                 "eval/return_mean": float(returns_BR[:, 0].double().mean()),
                 "eval/return_std": float(returns_BR[:, 0].double().std(correction=0)),
                 "eval/length_mean": float(lengths_B.double().mean()),
+                "eval/cut_off_rate": float((~is_over_B).double().mean()),
             }
         rates, lengths, opponents = {}, [], self.make_opponents()
         if not opponents:
@@ -130,19 +131,24 @@ class Evaluation:
             )
         for index, role in enumerate(roles):
             count = games // len(roles)
-            returns_BR, lengths_B = self._played(opponents, role, player, count, f"{name}/{role}")
-            own_B = returns_BR[:, index]
-            rates[role] = [float(x.double().mean()) for x in (own_B > 0, own_B == 0, own_B < 0)]
+            returns_BR, lengths_B, is_over_B = self._played(
+                opponents, role, player, count, f"{name}/{role}"
+            )
+            # A game that was cut off has no outcome: it is neither won, drawn nor lost.
+            signs_B = returns_BR[:, index].sign().masked_fill(~is_over_B, torch.nan)
+            outcomes = [signs_B == sign for sign in (1, 0, -1)]
+            rates[role] = [float(one.double().mean()) for one in (*outcomes, ~is_over_B)]
             lengths.append(float(lengths_B.double().mean()))
         means = [sum(column) / len(roles) for column in zip(*rates.values(), strict=True)]
-        named = zip(("eval/win_rate", "eval/draw_rate", "eval/loss_rate"), means, strict=True)
-        own = {f"eval/{role}_win_rate": wins for role, (wins, _, _) in rates.items()}
-        return {**dict(named), **own, "eval/length_mean": sum(lengths) / len(roles)}
+        names = ("win_rate", "draw_rate", "loss_rate", "cut_off_rate")
+        named = {f"eval/{name}": mean for name, mean in zip(names, means, strict=True)}
+        own = {f"eval/{role}_win_rate": wins for role, (wins, *_) in rates.items()}
+        return {**named, **own, "eval/length_mean": sum(lengths) / len(roles)}
 
     def _played(
         self, opponents: Mapping[str, Player], role: str, player: Player, games: int, name: str
-    ) -> tuple[Tensor, Tensor]:
-        """Return (B, R) what each role gained in each game, and (B,) how many moves it had.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return (B, R) what each role gained, (B,) how many moves a game had, and (B,) whether it is over.
 
         A game that was over at its start is none of them.
         """
@@ -167,7 +173,9 @@ class Evaluation:
         ):
             returns_BR = returns_BR + moment.rewards
             lengths_B = lengths_B + (~moment.was_over).float()
-        return returns_BR[has_begun_B], lengths_B[has_begun_B]
+            state = moment.after
+        is_over_B = game.over(state)
+        return returns_BR[has_begun_B], lengths_B[has_begun_B], is_over_B[has_begun_B]
 
     def generator(self, name: str) -> torch.Generator:
         """Return the source of the random numbers of these games."""

@@ -169,6 +169,8 @@ class PpoUpdate:
         if not self.num_counted:
             return {}
         means = [total / self.num_counted for total in self.totals.tolist()]
+        # Logged as it is known elsewhere: the mean squared error itself, of which the loss takes half.
+        means[METRICS.index("value_loss")] *= 2
         return {f"train/{name}": mean for name, mean in zip(METRICS, means, strict=True)}
 
     def take_metrics(self) -> dict[str, float]:

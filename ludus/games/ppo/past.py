@@ -37,7 +37,7 @@ class PastPlayers:
         self.config = config
         self._learner = learner
         self._seed = seed
-        self.num_games = max(1, round(config.share * num_games))
+        self.num_games = config.games_of(num_games)
         """In how many games one of them plays."""
         device = learner.flat.device
         places_B = torch.arange(num_games, device=device)

@@ -192,3 +192,10 @@ def test_roles_whose_networks_share_parameters_are_refused() -> None:
     with pytest.raises(ConfigError, match="host_net and agent_net share parameters"):
         trainer.replace_nets(host_net=host, agent_net=agent)
     trainer.replace_nets(agent_net=agent, host_net=nn.Linear(18, 4))  # the other one leaves
+
+
+@pytest.mark.parametrize("role", ["host", "agent"])
+def test_a_network_without_a_size_yet_is_told_how_to_get_one(role: str) -> None:
+    lazy = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 4 if role == "host" else 3))
+    with pytest.raises(ConfigError, match=rf"{role}_net.* has layers without a size yet; call it"):
+        _ = DQNTrainer(small_dqn(), **{f"{role}_net": lazy}).learners

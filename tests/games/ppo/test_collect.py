@@ -161,12 +161,56 @@ def test_every_row_that_is_learned_from_is_a_kept_one_and_each_is_about_as_often
 
 
 def test_moves_of_past_players_are_not_learned_from() -> None:
-    trainer, rollout = tic_tac_toe(past_players={"size": 2, "every_rounds": 1, "share": 0.5})
+    trainer, rollout = tic_tac_toe(past_players={"size": 2, "every_rounds": 1, "share": 4 / 7})
     assert rollout.kept is not None
     theirs_N = trainer.past.plays_RB.flatten()
     assert theirs_N.sum() == 4
     assert not rollout.kept[:, theirs_N].any()
     assert rollout.kept[:, ~theirs_N].any(0).all()
+
+
+def test_a_past_player_plays_its_own_role_in_its_own_games_and_legal_moves_alone() -> None:
+    past = {"size": 1, "every_rounds": 0, "share": 4 / 7}
+    trainer, _ = tic_tac_toe(past_players=past, seed=1)
+    with torch.no_grad():
+        for vector in trainer.flat.vectors:
+            vector.mul_(-2.0)
+    policy, by_others_RB = meeting(trainer.past, trainer.outputs, trainer.ppo.masked, 3)
+    assert by_others_RB is not None
+    obs_BO = torch.zeros(7, 18)
+    obs_BO[:, 4] = 1.0  # a stone in the middle
+    own_BA = trainer.outputs(obs_BO)[0]
+    theirs_BA = trainer.ppo.masked(trainer.past.outputs(0, obs_BO)[0], obs_BO)
+    assert not torch.allclose(own_BA, theirs_BA)
+    for role in (0, 1):
+        found_BA = policy(obs_BO, role)[0]
+        # Of seven games they play four, the first role in the first and third of them.
+        theirs = [game for game in range(4) if game % 2 == role]
+        assert by_others_RB[role].nonzero().flatten().tolist() == theirs
+        for game in range(7):
+            assert torch.equal(found_BA[game], (theirs_BA if game in theirs else own_BA)[game])
+        assert (found_BA.argmax(1) != 4).all()
+        assert (found_BA[:, 4] < found_BA[:, :4].amin(1) - 1e6).all()
+
+
+@pytest.mark.parametrize(
+    ("num_games", "share", "told"),
+    [
+        (
+            1,
+            0.5,
+            "is 0.5 of 'num_games' 1; past players need a game for each of 2 roles, so play 4",
+        ),
+        (4, 0.25, "is 1 of 'num_games' 4; .* so play 8 games or more"),
+        (8, 0.3, "is no whole number of 8 games; set it to 0.25, or play more"),
+    ],
+)
+def test_a_share_that_so_few_games_cannot_have_is_refused(
+    num_games: int, share: float, told: str
+) -> None:
+    past = {"size": 1, "every_rounds": 0, "share": share}
+    with pytest.raises(ConfigError, match=told):
+        small_self_play(past_players=past, num_games=num_games)
 
 
 def test_a_past_player_plays_by_its_own_weights() -> None:
