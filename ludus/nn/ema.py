@@ -13,6 +13,9 @@ from ludus.nn.flat import FlatParameters, Vectors
 TOTAL = "ema_total"
 """The key of the totals in a state, beside `ema`; the states of version 0.1.0 do not have it."""
 
+# In the place of 0, so that a part that has taken no step is not divided by it.
+_NOTHING = 1e-30
+
 
 class Ema:
     """The mean of the weights after each step taken: each counts `decay` times as much as the next.
@@ -26,18 +29,17 @@ class Ema:
         self._flat = flat
         self.vectors = [vector.clone() for vector in flat.vectors]
         self._share = 1 - decay
-        self._totals = [torch.zeros((), device=vector.device) for vector in self.vectors]
+        self._totals = [torch.full((), _NOTHING, device=vector.device) for vector in self.vectors]
         """1 - decay ** steps of each part: the sum of what its weights count, by which it is divided."""
+        self._ones = [torch.ones_like(total) for total in self._totals]
         self._is_debiased = True
 
     def follow(self, vectors: Vectors, stays: Vectors) -> None:
         """Move each towards its weights, unless its `stays` holds 1: then it took no step."""
-        parts = zip(self.vectors, vectors, stays, self._totals, strict=True)
-        for own, vector, stay, total in parts:
-            share = self._share * (1 - stay)
-            total.add_(share * (1 - total))
-            # A part that never took a step divides nothing by nothing.
-            share = share / total.clamp_min(self._share)
+        parts = zip(self.vectors, vectors, stays, self._totals, self._ones, strict=True)
+        for own, vector, stay, total, one in parts:
+            share = self._share * (one - stay)
+            share = share / total.lerp_(one, share)
             own.lerp_(vector, share if own.dtype == share.dtype else share.to(own.dtype))
 
     def state(self) -> dict[str, Any]:
@@ -54,8 +56,8 @@ class Ema:
             self._flat.check(state["ema"])
         if TOTAL in state:
             totals = states.like(state, TOTAL, torch.stack([t.cpu() for t in self._totals]))
-            if not bool(((totals >= 0) & (totals <= 1)).all()):
-                raise states.StateError(TOTAL, "holds a number that is not between 0 and 1")
+            if not bool(((totals > 0) & (totals <= 1)).all()):
+                raise states.StateError(TOTAL, "holds a number that is not above 0 and up to 1")
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Copy saved means and totals in."""

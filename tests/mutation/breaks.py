@@ -182,7 +182,7 @@ _NN = [
     (_OPTIMIZER, "dampening=0.0, nesterov=config.nesterov", "dampening=0.0, nesterov=False"),
     (_OPTIMIZER, "                self.num_steps -= found_inf", "                pass"),
     (_LEARNER, "return loss if self.scaling.is_on else loss + norm", "return loss"),
-    (_EMA, "total.add_(share * (1 - total))", "total.fill_(1.0)"),
+    (_EMA, "share / total.lerp_(one, share)", "share"),
     (_EMA, "else total.fill_(1.0)", "else total.zero_()"),
     (_STEP, "square = square.masked_fill(part.is_frozen, 0.0)", "pass"),
     (_FLAT, "part.is_frozen.fill_(is_frozen)", "pass"),
