@@ -89,7 +89,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         self._notes: list[str] = []
         if max_steps is not None:
             self.config, self._notes = self.config.with_length(max_steps)
-        self.config = config = as_begun(self.config, self.run.files)
+        self.config = config = as_begun(self.config, self.run.files, self._notes)
         self._build()
         self.environment: Environment = self.scenario_instance.train_environment
         self.loss_module, self.gae = made_loss_module(

@@ -67,7 +67,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         self._notes: list[str] = []
         if max_steps is not None:
             self.config, self._notes = with_length(self.config, max_steps)
-        config = self.config = as_begun(self.config, self.run.files)
+        config = self.config = as_begun(self.config, self.run.files, self._notes)
         self.device = resolve_device(config.settings.device)
         check_evaluator(type(self), config, self.evaluator, self.model)
         self._unrepeatable = check_repeats(config.env, config.seed)

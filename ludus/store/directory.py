@@ -137,7 +137,7 @@ def _records(storage: Storage, name: str, *, words: Sequence[str] = ()) -> Itera
             yield record
 
 
-def _events(storage: Storage, *kinds: str) -> Iterator[dict[str, Any]]:
+def events(storage: Storage, *kinds: str) -> Iterator[dict[str, Any]]:
     """Yield the events of these kinds, oldest first."""
     if storage.exists("events.jsonl"):
         for event in _records(storage, "events.jsonl", words=kinds):
@@ -154,18 +154,18 @@ def note_checkpoint(storage: Storage, exact: str) -> None:
 def had_checkpoints(storage: Storage) -> bool:
     """Return whether run.json or the journal says that a checkpoint was once on disk."""
     is_noted = bool(read_note(storage).get("has_checkpoint"))
-    return is_noted or any(True for _ in _events(storage, FIRST_CHECKPOINT))
+    return is_noted or any(True for _ in events(storage, FIRST_CHECKPOINT))
 
 
 def told_reasons(storage: Storage, event: str) -> list[str]:
     """Return the reasons that events of this kind were told with, oldest first."""
-    return [str(found["reason"]) for found in _events(storage, event) if "reason" in found]
+    return [str(found["reason"]) for found in events(storage, event) if "reason" in found]
 
 
 def last_ending(storage: Storage) -> dict[str, Any] | None:
     """Return the event that says how the run last ended, unless it was taken up again since."""
     ending = None
-    for event in _events(storage, *ENDINGS, "started", "resumed"):
+    for event in events(storage, *ENDINGS, "started", "resumed"):
         ending = event if event["event"] in ENDINGS else None
     if ending is not None and not _is_plain(ending):
         raise RunError(f"{storage.place}/events.jsonl does not say plainly how the run ended")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import ludus
 from ludus.session.begun import as_begun, has_begun
 from ludus.store.local import LocalStorage
+from tests.conftest import modules_in
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,30 @@ def test_a_run_has_begun_once_it_has_its_note(tmp_path: Path) -> None:
     assert not has_begun(LocalStorage(tmp_path))
     (tmp_path / "run.json").write_text("{}")
     assert has_begun(LocalStorage(tmp_path))
+
+
+CASES = modules_in("contracts/trainers")
+
+
+@pytest.mark.parametrize(
+    "kind", ["dqn", "fused_dqn", "fused_ppo", "ppo", "solo_agent", "vanilla_ppo"]
+)
+def test_a_run_that_fit_made_short_is_made_longer_by_fit(kind: str, tmp_path: Path) -> None:
+    """An interval that the first was too short for is 0 in the run, and stays so, which is told."""
+    steps = []
+    for index, max_steps in enumerate((3, 5, 9)):
+        trainer: ludus.Trainer = CASES[kind].make()
+        result = trainer.fit(max_steps=max_steps, root=str(tmp_path), resume=index > 0)
+        assert result.status == "finished"
+        steps.append(result.counters["opt_steps"])
+        assert steps[-1] >= max_steps
+    assert steps == sorted(steps)
+    (run,) = tmp_path.iterdir()
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    told = [event["reason"] for event in events if event["event"] == "changed_by_fit"]
+    off = [
+        re.match(r"for fit\(max_steps=3\) '([\w.]+)' is (?:0|null) rather", text) for text in told
+    ]
+    for match in filter(None, off):
+        still = (f"'{match[1]}' stays ", f"for fit(max_steps=9) '{match[1]}' is ")
+        assert any(text.startswith(still) for text in told)

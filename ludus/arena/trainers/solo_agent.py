@@ -53,13 +53,14 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build data, agents, update and judge from the config."""
-        self.config = as_begun(self.config, self.run.files)
+        notes: list[str] = []
+        self.config = as_begun(self.config, self.run.files, notes)
         self._build()
         instance, names = self.scenario_instance, self.agents.names
         size = self.config.solo_agent.batch_size
         train = instance.train_dataset
         self._passes = Passes(train, self.agents.data_names, size, self.config.seed)
-        self._notes = self._shortened(max_steps)
+        self._notes = [*notes, *self._shortened(max_steps)]
         config = self.config
         self.num_train_steps = config.max_iterations * self._passes.count
         for problem in too_long(

@@ -109,7 +109,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         config, self._notes = self.config, list[str]()
         if max_steps is not None:
             config, self._notes = with_length(config, max_steps)
-        self.config = config = as_begun(config, self.run.files)
+        self.config = config = as_begun(config, self.run.files, self._notes)
         if self._roles is None or self._is_used:
             self._build()
         self._is_used = True

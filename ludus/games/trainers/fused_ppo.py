@@ -74,7 +74,7 @@ class PPOTrainer(Abilities, Trainer):
         self._notes: list[str] = []
         if max_steps is not None:
             self.config, self._notes = with_length(self.config, max_steps)
-        self.config = config = as_begun(self.config, self.run.files)
+        self.config = config = as_begun(self.config, self.run.files, self._notes)
         self.device = resolve_device(config.settings.device)
         self.fused_game = game = make_game(config.game)
         self.distribution = distribution_of(game.actions(game.roles[0]))
