@@ -29,6 +29,15 @@ def with_prover(seed: int) -> Outcome:
     return _learned(ludus.example("vanilla_ppo", seed=seed))
 
 
+def with_random_prover(seed: int) -> Outcome:
+    """Learn under nip with a prover that says any symbol."""
+    data = ludus.example("vanilla_ppo", seed=seed).model_dump()
+    never = {"kind": "constant", "learns": False}
+    data["agents"]["prover"] = {"kind": "random", "update_schedule": never, "load": None}
+    data["pretraining"]["agents"] = ["verifier"]
+    return _learned(ludus.config.base.from_data(data, source="with a random prover"))
+
+
 def alone(seed: int) -> Outcome:
     """Learn without a prover: one round, in which the verifier decides."""
     example = ludus.example("vanilla_ppo", seed=seed)

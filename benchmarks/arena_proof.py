@@ -1,10 +1,11 @@
 """Learn whether two graphs are isomorphic: with a prover to ask, alone, and supervised; in ludus and TorchRL.
 
 The shipped experiment, vanilla_ppo.yaml: a verifier of two layers asks about a node, a prover that gains by
-being believed answers, the verifier decides. `alone` is the same verifier without a prover, by the same PPO
-(protocol solo_verifier); `supervised` the solo agents, verifier and prover, on the labels. TorchRL's
-collector, loss and trainer learn the first with the same networks and settings, from bodies pretrained as
-long. The score is the accuracy of the last weights on 1,024 pairs that nobody learned from or chose by.
+being believed answers, the verifier decides. A random prover answers with any node. `alone` is the same
+verifier without a prover, by the same PPO (protocol solo_verifier); `supervised` the solo agents, verifier
+and prover, on the labels. TorchRL's collector, loss and trainer learn the first with the same networks and
+settings, from bodies pretrained as long. The score is the accuracy of the last weights on 1,024 pairs, none
+of which is isomorphic to one that somebody learned from or chose by.
 
 The curves go to arena-proof-curves.json in the current directory:
 `python -m benchmarks._plot_arena arena-proof-curves.json FILE.svg` draws them.
@@ -27,6 +28,7 @@ def run(rounds: int, jobs: int = 1) -> list[Row]:
 def _cases() -> Iterator[Case]:
     yield _case("with a prover", "ludus", "ludus", "with_prover")
     yield _case("with a prover", "torchrl", "peer", "with_prover_by_torchrl")
+    yield _case("with a random prover", "ludus", "ludus", "with_random_prover")
     yield _case("alone", "ludus", "ludus", "alone")
     yield _case("supervised, verifier", "ludus", "ludus", "supervised_verifier")
     yield _case("supervised, prover", "ludus", "ludus", "supervised_prover")
