@@ -65,6 +65,7 @@ class ProtocolHandler(ABC):
     """Knows the rules; holds no state. A subclass says who there is and whose turn it is."""
 
     Config: ClassVar[type[AnyProtocolParameters]] = ProtocolParameters
+    derived: ClassVar[tuple[str, ...]] = ("_made",)
     has_rounds: ClassVar[bool] = True
     """Whether its rounds say how many steps an episode has; false where an env ends them."""
 

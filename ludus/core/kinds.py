@@ -9,17 +9,15 @@ from __future__ import annotations
 import array
 import contextvars
 import functools
-import itertools
 import os
 import sys
 import types
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ludus.core import memory
+from ludus.core import memory, positions
 
 _LIBRARIES = {"ludus", "torch", "numpy", "builtins", "tensordict", "torchrl", "gymnasium"}
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -84,7 +82,7 @@ def attributes(value: object) -> Iterator[tuple[str, Any]]:
 @functools.lru_cache(maxsize=4096)
 def _layout(kind: type) -> tuple[frozenset[str], tuple[tuple[str, Any], ...]]:
     """Return the attributes of a class's objects that do not count, and its slots that do."""
-    ignored = _derived(kind) | (_not_of_module() if _is_network(kind) else frozenset())
+    ignored = derived_of(kind) | (_not_of_module() if _is_network(kind) else frozenset())
     slots = [
         (name, slot)
         for one in kind.__mro__
@@ -103,22 +101,61 @@ def _not_of_module() -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _derived(kind: type) -> frozenset[str]:
+def derived_of(kind: type) -> frozenset[str]:
+    """Return the attributes that a class says can be computed anew."""
     return frozenset(name for one in kind.__mro__ for name in vars(one).get("derived", ()))
 
 
 def derived_names(owner: object) -> frozenset[str]:
     """Return the attributes that the owner's classes say can be computed anew."""
     kind: Any = type(owner)
-    return _derived(kind)
+    return derived_of(kind)
+
+
+@functools.lru_cache(maxsize=4096)
+def saved_names(kind: type) -> frozenset[str] | None:
+    """Return the attributes that a state_dict knows which a class of the user's inherits; None: all.
+
+    Of a network those are its tensors and networks; of another class whatever the library's own code names.
+    """
+    writers = [one for one in kind.__mro__ if "state_dict" in vars(one)]
+    if not writers or is_of_user(writers[0].__module__):
+        return None
+    if _is_network(kind):
+        keeps = next(one for one in kind.__mro__ if "get_extra_state" in vars(one))
+        own = None if is_of_user(keeps.__module__) else {"_parameters", "_buffers", "_modules"}
+        return own if own is None else frozenset(own)
+    libraries = [one for one in kind.__mro__ if not is_of_user(one.__module__)]
+    functions = [function_of(item) for one in libraries for item in vars(one).values()]
+    codes = [one.__code__ for one in functions if isinstance(one, types.FunctionType)]
+    return frozenset(name for code in codes for name in _names_in(code))
+
+
+def hooks_of(value: object) -> list[types.FunctionType]:
+    """Return the functions of the user's that a network calls as it computes."""
+    if not _is_network(type(value)):
+        return []
+    named = [
+        vars(value).get(f"_{name}_hooks", {}) for name in ("forward_pre", "forward", "backward")
+    ]
+    hooks = [hook for found in named for hook in found.values()]
+    return [hook for hook in hooks if isinstance(hook, types.FunctionType)]
+
+
+def has_state(value: object) -> bool:
+    """Return whether a value is an object with attributes, or with a state_dict, that may change."""
+    return memory.memory_of(value) is None and (
+        hasattr(type(value), "state_dict") or (is_instance(value) and hasattr(value, "__dict__"))
+    )
 
 
 def class_attributes(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield what a class of the user's, and its bases, keep for all objects."""
+    """Yield what a class of the user's, and its bases, keep for all objects and do not call `derived`."""
+    ignored = {"derived", "Config", *derived_of(kind)}
     for one in kind.__mro__:
         if is_of_user(one.__module__):
             for name, value in list(vars(one).items()):
-                is_plumbing = name.startswith(("__", "_abc_")) or name in ("derived", "Config")
+                is_plumbing = name.startswith(("__", "_abc_")) or name in ignored
                 if isinstance(value, types.FunctionType) or not (is_plumbing or _is_slot(value)):
                     yield f"{one.__name__}.{name}", value
 
@@ -132,10 +169,11 @@ def references(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     if not is_of_user(function.__module__ or ""):
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:
-            continue
+        if name != "__class__":
+            try:
+                yield name, cell.cell_contents
+            except ValueError:
+                continue
     for number, value in enumerate(function.__defaults__ or ()):
         yield f"{function.__name__}.__defaults__[{number}]", value
     yield from (function.__kwdefaults__ or {}).items()
@@ -178,11 +216,11 @@ def opened(value: object) -> Opened | None:
     if top in _IMMUTABLE:
         return repr(value).encode(), []
     if is_iterator and top in ("builtins", "itertools"):
-        return b"", [_position(value)]
+        return b"", [positions.position(value)]
     if top == "torch" and not is_instance(value) and hasattr(type(value), "state_dict"):
         return b"", [getattr(value, "state_dict")()]  # noqa: B009
     if top in ("_io", "io"):
-        return _file(value)
+        return positions.of_file(value)
     if not is_instance(value):
         return None
     found = [item for pair in attributes(value) for item in pair]
@@ -220,13 +258,6 @@ def function_of(value: object) -> Any:
     return value
 
 
-def _of_generator(value: types.GeneratorType[Any, Any, Any]) -> Opened:
-    frame = value.gi_frame
-    if frame is None:
-        return b"ended", []
-    return b"at %d" % frame.f_lasti, [dict(frame.f_locals), value.gi_yieldfrom]
-
-
 def _of_module(value: types.ModuleType) -> Opened:
     return value.__name__.encode(), []
 
@@ -238,7 +269,7 @@ _OPENERS: tuple[tuple[Any, Callable[[Any], Opened]], ...] = (
     (functools.partial, _of_partial),
     (type, _of_class),
     (types.ModuleType, _of_module),
-    (types.GeneratorType, _of_generator),
+    (types.GeneratorType, positions.of_generator),
     (types.MappingProxyType, lambda value: (b"", [dict(value)])),
     (bytearray | memoryview | array.array, lambda value: (b"", [bytes(value)])),
     (weakref.ref, lambda value: (b"", [value()])),
@@ -246,31 +277,6 @@ _OPENERS: tuple[tuple[Any, Callable[[Any], Opened]], ...] = (
     # What is remembered of answers decides none.
     (functools._lru_cache_wrapper, lambda value: (b"", [value.__wrapped__])),
 )
-
-
-def _position(value: object) -> Any:
-    """Return where an iterator stands, without advancing it."""
-    if isinstance(value, itertools.count | itertools.repeat):
-        return repr(value)
-    with warnings.catch_warnings():
-        # Python 3.12 and 3.13 warn that what itertools say of themselves will go.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        try:
-            return list(value.__reduce__()[1:])
-        except TypeError:
-            hint = getattr(type(value), "__length_hint__", None)
-            return None if hint is None else hint(value)
-
-
-def _file(given: object) -> Opened | None:
-    """Return where a file that is read stands; what is written to a file decides nothing."""
-    value: Any = given
-    if hasattr(value, "getvalue"):
-        return b"at %d" % value.tell(), [value.getvalue()]
-    if value.closed or value.writable() or not value.seekable():
-        return None
-    raw = getattr(value, "buffer", value)
-    return b"at %d" % raw.tell(), []
 
 
 def _is_network(kind: type) -> bool:

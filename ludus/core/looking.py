@@ -20,7 +20,7 @@ from ludus.core import kinds, memory
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 # Those of another order than their base come first.
 _CONTAINERS = (OrderedDict, dict, list, tuple, set, frozenset, deque)
-_MAX_ITEMS = 500_000
+_MAX_ITEMS = 2_000_000
 _MAX_OBJECTS = 20_000
 _MAX_BYTES = 64 << 20
 _NUM_SAMPLED = 1_000
@@ -43,6 +43,8 @@ class Look:
         self._items, self._objects, self._bytes = _MAX_ITEMS, _MAX_OBJECTS, _MAX_BYTES
         self.classes: dict[type, None] = {}
         """The classes of the user's own that were met in what is left out."""
+        self.own: dict[tuple[str, str], list[Any]] = {}
+        """What their objects hold, by class and name, that an inherited state_dict cannot know of."""
         self.was_cut = False
         """Whether something was over the budget since this was last set to False."""
 
@@ -62,12 +64,26 @@ class Look:
                     continue  # one that cannot change is nobody's
                 stack += [] if _is_plain(one) else one
             elif kinds.is_instance(one):
-                stack += [value for _, value in kinds.attributes(one)]
-                if kinds.is_of_user(type(one).__module__):
-                    self.classes[type(one)] = None
+                stack += self._left_out(one)
             elif not memory.is_generator(one) and not hasattr(type(one), "state_dict"):
                 continue
             self._known[id(one)] = one
+
+    def _left_out(self, one: object) -> list[Any]:
+        """Return what of an object belongs to the part that it is in."""
+        kind: Any = type(one)
+        for hook in kinds.hooks_of(one):
+            self.own.setdefault((kind.__name__, hook.__name__), []).append(hook)
+        if not kinds.is_of_user(kind.__module__):
+            return [value for _, value in kinds.attributes(one)]
+        self.classes[kind] = None
+        saved, found = kinds.saved_names(kind), []
+        for name, value in kinds.attributes(one):
+            if saved is None or name in saved or not _is_more(value):
+                found.append(value)
+            else:
+                self.own.setdefault((kind.__name__, name), []).append(value)
+        return found
 
     def digest(self, value: object) -> bytes:
         """Return something that is the same for as long as nothing in it has changed."""
@@ -169,6 +185,15 @@ def _size(value: object, depth: int) -> int | None:
             return None
         largest = max(largest, size)
     return 1 + len(value) * largest
+
+
+def _is_more(value: object) -> bool:
+    """Return whether a value is, or holds, an object with a state of its own: a network, an optimizer."""
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, _CONTAINERS):
+        return any(_is_more(item) for item in islice(value, 100))
+    return not memory.is_generator(value) and kinds.has_state(value)
 
 
 def _is_plain(value: object) -> bool:

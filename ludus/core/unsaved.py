@@ -74,8 +74,8 @@ class UnsavedStates:
                 if owner == "the trainer"
                 else "give it state_dict and load_state_dict"
             )
-            if owner.startswith("the class "):
-                remedy = "keep it in a buffer, or save it with state_dict or get_extra_state"
+            if owner.startswith(("the class ", "the object ")):
+                remedy = "register it, or save it with a state_dict or get_extra_state of its own"
             found.append(
                 f"{owner} changes ({', '.join(names)}), which is not saved; {remedy}, or name in its"
                 " `derived` what can be computed anew"
@@ -96,6 +96,8 @@ class UnsavedStates:
         for kind in look.classes:
             if not hasattr(kind, "__getitem__") and not _saves_itself(kind):
                 watched[f"the class {kind.__name__}"] = dict(_class_entries(kind))
+        for (kind_name, name), values in look.own.items():
+            watched.setdefault(f"the object {kind_name}", {})[name] = values
         return {title: self._digests(title, entries, look) for title, entries in watched.items()}
 
     def _digests(self, title: str, entries: Mapping[str, Any], look: Look) -> Digests:
@@ -173,23 +175,25 @@ def _entries(owner: object) -> Iterator[tuple[str, Any]]:
     else:
         found |= kinds.attributes(owner)
         found |= _class_entries(type(owner))
-    ignored = kinds.derived_names(owner)
-    yield from ((n, x) for n, x in found.items() if n.partition(" in ")[0] not in ignored)
+    yield from found.items()
 
 
 def _class_entries(kind: type) -> Iterator[tuple[str, Any]]:
     """Yield what a class of the user's keeps for all its objects, and what its methods refer to."""
+    ignored = kinds.derived_of(kind)
     for name, value in kinds.class_attributes(kind):
         value = kinds.function_of(value)
-        if isinstance(value, types.FunctionType):
-            inside = kinds.references(value)
-            yield from ((f"{other} in {value.__name__}", item) for other, item in inside)
-        else:
+        if not isinstance(value, types.FunctionType):
             yield name, value
+            continue
+        for other, item in kinds.references(value):
+            if other not in ignored:
+                yield f"{other} in {value.__name__}", item
 
 
 def _saves_itself(kind: type) -> bool:
-    """Return whether a class says what its objects' state is, which may be that of the class."""
-    if hasattr(kind, "named_parameters"):
-        return "get_extra_state" in {name for one in kind.__mro__[:-2] for name in vars(one)}
-    return hasattr(kind, "state_dict")
+    """Return whether a class of the user's says what its objects' state is: it may be that of the class."""
+    if hasattr(kind, "state_dict"):
+        return kinds.saved_names(kind) is None
+    # As an env does.
+    return hasattr(kind, "get_state") and hasattr(kind, "set_state")

@@ -219,7 +219,7 @@ class Long:
     """Holds more than is compared, and changes the end of it."""
 
     def __init__(self) -> None:
-        self.rows = [0.0] * 600_000
+        self.rows = [0.0] * 2_100_000
         self.objects = [SimpleNamespace(n=0) for _ in range(30_000)]
         self.array = np.zeros(9_000_000)
 

@@ -101,6 +101,7 @@ class WalkWithState(Cheat):
 class Odd(RandomWalk):
     """At its third step it returns, or does, what it is told to."""
 
+    derived = ("fault",)
     fault: ClassVar[dict[str, Any]] = {}
     at_reset: ClassVar[Any] = None
 

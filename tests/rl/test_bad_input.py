@@ -322,6 +322,8 @@ def test_envs_are_closed_also_where_nothing_was_walked(tmp_path: Path) -> None:
 class Spoil:
     """Lets the env misbehave from some update on."""
 
+    derived = ("Odd",)
+
     def __init__(self, at: int, fault: dict[str, Any]) -> None:
         self.at, self.fault = at, fault
 

@@ -361,6 +361,8 @@ def test_a_resumed_run_acts_on_what_its_envs_show(tmp_path: Path) -> None:
     heard: list[Any] = []
 
     class Look:
+        derived = ("heard",)
+
         def before_train_step(self) -> None:
             if not heard:
                 heard.append(resumed.env.obs.copy())

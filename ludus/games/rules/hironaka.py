@@ -99,6 +99,7 @@ class Hironaka(FusedGame):
             """Yield each start that is none of games of this size."""
             yield from start_problems(self.starts, self)
 
+    derived = ("_tables", "_starts")
     roles = ("host", "agent")
     host_wins_by_ending = True
     starts_remedy = "raise max_num_points or max_value of the game"

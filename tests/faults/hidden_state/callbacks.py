@@ -10,19 +10,28 @@ from typing import Any
 import torch
 
 from ludus.config.registry import register_trainer
-from ludus.core import Repeat, Run, Stateful
+from ludus.core import Every, Repeat, Run, Stateful
+from ludus.session.logger import WriteLog
 from tests.faults.hidden_state.case import case
 from tests.faults.hidden_state.ways import WAYS, Draw
-from tests.toy import ToyTrainer, toy_config
+from tests.toy import ToyConfig, ToyTrainer, toy_config
 
 
 @register_trainer("toy_hiding")
 class Hiding(ToyTrainer):
-    """Six rounds of one stage, whose metrics are written after every second one."""
+    """Nine rounds of one stage, with a line of metrics for each and a checkpoint after every third."""
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        super().prepare(max_steps=max_steps)
+        self.write_log = WriteLog(self.logger, [Every(1, "opt_steps")])
 
     def plan(self) -> Repeat:
-        rounds = Repeat(name="round", times=6, body=(self.stage("train_step"),))
+        rounds = Repeat(name="round", times=9, body=(self.stage("train_step"),))
         return Repeat(name="train", times=1, body=(rounds,))
+
+
+def config() -> ToyConfig:
+    return toy_config("toy_hiding").replace(**{"settings.checkpoint.every_stages": 3})
 
 
 class Callback:
@@ -36,7 +45,7 @@ class Callback:
 
 
 def with_callback(make: Any, path: Path) -> Any:
-    trainer = Hiding(toy_config("toy_hiding"))
+    trainer = Hiding(config())
     trainer.add(Callback(trainer, make(path)), name="mine")
     return trainer
 
@@ -55,7 +64,7 @@ class Holding(Hiding):
 
 
 def with_attribute(make: Any, path: Path) -> Any:
-    trainer = Holding(toy_config("toy_hiding"))
+    trainer = Holding(config())
     trainer.draw = make(path)
     return trainer
 
@@ -87,7 +96,7 @@ class Teaching(Hiding):
 
 @case("trainer: optimizer of its own over a part's tensors", "watcher", "opt")
 def own_optimizer(path: Path) -> Any:
-    return Teaching(toy_config("toy_hiding"))
+    return Teaching(config())
 
 
 class Half(Callback):
@@ -110,7 +119,7 @@ class Half(Callback):
 
 @case("callback: a state_dict that leaves something out", "resume")
 def half_saved(path: Path) -> Any:
-    trainer = Hiding(toy_config("toy_hiding"))
+    trainer = Hiding(config())
     trainer.add(Half(trainer, WAYS["list_in_a_closure"][0](path)), name="mine")
     return trainer
 
@@ -147,4 +156,38 @@ class WithHalfPart(Hiding):
 
 @case("trainer: a part whose state_dict leaves something out", "resume")
 def half_part(path: Path) -> Any:
-    return WithHalfPart(toy_config("toy_hiding"))
+    return WithHalfPart(config())
+
+
+class Late(Callback):
+    """Lets what it keeps show once it is large."""
+
+    def after_train_step(self) -> None:
+        self.trainer.work.values += float(self.draw() > 7)
+
+
+@case("callback: what shows only after all that was seen twice", "unseen", "the lines agreed")
+def late(path: Path) -> Any:
+    trainer = Hiding(config())
+    trainer.add(Late(trainer, WAYS["value_of_a_thread"][0](path)), name="mine")
+    return trainer
+
+
+@case("callback: one line seen twice, written before what is hidden shows", "unseen", "it agreed")
+def one_line(path: Path) -> Any:
+    trainer = Hiding(config().replace(**{"settings.checkpoint.every_stages": 1}))
+    trainer.add(Callback(trainer, WAYS["value_of_a_thread"][0](path)), name="mine")
+    return trainer
+
+
+class Silent(Hiding):
+    def prepare(self, *, max_steps: int | None) -> None:
+        super().prepare(max_steps=max_steps)
+        self.write_log = WriteLog(self.logger, [Every(100, "opt_steps")])
+
+
+@case("callback: a kill that left no line beyond the checkpoint", "unseen", "nothing to compare")
+def no_line(path: Path) -> Any:
+    trainer = Silent(config())
+    trainer.add(Callback(trainer, WAYS["value_of_a_thread"][0](path)), name="mine")
+    return trainer

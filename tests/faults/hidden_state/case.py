@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-Found = Literal["watcher", "data", "refused", "resume", "unseen", "harmless"]
+Found = Literal["watcher", "data", "env", "refused", "resume", "unseen", "harmless"]
 """How a case is found.
 
 watcher    without a kill: something was seen to change that no part saves
 data       without a kill: the data, asked again for the same examples, gave others
+env        without a kill: an env, tried before the run, did not repeat itself
 refused    a resume is refused: the data are others than those of the run
 resume     nothing is seen until a resumed run differs from what was seen before the kill
 unseen     by nobody; the reason is written down
