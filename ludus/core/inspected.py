@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ludus.core.errors import LudusError
@@ -15,6 +15,12 @@ class Inspected:
     """A base of every trainer; a family says more where it has more."""
 
     _is_prepared = False
+    model: object
+    given_classes: dict[str, str]
+
+    def given_models(self) -> Sequence[object]:
+        """Return what a script gave to be trained: each new run begins from what they were at first."""
+        return [self.model] if "model" in self.given_classes else []
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let a trainer that is asked for its plan or its parts before it is built say so in a sentence."""

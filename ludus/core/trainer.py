@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from ludus.core import counters
 from ludus.core.cursor import from_json, last_loop
 from ludus.core.errors import ConfigError, Interrupted, LudusError
-from ludus.core.given import GivenState
+from ludus.core.first_state import FirstState
 from ludus.core.hooks import Hooks, bind_hooks, empty_hook
 from ludus.core.inspected import Inspected
 from ludus.core.loop import walk
@@ -48,7 +48,7 @@ class Trainer(Inspected):
         # What decides the run and is in no config: the class of all that a script gave, by role.
         self.given_classes: dict[str, str] = {}
         self._saved_cursor: Any = []
-        self._first_state, self._unsaved = GivenState(), UnsavedStates()
+        self._first_state, self._unsaved = FirstState(), UnsavedStates()
 
     def plan(self) -> Repeat:
         """Return what happens, as a tree."""
@@ -216,7 +216,7 @@ class Trainer(Inspected):
             self._first_state.put_back()
             self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
             is_prepared = True
-            self._first_state.remember(self.model if "model" in self.given_classes else None)
+            self._first_state.remember(self.given_models())
             plan = self.plan()
             check_plan(plan, self.run.counters)
             owners = self, *self.callbacks.values(), *self.all_parts().values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from torch import Tensor, nn
 import ludus
 from ludus.core.surroundings import Bare
 from tests.command_line import small_config
+from tests.conftest import modules_in
 from tests.rl.small import small
+
+CASES = modules_in("contracts/trainers")
 
 
 class FirstWeights:
@@ -54,6 +58,19 @@ def test_a_second_run_begins_from_the_weights_that_were_given(tmp_path: Path) ->
     states = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("one", "two", "again")]
     assert states[0] == states[1] != states[2]
     assert not torch.equal(given[0], network.weight)
+
+
+def test_both_roles_begin_each_run_with_the_networks_that_were_given(tmp_path: Path) -> None:
+    config = CASES["fused_dqn"].make().config
+    built: Any = ludus.build_trainer(config)
+    built.prepare(max_steps=None)
+    nets = {f"{role}_net": copy.deepcopy(built.get_net(role)) for role in ("host", "agent")}
+    trainer: Any = type(built)(config, **nets)
+    ends = []
+    for name in ("one", "two"):
+        trainer.fit(max_steps=6, root=str(tmp_path), name=name)
+        ends.append((tmp_path / name / "metrics.jsonl").read_text())
+    assert ends[0] == ends[1]
 
 
 def test_an_agent_begins_each_run_with_the_body_that_was_given_and_copies_of_it(

@@ -45,6 +45,10 @@ class TwoRoles(Accessors, OwnEvaluation):
             " DQNTrainer(config, host_net=..., agent_net=...), or to replace_nets"
         )
 
+    def given_models(self) -> list[object]:
+        """Return the networks that a script gave: each new run begins from what they were at first."""
+        return [*self._given.values(), *self._replaced.values()]
+
     def __init__(
         self,
         *,
