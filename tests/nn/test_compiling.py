@@ -148,6 +148,17 @@ def test_a_warning_inside_the_compiler_ends_no_run_whose_warnings_are_errors(
     assert [*warnings.filters] == filters
 
 
+def raising(x: Tensor) -> Tensor:
+    raise ValueError("no such thing")
+
+
+def test_what_the_tracer_met_is_in_the_message() -> None:
+    assert compiled.why_not_traced(raising, [torch.ones(3)]) == (
+        "torch's compiler cannot take the update whole (Observed exception: raised exception"
+        " ValueError('no such thing'))"
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

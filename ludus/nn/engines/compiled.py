@@ -118,6 +118,9 @@ def _compiling() -> Iterator[None]:
             yield
 
 
+_CONTEXT = "Developer debug context: "
+
+
 def _first_line(error: Exception) -> str:
     """Return a sentence with the cause: what a backend raised, not that it raised something."""
     cause = error
@@ -125,6 +128,9 @@ def _first_line(error: Exception) -> str:
         cause = inner
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     told = " ".join(lines[: 2 if lines[:1] and lines[0].endswith(":") else 1])
+    # What torch's tracer raises begins with a title; the cause stands further below.
+    context = [line.removeprefix(_CONTEXT) for line in lines if line.startswith(_CONTEXT)]
+    told = f"{told}: {context[0][:160]}" if context else told
     if cause is not error or not told:
         told = f"{type(cause).__name__}: {told}" if told else type(cause).__name__
     return f"torch's compiler cannot take the update whole ({told})"
