@@ -149,14 +149,47 @@ def test_a_script_that_does_not_repeat_itself_is_told_from_one_that_forgets(
         ),
         ("import sys\nfor line in sys.stdin: pass\n", "it reads standard input"),
         ("import sys\nsys.stdin.read()\n", "it reads standard input"),
+        (
+            f"{SMALL}place = train('one').run_dir\nopen(place + '/events.jsonl', 'w').close()\n",
+            "the run one did not say how it ended: its events.jsonl was changed",
+        ),
     ],
-    ids=["no fit", "fails", "exits", "asks", "reads lines", "reads all"],
+    ids=["no fit", "fails", "exits", "asks", "reads lines", "reads all", "tampers"],
 )
 def test_a_script_that_cannot_be_verified_gets_one_sentence(
     code: str, told: str, proving: Verify
 ) -> None:
     with pytest.raises(LudusError, match=told):
         proving(code)
+
+
+def test_a_script_that_interrupts_itself_proves_nothing(proving: Verify) -> None:
+    signals = "import os, signal\nForgetful.after_step = lambda self: os.kill(os.getpid(), 15)\n"
+    is_proved, told = proving(f"{SMALL}{signals}train('one', False)\n")
+    assert not is_proved
+    assert "does not end by itself (it was interrupted by a signal)" in told
+
+
+def test_a_process_that_a_script_leaves_behind_is_not_waited_for(tmp_path: Path) -> None:
+    """It holds standard error for as long as the pipe to this test is open."""
+    (tmp_path / "gate").mkdir()
+    os.mkfifo(tmp_path / "gate/fifo")
+    (tmp_path / "leaves.py").write_text(
+        "import subprocess, sys\n"
+        f"subprocess.Popen(['cat', {str(tmp_path / 'gate/fifo')!r}])\n"
+        "sys.exit(int(sys.argv[1]))\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    # Opened for both, so that neither side waits for the other to come.
+    gate = os.open(tmp_path / "gate/fifo", os.O_RDWR)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", env["PYTHONPATH"])
+            assert subjects.run_child("leaves", ["0"], may_die=False, seconds=None)
+            with pytest.raises(subjects.Failed, match="exit 3"):
+                subjects.run_child("leaves", ["3"], may_die=False, seconds=None)
+    finally:
+        os.close(gate)
 
 
 def test_a_script_that_fails_once_it_was_killed_is_not_exact(proving: Verify) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ludus.core import states
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.store.files import open_plain
 from ludus.store.storage import Storage
@@ -113,13 +114,13 @@ def kept(storage: Storage, names: Iterable[str]) -> dict[str, Tail]:
         logs = told["logs"]
         if told["format"] != 1 or told["seal"] != _seal(logs):
             raise StorageError(problem)
-        return {
-            name: Tail(logs[name]["offset"], logs[name]["text"].encode("latin-1"))
-            for name in names
-            if name in logs
-        }
+        return {name: _tail(logs[name]) for name in names if name in logs}
     except (CheckpointError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{problem}: {error}") from None
+
+
+def _tail(told: Mapping[str, Any]) -> Tail:
+    return Tail(states.whole(told, "offset"), states.text(told, "text").encode("latin-1"))
 
 
 def _seal(logs: object) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +13,8 @@ from typing import Protocol
 from ludus.core.errors import LudusError
 from ludus.testing.script_victim import FAILED
 from ludus.testing.victim import RUN
+
+_MOST_WORDS = 1 << 20
 
 
 class Failed(LudusError):
@@ -119,21 +123,27 @@ class Script:
 
 def run_child(module: str, words: Sequence[str], *, may_die: bool, seconds: float | None) -> bool:
     """Run a module in a process of its own, killed after so many seconds; return whether it ended well."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", module, *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        _, errors = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        return False
-    if child.returncode != 0 and not (may_die and child.returncode == -9):
-        raise Failed(_last_words(errors.decode(errors="replace")) or f"exit {child.returncode}")
-    return child.returncode == 0
+    # A file, for a pipe would have to be read until all processes that a script has begun are gone, too.
+    with tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(
+            [sys.executable, "-m", module, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            # Whatever ends the wait, a Ctrl-C too, leaves no process behind.
+            child.kill()
+            child.wait()
+        if child.returncode != 0 and not (may_die and child.returncode == -9):
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MOST_WORDS))
+            told = _last_words(errors.read().decode(errors="replace"))
+            raise Failed(told or f"exit {child.returncode}")
+        return child.returncode == 0
 
 
 def _last_words(errors: str) -> str:

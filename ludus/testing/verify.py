@@ -121,7 +121,9 @@ class Campaign:
         try:
             num_done = self._kill(totals, seconds)
         except Failed as error:
-            return Verdict(Exact.NO, [f"killed and started again, it fails: {error}"])
+            # Data that are made anew each time are found by a resume, which then refuses to go on.
+            reason = f"killed and started again, it fails: {error}"
+            return Verdict(Exact.NO, [self._unlike_itself() or reason])
         return self._judged(runs, totals, num_done)
 
     def _kill(self, totals: Sequence[int], seconds: float) -> int:
@@ -168,15 +170,8 @@ class Campaign:
         ends = self._subject.runs(self._killed)
         reasons = [reason for run in (*runs, *ends) for reason in _against(run)]
         if (differ := self._differences(self._killed)) is not None:
-            self._subject.run(self._again)
-            if (again := self._differences(self._again)) is not None:
-                differ = (
-                    f"two unbroken runs differ already ({again}); seed all that is drawn from"
-                    " before fit, and make what is computed repeat itself"
-                )
-            else:
-                differ = f"{_times(num_done)}, it ends with other bytes: {differ}"
-            reasons = [differ, *reasons]
+            reason = f"{_times(num_done)}, it ends with other bytes: {differ}"
+            reasons = [self._unlike_itself() or reason, *reasons]
         if reasons:
             for run in runs:
                 proofs.forget(run)
@@ -193,6 +188,19 @@ class Campaign:
         for run in runs:
             proofs.record(run, num_kills=num_done)
         return Verdict(Exact.PROVED, [f"{_times(num_done)}{among}, the same bytes at the end"])
+
+    def _unlike_itself(self) -> str | None:
+        """Run it once more without a kill; say so where that ends otherwise already."""
+        try:
+            self._subject.run(self._again)
+        except Failed:
+            return None
+        if (again := self._differences(self._again)) is None:
+            return None
+        return (
+            f"two unbroken runs differ already ({again}); seed all that is drawn from before fit, and"
+            " make what is computed repeat itself"
+        )
 
     def _differences(self, other: Path) -> str | None:
         """Return how the runs below another directory ended otherwise than unbroken, the first of them."""
@@ -213,9 +221,15 @@ def _times(count: int) -> str:
 
 def _waits_for(path: Path) -> str | None:
     """Return for what an unbroken run waits, if it has not come to its end."""
-    last = read_lines(LocalStorage(path), "events.jsonl")[-1]
+    last = last_ending(LocalStorage(path))
+    if last is None:
+        raise LudusError(
+            f"the run {path.name} did not say how it ended: its events.jsonl was changed, or its process"
+            " ended within fit; let it come to its end"
+        )
     # What follows is where to answer, and this run is gone when it is read.
-    return last["reason"].partition(":")[0] if last["event"] == "interrupted" else None
+    reason = str(last.get("reason") or "it was interrupted by a signal").partition(":")[0]
+    return reason if last["event"] == "interrupted" else None
 
 
 def _against(path: Path) -> list[str]:

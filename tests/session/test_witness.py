@@ -271,6 +271,24 @@ def test_damage_of_what_was_kept_aside_is_told_and_costs_that_comparison_alone(
     assert "overlap.json is damaged" in lost["reason"]
 
 
+@pytest.mark.parametrize(
+    "tail",
+    [{"offset": "0", "text": ""}, {"offset": -1, "text": ""}, {"offset": 1.5, "text": ""},
+     {"offset": 0, "text": ["x"]}, {"offset": 0}, None, "text"],
+    ids=str,
+)  # fmt: skip
+def test_what_was_kept_aside_is_not_believed_because_its_seal_is_right(
+    tmp_path: Path, tail: object
+) -> None:
+    go(tmp_path, 15)
+    logs = {overlap.METRICS: tail}
+    told = {"format": 1, "logs": logs, "seal": overlap._seal(logs)}
+    (tmp_path / "run" / overlap.NAME).write_text(json.dumps(told))
+    assert finish(tmp_path).status == "finished"
+    (lost,) = events(tmp_path, "overlap_lost")
+    assert "overlap.json is damaged" in lost["reason"]
+
+
 def test_half_a_line_and_noise_behind_it_are_not_compared(tmp_path: Path) -> None:
     go(tmp_path, 13)
     with (tmp_path / "run" / "metrics.jsonl").open("ab") as file:
