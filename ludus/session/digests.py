@@ -12,7 +12,6 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -38,32 +37,58 @@ _CLOSED = (Tensor, type, ModuleType, FunctionType, MethodType, str, bytes)
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights that are learned, asked for as vectors when they are looked at."""
+    """Where weights that are learned are kept; whoever is there when it is asked, is asked."""
 
-    size: int
-    vectors: Callable[[], list[Tensor]]
+    part: object
+    keys: tuple[Any, ...]
+
+    def vectors(self) -> list[Tensor]:
+        """Return the weights as few vectors; raise LookupError where there are none any more."""
+        thing = self.part
+        for key in self.keys:
+            is_container = isinstance(thing, dict | list | tuple)
+            thing = thing[key] if is_container else vars(thing)[key]  # type: ignore[index]
+        if (vectors := _learned(thing)) is not None:
+            return vectors
+        if isinstance(thing, nn.Module):
+            return _bits_of(thing)
+        raise LookupError
+
+    def size(self) -> int:
+        """Return how many numbers they are; none where there are no bits to be had."""
+        try:
+            return sum(vector.nbytes for vector in self.vectors()) // 4
+        except RuntimeError:
+            return 0
 
 
 def weights_in(parts: Mapping[str, object]) -> dict[str, Weights]:
     """Return the weights that are learned, by where they are: those of learners, else of networks."""
     learners: dict[str, Weights] = {}
     networks: dict[str, Weights] = {}
-    queue = deque((name, part, 0) for name, part in parts.items())
+    queue = deque((name, Weights(part, ()), part) for name, part in parts.items())
     seen: set[int] = set()
     while queue and len(seen) < _MAX_SEEN:
-        name, thing, depth = queue.popleft()
+        name, place, thing = queue.popleft()
         if id(thing) in seen or isinstance(thing, _CLOSED):
             continue
         seen.add(id(thing))
-        vectors = getattr(getattr(thing, "flat", None), "vectors", None)
-        if isinstance(vectors, list) and all(isinstance(one, Tensor) for one in vectors):
-            learners[name] = Weights(_size(vectors), partial(list, vectors))
+        if _learned(thing) is not None:
+            learners[name] = place
         elif isinstance(thing, nn.Module):
             if any(weight.requires_grad for weight in thing.parameters()):
-                networks[name] = Weights(_size(thing.parameters()), partial(_bits_of, thing))
-        elif depth < _MAX_DEPTH:
-            queue.extend((f"{name}.{key}", one, depth + 1) for key, one in _items(thing))
+                networks[name] = place
+        elif len(place.keys) < _MAX_DEPTH:
+            for key, one in _items(thing):
+                queue.append((f"{name}.{key}", Weights(place.part, (*place.keys, key)), one))
     return learners or networks
+
+
+def _learned(thing: object) -> list[Tensor] | None:
+    """Return the vectors of what holds its weights as the learner of ludus does."""
+    vectors = getattr(getattr(thing, "flat", None), "vectors", None)
+    is_learner = isinstance(vectors, list) and all(isinstance(one, Tensor) for one in vectors)
+    return vectors if is_learner else None
 
 
 def _items(thing: object) -> Iterable[tuple[Any, Any]]:
@@ -72,10 +97,6 @@ def _items(thing: object) -> Iterable[tuple[Any, Any]]:
     if isinstance(thing, list | tuple):
         return enumerate(thing[:_MAX_ITEMS])
     return list(getattr(thing, "__dict__", {}).items())
-
-
-def _size(vectors: Iterable[Tensor]) -> int:
-    return sum(vector.numel() for vector in vectors)
 
 
 def _bits_of(module: nn.Module) -> list[Tensor]:
@@ -107,9 +128,9 @@ class Digests:
         self, storage: Storage, parts: Mapping[str, object], hear: Callable[[str, bytes], None]
     ) -> None:
         self._hear = hear
-        self._weights = weights_in(parts)
+        self._parts, self._weights = parts, weights_in(parts)
         self._waiting: deque[tuple[dict[str, Any], dict[str, Reading]]] = deque()
-        size = sum(weights.size for weights in self._weights.values())
+        size = sum(weights.size() for weights in self._weights.values())
         self._every = EVERY_OF_LARGE if size >= _LARGE else EVERY
         self._last: tuple[int, int] | None = None
         """Steps and boundaries at the last digest."""
@@ -124,12 +145,19 @@ class Digests:
             return
         at = {name: value for name, value in run.counters.items() if value}
         try:
-            found = {name: Reading(weights.vectors()) for name, weights in self._weights.items()}
+            found = self._readings()
+        except LookupError:
+            # A learner was replaced, as by one for another network.
+            self._weights = weights_in(self._parts)
+            found = self._readings()
         except RuntimeError:
             # Sparse weights, or no memory left: one who watches must not end a run.
-            self._weights = {}
-            return
-        self._waiting.append(({**at, "boundary": run.boundaries}, found))
+            self._weights, found = {}, {}
+        if found:
+            self._waiting.append(({**at, "boundary": run.boundaries}, found))
+
+    def _readings(self) -> dict[str, Reading]:
+        return {name: Reading(weights.vectors()) for name, weights in self._weights.items()}
 
     def _is_due(self, run: Run) -> bool:
         steps, boundary = run.counters.get("opt_steps", 0), run.boundaries

@@ -67,9 +67,11 @@ class Witness:
             now = overlap.beyond(storage, name, offsets.get(name, 0))
             tails[name], differ = overlap.joined(now, kept.get(name, now))
             if differ is not None:
-                # It was killed before it could say so.
-                self._report(name, *differ)
-                return
+                was, found = (overlap.read_line(line) or {} for line in differ)
+                if name == METRICS or _are_other_weights(was, found):
+                    # It was killed before it could say so.
+                    self._report(name, *differ)
+                    return
         self._awaited = {name: deque(tail.lines()) for name, tail in tails.items()}
         if any(self._awaited.values()):
             try:
@@ -99,15 +101,28 @@ class Witness:
     def hear(self, name: str, line: bytes) -> None:
         """Compare a line with the one that was written at this place before."""
         awaited = self._awaited.get(name)
-        if not awaited:
-            return
-        before = awaited.popleft()
-        if before != line:
-            self._report(name, before, line)
-            return
-        self._num_passed += 1
-        if not any(self._awaited.values()):
+        if awaited and name == WEIGHTS:
+            self._hear_weights(awaited, line)
+        elif awaited:
+            before = awaited.popleft()
+            if before != line:
+                self._report(name, before, line)
+                return
+            self._num_passed += 1
+        if self._num_passed and self._awaited and not any(self._awaited.values()):
             self._agree()
+
+    def _hear_weights(self, awaited: deque[bytes], line: bytes) -> None:
+        """Compare digests of the same weights at the same boundary, where there were any."""
+        now = overlap.read_line(line) or {}
+        while awaited and (was := overlap.read_line(awaited[0]) or {}):
+            if was.get("boundary", 0) > now.get("boundary", 0):
+                return
+            before = awaited.popleft()
+            if was.get("boundary") == now.get("boundary"):
+                if _are_other_weights(was, now):
+                    self._report(WEIGHTS, before, line)
+                return
 
     def end(self) -> None:
         """See that a run which has come to its end has passed every line."""
@@ -173,6 +188,13 @@ def _first_difference(was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[s
 def _weights(line: Mapping[str, Any]) -> dict[str, Any]:
     found = line.get("weights")
     return found if isinstance(found, dict) else {}
+
+
+def _are_other_weights(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether the same weights have another digest at the same boundary."""
+    then, found = _weights(was), _weights(now)
+    is_there = was.get("boundary") == now.get("boundary")
+    return is_there and any(then[name] != found[name] for name in found if name in then)
 
 
 def _short(value: object) -> str:

@@ -15,8 +15,10 @@ from ludus.core.run import Observer, Run, Stateful
 from ludus.core.surroundings import Request, Result
 from ludus.core.trainer import Trainer
 from ludus.session.session import Session
-from ludus.store import checkpoint
+from ludus.session.standing import DIFFERS
+from ludus.store import checkpoint, directory
 from ludus.store.bests import best_number
+from ludus.store.overlap import WEIGHTS
 from ludus.store.places import below, open_storage
 from ludus.testing.recorder import listen
 from ludus.testing.undeclared import UndeclaredState
@@ -150,6 +152,7 @@ def check_kill_anywhere(make: Make, root: str | Path, *, max_kills: int = 12) ->
         found = ending_of(below(root, name))
         assert found.heard == unbroken.heard, f"killed at {instant}: other events were heard"
         assert found == unbroken, f"killed at boundary {instant} of {total}: other bytes at the end"
+        _check_witness(below(root, name), below(root, "unbroken"))
 
 
 def check_effects_once(begin: Callable[[], tuple[Make, Sequence[str]]], root: Path) -> None:
@@ -180,6 +183,16 @@ def check_kill_chain(make: Make, root: Path, *, max_kills: int = 10) -> None:
         run_trainer(make, root, "chain", kill_at=instant)
     run_trainer(make, root, "chain")
     assert ending_of(root / "chain") == unbroken, "a chain of kills shows"
+    _check_witness(root / "chain", root / "unbroken")
+
+
+def _check_witness(place: str | Path, unbroken: str | Path) -> None:
+    """See that no resume which ended with the same bytes was found to differ on the way."""
+    storage, whole = open_storage(place), open_storage(unbroken)
+    told = directory.told_reasons(storage, DIFFERS)
+    assert not told, f"{place}: {told[0]}"
+    digests = [one.read(WEIGHTS) for one in (storage, whole) if one.exists(WEIGHTS)]
+    assert digests in ([], digests[:1] * 2), f"{place}: other digests of the weights"
 
 
 def check_negative_controls(

@@ -51,6 +51,14 @@ class Learns:
         self.module = nn.Linear(2, 2)
 
 
+class Other(Learns):
+    """Has other weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat.vectors[0] = torch.full((8,), 2.0)  # type: ignore[attr-defined]
+
+
 def test_weights_are_those_of_learners_and_else_of_networks_that_learn() -> None:
     class Part:
         def __init__(self, **things: object) -> None:
@@ -113,6 +121,20 @@ def test_a_run_that_counts_no_steps_goes_by_its_boundaries(tmp_path: Path) -> No
         digests.take(run_at(0, boundary))
     digests.settle()
     assert [line["boundary"] for line in lines(tmp_path)] == [1, 1 + EVERY]
+
+
+def test_a_learner_that_is_replaced_is_looked_at_in_its_place(tmp_path: Path) -> None:
+    part = type("Part", (), {})()
+    part.learners = [Learns()]
+    digests = Digests(LocalStorage(tmp_path), {"agent": part}, lambda name, line: None)
+    for steps, learners in ((1, part.learners), (501, [Other()]), (1001, (5, Other()))):
+        part.learners = learners
+        digests.take(run_at(steps, steps))
+    digests.settle()
+    first, second, third = (line["weights"] for line in lines(tmp_path))
+    assert list(first) == list(second) == ["agent.learners.0"]
+    assert first != second
+    assert third == {"agent.learners.1": second["agent.learners.0"]}, "it was looked for again"
 
 
 def test_weights_that_cannot_be_read_as_bits_end_no_run(tmp_path: Path) -> None:
