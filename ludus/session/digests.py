@@ -47,7 +47,8 @@ class Weights:
         thing = self.part
         for key in self.keys:
             is_container = isinstance(thing, dict | list | tuple)
-            thing = thing[key] if is_container else vars(thing)[key]  # type: ignore[index]
+            inside: Any = thing if is_container else getattr(thing, "__dict__", {})
+            thing = inside[key]
         if (vectors := _learned(thing)) is not None:
             return vectors
         if isinstance(thing, nn.Module):
@@ -144,20 +145,22 @@ class Digests:
         if not self._weights or not self._is_due(run):
             return
         at = {name: value for name, value in run.counters.items() if value}
-        try:
-            found = self._readings()
-        except LookupError:
-            # A learner was replaced, as by one for another network.
-            self._weights = weights_in(self._parts)
-            found = self._readings()
-        except RuntimeError:
-            # Sparse weights, or no memory left: one who watches must not end a run.
-            self._weights, found = {}, {}
+        found = self._readings()
         if found:
             self._waiting.append(({**at, "boundary": run.boundaries}, found))
 
     def _readings(self) -> dict[str, Reading]:
-        return {name: Reading(weights.vectors()) for name, weights in self._weights.items()}
+        for _ in range(2):
+            try:
+                places = self._weights.items()
+                return {name: Reading(weights.vectors()) for name, weights in places}
+            except LookupError:
+                # A learner is gone, or was replaced: pretraining is over, another network chosen.
+                self._weights = weights_in(self._parts)
+            except RuntimeError:
+                # Sparse weights, or no memory left: one who watches must not end a run.
+                self._weights = {}
+        return {}
 
     def _is_due(self, run: Run) -> bool:
         steps, boundary = run.counters.get("opt_steps", 0), run.boundaries

@@ -127,7 +127,8 @@ def test_a_learner_that_is_replaced_is_looked_at_in_its_place(tmp_path: Path) ->
     part = type("Part", (), {})()
     part.learners = [Learns()]
     digests = Digests(LocalStorage(tmp_path), {"agent": part}, lambda name, line: None)
-    for steps, learners in ((1, part.learners), (501, [Other()]), (1001, (5, Other()))):
+    moved = ((1, part.learners), (501, [Other()]), (1001, (5, Other())), (1501, None))
+    for steps, learners in moved:
         part.learners = learners
         digests.take(run_at(steps, steps))
     digests.settle()
