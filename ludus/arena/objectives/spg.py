@@ -250,6 +250,7 @@ class Spg(Objective, ReinforceLoss):
             found = stackelberg_directions(
                 losses,
                 parameters,
+                fields,
                 groups,
                 lambda product, vector: inverse_product(inverse, product, vector),
             )

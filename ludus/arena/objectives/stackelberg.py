@@ -84,11 +84,16 @@ def own_gradients(losses: Losses, parameters: Parameters) -> Directions:
 
 
 def stackelberg_directions(
-    losses: Losses, parameters: Parameters, groups: Groups, solve: Solve
+    losses: Losses, parameters: Parameters, fields: Directions, groups: Groups, solve: Solve
 ) -> Directions:
-    """Return the total derivative of each agent's loss, by the responses of all groups after its own."""
+    """Return the total derivative of each agent's loss, by the responses of all groups after its own.
+
+    `fields` are the gradients that `own_gradients` gives.
+    """
     nested = _Nested(parameters, groups, solve)
-    for level in reversed(range(len(groups))):
+    # Nobody responds to the last group.
+    nested.totals = {name: fields[name] for group in groups[-1:] for name in group}
+    for level in reversed(range(len(groups) - 1)):
         for name in groups[level]:
             # Only what stands before a group differentiates its total derivative again.
             nested.totals[name] = nested.pulled(

@@ -29,7 +29,7 @@ def point(*values: float) -> Tensor:
 
 def directions(game: Game, groups: list[list[str]], solve: Any = EXACT, **at: Tensor) -> Any:
     losses, own = game(**at), {name: [one] for name, one in at.items()}
-    return stackelberg_directions(losses, own, groups, solve)
+    return stackelberg_directions(losses, own, own_gradients(losses, own), groups, solve)
 
 
 def ahead(
