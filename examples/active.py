@@ -7,10 +7,10 @@ import ludus
 
 
 def accuracy(strategy: str, seed: int) -> float:
-    """Return the accuracy on test data after 60 labels."""
+    """Return the accuracy on test data after 40 labels."""
     section = {"kind": strategy} if strategy == "uniform" else {"kind": strategy, "shortlist": None}
     config = ludus.example(
-        "active", max_rounds=5, seed=seed, strategy=section, **{"settings.display": "none"}
+        "active", max_rounds=3, seed=seed, strategy=section, **{"settings.display": "none"}
     )
     trainer = ludus.build_trainer(config)
     trainer.fit(name=f"{strategy}-{seed}")

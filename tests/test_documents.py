@@ -65,7 +65,7 @@ def test_the_trainer_that_the_documents_teach_keeps_the_contract(tmp_path, monke
     config = config.replace("random_walk", "random_walk_taught").replace(
         "display: auto", "display: none"
     )
-    (tmp_path / "walk.yaml").write_text(config.replace("num_steps: 200", "num_steps: 24"))
+    (tmp_path / "walk.yaml").write_text(config.replace("num_steps: 200", "num_steps: 12"))
     taught = runpy.run_path(str(tmp_path / "walk.py"))["RandomWalk"]
     check_trainer(lambda: taught(read_config(tmp_path / "walk.yaml")), tmp_path / "runs")
 

@@ -111,6 +111,8 @@ def _codes(value: object) -> Iterator[CodeType]:
             yield from _codes(part)
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
+    if isinstance(value, FunctionType):
+        value = inspect.unwrap(value)  # `prepare` and `plan` are wrapped by the library itself
     waiting = [value.__code__] if isinstance(value, FunctionType) else []
     while waiting:
         code = waiting.pop()

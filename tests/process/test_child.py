@@ -230,7 +230,7 @@ def test_a_server_outlives_its_parent_and_ends_when_it_is_told_to(mood: str) -> 
         if mood == "server":
             parent.kill()
     # Time enough to die with the parent, or by the pipe that has closed.
-    _, alive = psutil.wait_procs([child], timeout=1.5)
+    _, alive = psutil.wait_procs([child], timeout=0.5)
     assert alive == [child]
     assert child.status() != psutil.STATUS_ZOMBIE
     child.terminate()

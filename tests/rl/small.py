@@ -60,6 +60,9 @@ def small(kind: str, **changes: Any) -> Any:
     return config.replace(**{**QUIET, **own, **changes})
 
 
+# A run of a hundred boundaries that is killed again and again has checkpoints enough with this.
+SELDOM = {"settings.checkpoint.every_stages": 13}
+
 PRIORITISED = {
     "alpha": 0.6,
     "beta": 0.4,

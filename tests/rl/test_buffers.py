@@ -24,6 +24,7 @@ from ludus.store.models import read_model
 from ludus.store.strict_json import dump_json
 from ludus.testing import trainers
 from tests.rl.odd_networks import KINDS, batch_for, engine_of, fitted, odd, prepared
+from tests.rl.small import SELDOM
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 # Each agent with everything at once, and each single oddity with one agent or two.
@@ -40,6 +41,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check_kills(config: Any, root: Path) -> None:
     """Kill at the first, the middle and the last boundary: only in the middle has a buffer moved."""
+    config = config.replace(**SELDOM)
     trainers.check_kill_anywhere(lambda: ludus.build_trainer(config), root, max_kills=2)
 
 

@@ -27,7 +27,7 @@ def make() -> ludus.Trainer:
             stopping={
                 "max_labels": 12, "target_accuracy": None, "stable_share": None, "stable_rounds": 1
             },
-            **{"settings.checkpoint.every_stages": 2},
+            **{"settings.checkpoint.every_stages": 3},
         )
     )  # fmt: skip
     return trainer

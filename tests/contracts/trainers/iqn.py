@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ludus
-from tests.rl.small import small
+from tests.rl.small import SELDOM, small
 
 REFUSALS = {"replay_buffer": "is empty, so nothing can be drawn"}
 
@@ -18,5 +18,5 @@ def make() -> ludus.Trainer:
         "updates_per_env_step": 0.5,
         "max_opts": None,
     }
-    changes = {"exploration.kind": "softmax"}
+    changes = {"exploration.kind": "softmax", **SELDOM}
     return ludus.build_trainer(small("iqn", counted_in="epochs", epochs=epochs, **changes))

@@ -45,7 +45,7 @@ def make() -> ludus.Trainer:
         **{
             "settings.display": "none",
             "settings.threads": 1,
-            "settings.checkpoint.every_opt_steps": 3,
+            "settings.checkpoint.every_stages": 11,
             "settings.loggers": [{"kind": "csv"}],
         },
     )
