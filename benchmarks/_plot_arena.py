@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 STYLES = {
     ("with a prover", "ludus"): ("#0b6e4f", "-", "with a prover, ludus"),
     ("with a prover", "torchrl"): ("#4a78b5", "-", "with a prover, TorchRL"),
+    ("with a random prover", "ludus"): ("#b8a200", "-", "with a random prover, ludus"),
     ("alone", "ludus"): ("#c0722a", "-", "alone, by PPO, ludus"),
 }
 LINES = {
