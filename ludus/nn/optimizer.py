@@ -11,9 +11,12 @@ from pydantic import Field
 from torch import Tensor
 from torch.optim.sgd import sgd
 
-from ludus.config.base import Fraction, NonNegativeFloat, PositiveFloat, StrictConfig
+from ludus.config.base import Fraction, PositiveFloat, StrictConfig
 from ludus.core import states
 from ludus.nn.flat import FlatParameters, FlatPart, Vectors, spread
+
+_Decay = Annotated[float, Field(ge=0, le=1e30)]
+"""Within what a 32-bit number can be, for there may be one for each weight."""
 
 
 class Adam(StrictConfig):
@@ -29,7 +32,7 @@ class Adam(StrictConfig):
     """The decay rate of the second moment, the running mean of the squared gradient."""
     eps: PositiveFloat
     """Added to the denominator, against division by zero."""
-    weight_decay: NonNegativeFloat
+    weight_decay: _Decay
     """The weight decay coefficient: how strongly weights are pulled to zero."""
 
 
@@ -44,7 +47,7 @@ class Sgd(StrictConfig):
     """The momentum factor: the share of the last step that is taken again."""
     nesterov: bool
     """Use Nesterov momentum: look ahead along the momentum before the step."""
-    weight_decay: NonNegativeFloat
+    weight_decay: _Decay
     """The weight decay coefficient: how strongly weights are pulled to zero."""
 
     def problems(self) -> Iterator[str]:

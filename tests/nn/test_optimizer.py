@@ -228,3 +228,9 @@ def test_named_parameters_can_be_left_out_of_the_weight_decay(config: Adam | Sgd
     torch.testing.assert_close(as_vector(module), as_vector(reference), atol=1e-7, rtol=1e-6)
     torch.testing.assert_close(vector, flat.vectors[0], atol=2e-6, rtol=2e-5)
     assert optimizer.num_steps.item() == 20
+
+
+@pytest.mark.parametrize("kind", ["supervised", "ppo-pendulum", "sac"])
+def test_a_weight_decay_that_no_weight_can_have_is_refused(kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"'optimizer.weight_decay' must be .* 1e\+30"):
+        ludus.example(kind).replace(**{"optimizer.weight_decay": 1e308})
