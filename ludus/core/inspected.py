@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ludus.core.errors import LudusError
 
@@ -15,6 +15,8 @@ class Inspected:
     """A base of every trainer; a family says more where it has more."""
 
     _is_prepared = False
+    asked_once: ClassVar[tuple[str, ...]] = ()
+    """Roles of those whose answers are kept in a journal: what they keep cannot be saved with the parts."""
     model: object
     given_classes: dict[str, str]
 

@@ -17,7 +17,7 @@ from ludus.core.run import Observer, Run, Stateful, check_intervals
 from ludus.core.services import Display, EvaluatorBeside, EvaluatorHere, Files, Log, Records
 from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings, is_state
-from ludus.core.unsaved import UnsavedStates, companions
+from ludus.core.unsaved import UnsavedStates, saved_companions
 
 
 class Trainer(Inspected):
@@ -164,8 +164,7 @@ class Trainer(Inspected):
                     f"the part '{name}' is a {type(part).__name__} without state_dict and"
                     " load_state_dict; put it in a class that has them"
                 )
-        given = companions(self, parts.values()).items()
-        return parts | {name: one for name, one in given if isinstance(one, Stateful)}
+        return parts | saved_companions(self, parts.values())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of every part."""

@@ -29,14 +29,25 @@ def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
     evaluator = trainer.evaluator
     given = {"evaluator": evaluator, "score": getattr(evaluator, "scorer", None)}
     given |= {"recorder": trainer.recorder}
-    given |= {role: one for role, one in trainer.consulted().items() if _is_of_user(one)}
+    consulted = {role: _owner(one) for role, one in trainer.consulted().items()}
+    given |= {role: one for role, one in consulted.items() if _is_of_user(one)}
     held = {id(one) for one in (None, trainer, *parts, *found.values())}
     return found | {f"given.{role}": one for role, one in given.items() if id(one) not in held}
 
 
+def saved_companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, Stateful]:
+    """Return those of the companions that are parts: they have a state to save."""
+    once = {f"given.{role}" for role in trainer.asked_once}
+    found = companions(trainer, parts).items()
+    return {name: one for name, one in found if isinstance(one, Stateful) and name not in once}
+
+
+def _owner(one: object) -> object:
+    """Return the object whose method this is, or what it is itself."""
+    return one.__self__ if isinstance(one, types.MethodType) else one
+
+
 def _is_of_user(one: object) -> bool:
-    if isinstance(one, types.MethodType):
-        return _is_of_user(one.__self__)
     is_function = isinstance(one, types.FunctionType)
     module = one.__module__ if is_function else type(one).__module__
     return kinds.is_of_user(module or "") or module == "functools"
@@ -47,13 +58,14 @@ class UnsavedStates:
 
     def __init__(self) -> None:
         self._trainer: Trainer | None = None
+        self._once: tuple[str, ...] = ()
         self._first: dict[str, Digests] = {}
         self._found: dict[str, dict[str, None]] = {}
         self._told: set[str] = set()
 
     def watch(self, trainer: Trainer) -> None:
         """Notice from now on what changes and is in none of the parts."""
-        self._trainer, self._found = trainer, {}
+        self._trainer, self._found, self._once = trainer, {}, trainer.asked_once
         self._first = self._look()
 
     def changed(self) -> dict[str, list[str]]:
@@ -74,7 +86,9 @@ class UnsavedStates:
                 if owner == "the trainer"
                 else "give it state_dict and load_state_dict"
             )
-            if owner.startswith(("the class ", "the object ")):
+            if any(owner.startswith(f"the {role} ") for role in self._once):
+                remedy = "let answers depend on what is asked alone, for none is asked for again"
+            elif owner.startswith(("the class ", "the object ")):
                 remedy = "register it, or save it with a state_dict or get_extra_state of its own"
             found.append(
                 f"{owner} changes ({', '.join(names)}), which is not saved; {remedy}, or name in its"
@@ -117,9 +131,9 @@ class UnsavedStates:
 
 
 def _unsaved_companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
-    found = {}
+    found, saved = {}, saved_companions(trainer, parts)
     for name, companion in companions(trainer, parts).items():
-        if not isinstance(companion, Stateful):
+        if name not in saved:
             kind, _, own_name = name.partition(".")
             role = f"the {own_name} {getattr(companion, '__name__', type(companion).__name__)}"
             found[f"the callback '{own_name}'" if kind == "callback" else role] = companion
@@ -163,8 +177,7 @@ def _note(first: Digests, now: Digests, found: dict[str, None]) -> None:
 
 def _entries(owner: object) -> Iterator[tuple[str, Any]]:
     """Yield what an object, or a function, keeps by itself, by name: each once."""
-    if isinstance(owner, types.MethodType):
-        owner = owner.__self__
+    owner = _owner(owner)
     found: dict[str, Any] = {}
     if isinstance(owner, types.FunctionType):
         found |= kinds.references(owner)

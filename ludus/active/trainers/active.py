@@ -58,6 +58,8 @@ class ActiveTrainer(Modelled):
     # The model at hand, and what moves it, are saved through `Current`.
     derived = (*Modelled.derived, "model", "update", "flat", "optimizer", "fitting")
 
+    asked_once = ("oracle",)
+
     def __init__(self, *args: Any, **more: Any) -> None:
         """Take a complete config, or one model or several and a short training_config."""
         super().__init__(*args, **more)

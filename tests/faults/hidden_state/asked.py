@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,6 +64,21 @@ class Guessing:
 @case("oracle: a method of an object with a generator", "watcher", "generator")
 def guessing_oracle(path: Path) -> Any:
     return active(oracle=Guessing().answer)
+
+
+class Saved(Guessing):
+    """Says what it keeps; but what it has answered is in a journal, and not asked for again."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"generator": self.generator.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.generator.bit_generator.state = state["generator"]
+
+
+@case("oracle: a method of an object with a state_dict", "watcher", "none is asked for again")
+def saved_oracle(path: Path) -> Any:
+    return active(oracle=Saved().answer)
 
 
 class Learning:
@@ -142,6 +157,29 @@ class Counted(ludus.Analyser):
 @case("analyser: a count in an array", "watcher", "asked")
 def analyser(path: Path) -> Any:
     return ludus.build_trainer(small_arena(analysers=[{"kind": "tests_hiding"}]))
+
+
+class KeptParameters(ludus.StrictConfig):
+    """There is nothing to be told."""
+
+    kind: Literal["tests_kept"]
+    """How often it was asked, which is saved."""
+
+
+@ludus.register("analyser", "tests_kept")
+class Kept(Counted):
+    Config = KeptParameters  # type: ignore[assignment]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"asked": self.asked.tolist()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.asked = np.array(state["asked"])
+
+
+@case("analyser: with a state_dict", "harmless")
+def kept_analyser(path: Path) -> Any:
+    return ludus.build_trainer(small_arena(analysers=[{"kind": "tests_kept"}]))
 
 
 class DrawnParameters(TinyParameters):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -58,9 +59,28 @@ class Hiding(TicTacToe):
         return {**state, first: state[first] | taken}
 
 
-def with_game(way: str, path: Path) -> Any:
+@ludus.register("game", "tests_saved")
+class Saved(Hiding):
+    """Says what it keeps, so that it is saved."""
+
+    class Config(ludus.StrictConfig):
+        """How it keeps what it keeps."""
+
+        kind: Literal["tests_saved"]
+        """A game of one's own."""
+        way: Literal["attribute"]
+        """Where it keeps something."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"num_resets": self.num_resets}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.num_resets = state["num_resets"]
+
+
+def with_game(way: str, path: Path, *, kind: str = "tests_hiding") -> Any:
     Hiding.total[:] = [0]
-    section = {"kind": "tests_hiding", "way": way}
+    section = {"kind": kind, "way": way}
     return ludus.build_trainer(small_ppo(**{**SELF_PLAY, "game": section}, max_rounds=4))
 
 
@@ -69,6 +89,7 @@ KEPT = {
 }  # fmt: skip
 for way, words in KEPT.items():
     case(f"game: {way}", "watcher", words)(partial(with_game, way))
+case("game: with a state_dict", "harmless")(partial(with_game, "attribute", kind="tests_saved"))
 
 
 class First:
