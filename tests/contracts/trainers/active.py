@@ -41,7 +41,7 @@ def make() -> ludus.Trainer:
             learning_rate_schedule={
                 "kind": "linear", "warmup_steps": 1, "final": 0.0, "total_steps": None
             },
-            **{"settings.checkpoint.every_stages": 3},
+            **{"settings.checkpoint.every_stages": 2},
         )
     )  # fmt: skip
     return trainer
