@@ -142,7 +142,7 @@ def plain_command(words: list[str], cwd: str, stdin: str, variables: dict[str, s
     tempfile.tempdir = None
     os.chdir(cwd)
     if words[0] == "verify" and "REAL_VICTIMS" not in variables:
-        subjects.subprocess = Forking().module()  # type: ignore[attr-defined]
+        subjects.run_child = Forking().run_child
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
     sys.argv = ["ludus", *words]
     ludus.cli.commands.main()

@@ -13,16 +13,16 @@ import runpy
 import select
 import signal
 import socket
-import subprocess
 import sys
-import time
+import tempfile
 import warnings
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Sequence
+
+from ludus.testing import subjects
 
 
 class Forking:
-    """Stands in for the module `subprocess` where only modules are run."""
+    """Makes children for `ludus.testing.subjects`; begin it before anything else is done."""
 
     def __init__(self) -> None:
         self._own, theirs = socket.socketpair()
@@ -31,50 +31,24 @@ class Forking:
             _serve(theirs)
         theirs.close()
 
-    def module(self) -> Any:
-        """Return the stand-in."""
-        return SimpleNamespace(
-            Popen=self._popen,
-            DEVNULL=subprocess.DEVNULL,
-            PIPE=subprocess.PIPE,
-            TimeoutExpired=subprocess.TimeoutExpired,
-        )
-
-    def _popen(self, command: list[str], **options: Any) -> _Forked:
-        assert command[:2] == [sys.executable, "-m"]
-        assert options == {
-            "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE
-        }  # fmt: skip
-        reader, writer = os.pipe()
-        request = json.dumps({"words": command[2:], "cwd": os.getcwd()}).encode()
-        socket.send_fds(self._own, [len(request).to_bytes(8) + request], [writer])
-        os.close(writer)
-        return _Forked(int.from_bytes(self._own.recv(8)), reader, self._own)
-
-
-class _Forked:
-    """What `ludus verify` needs of a Popen."""
-
-    def __init__(self, pid: int, reader: int, server: socket.socket) -> None:
-        self.pid, self._reader, self._server = pid, reader, server
-        self.returncode: int | None = None
-
-    def communicate(self, timeout: float | None = None) -> tuple[None, bytes]:
-        end, read = None if timeout is None else time.monotonic() + timeout, b""
-        while True:
-            left = None if end is None else max(end - time.monotonic(), 0.0)
-            if not select.select([self._reader], [], [], left)[0]:
-                raise subprocess.TimeoutExpired("forked", timeout or 0.0)
-            some = os.read(self._reader, 65536)
-            if not some:
-                break
-            read += some
-        os.close(self._reader)
-        self.returncode = int.from_bytes(self._server.recv(8), signed=True)
-        return None, read
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+    def run_child(
+        self, module: str, words: Sequence[str], *, may_die: bool, seconds: float | None
+    ) -> bool:
+        """Run a module in a fork, killed after so many seconds; return whether it ended well."""
+        with tempfile.TemporaryFile() as errors:
+            request = json.dumps({"words": [module, *words], "cwd": os.getcwd()}).encode()
+            socket.send_fds(self._own, [len(request).to_bytes(8) + request], [errors.fileno()])
+            pid = int.from_bytes(self._own.recv(8))
+            is_late = not select.select([self._own], [], [], seconds)[0]
+            if is_late:
+                os.kill(pid, signal.SIGKILL)
+            code = int.from_bytes(self._own.recv(8), signed=True)
+            if is_late:
+                return False
+            if code and not (may_die and code == -9):
+                errors.seek(0)
+                raise subjects.Failed(subjects._last_words(errors.read().decode()))
+            return code == 0
 
 
 def _serve(end: socket.socket) -> None:
