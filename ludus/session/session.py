@@ -95,7 +95,8 @@ class Session:
         self._data = {f"{DATA}{role}": d for role, d in trainer.data_facts().items()}
         self._code = code_of(trainer.config, registry.loaded_plugins)
         facts, by_script = self._fingerprint(), not is_all_of_config(trainer)
-        self._proof_key = proofs.key_of(trainer.config.digest(), facts, by_script=by_script)
+        digest = trainer.config.digest()
+        self._standing.of = proofs.subject_of(digest, facts, by_script=by_script)
         saved = self._load() if self._is_resumed else None
         seen = saved.manifest if saved else {"offsets": {}, "log_hashes": {}}
         offsets = directory.log_offsets(storage, seen, tell=self.tell)
@@ -103,7 +104,7 @@ class Session:
         if saved is not None:
             self._witness.gather(offsets, is_same=self._is_same, boundary=saved.number, run=run)
         storage.cut_back(offsets, keep=directory.JOURNALS)
-        self._standing.look_up(self._proof_key)
+        self._standing.look_up()
         if self._is_resumed:
             self._note_resume(saved)
         else:
@@ -191,7 +192,7 @@ class Session:
             "machine": machine(self._device),
             "git": git_state(),
             "plugins": list(registry.loaded_plugins),
-            proofs.KEY: self._proof_key,
+            proofs.KEY: self._standing.of.key,
             "exact": self._standing.told()["exact"],
             # A report is made without the plugin, and must tell a counter from a metric.
             **({"counters": own} if own else {}),
@@ -207,7 +208,7 @@ class Session:
             "config_hash": self._trainer.config.digest(),
             "config": directory.deciding(self._trainer.config),
             "fingerprint": self._fingerprint(),
-            **self._standing.told(),
+            **self._standing.told_to_resume(),
             **told_of(copies),
             "models": [best["model"] for best in copies.values()],
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from ludus.core.exactness import Exact
@@ -20,12 +21,15 @@ class Standing:
         self._trainer = trainer
         self.noted = ["it began with the state of another run"] if is_transplant else []
         """Reasons that stay, whatever the trainer says later."""
-        self.is_proved = False
+        self.of = proofs.Subject(None, None)
+        """What this run is: a proof holds for nothing else."""
+        self._by: str | None = None
 
     def take_up(self, manifest: Mapping[str, Any], more: Iterable[str]) -> None:
         """Go on from what a checkpoint says, and from what else is known by now."""
         self.noted = list(dict.fromkeys([*manifest["inexact_because"], *more]))
-        self.is_proved = manifest["exact"] == Exact.PROVED
+        proof = manifest["proof"]
+        self._by = proof["by"] if proof is not None and self.of.is_that_of(proof) else None
 
     def differs(self, reason: str) -> None:
         """Note that a resume was seen to go on otherwise than before."""
@@ -34,11 +38,12 @@ class Standing:
 
     def agrees(self) -> None:
         """Note that a resume passed what had been seen before, and agreed."""
-        self.is_proved = True
+        self._by = "overlap"
 
-    def look_up(self, key: str | None) -> None:
+    def look_up(self) -> None:
         """See whether `ludus verify` has proved this very run."""
-        self.is_proved = self.is_proved or proofs.is_proved(key)
+        if self._by is None and proofs.is_proved(self.of.key):
+            self._by = "verify"
 
     def reasons(self) -> list[str]:
         """Return all that speaks against it now."""
@@ -49,10 +54,17 @@ class Standing:
         reasons = self.reasons()
         return {"exact": str(self._word(reasons)), "inexact_because": reasons}
 
+    def told_to_resume(self) -> dict[str, Any]:
+        """Return what a checkpoint says: the same, and by what and of what it was proved, if it is."""
+        told = self.told()
+        if told["exact"] != Exact.PROVED:
+            return told
+        return {**told, "proof": {"by": self._by, **asdict(self.of)}}
+
     def _word(self, reasons: list[str]) -> Exact:
         if reasons:
             return Exact.NO
-        return Exact.PROVED if self.is_proved else Exact.EXPECTED
+        return Exact.PROVED if self._by is not None else Exact.EXPECTED
 
     def fact(self) -> str:
         """Return the word, with the reasons behind it, for the screen."""

@@ -18,7 +18,7 @@ MAX_MANIFEST = 4 << 20
 # What a checkpoint of format 1, or one that was written outside a run, does not say.
 _UNSAID: dict[str, Any] = {"run_id": None, "config_hash": None, "config": None, "log_hashes": {}}
 # What is written only where there is any.
-_RARE: dict[str, Any] = {"more_bests": {}}
+_RARE: dict[str, Any] = {"more_bests": {}, "proof": None}
 
 
 def _log_name(name: str) -> str:
@@ -63,6 +63,14 @@ class Best(_Checked):
     model: ModelName
 
 
+class Proof(_Checked):
+    """By what a run was proved, and of what: see `store/proofs.py`."""
+
+    by: Literal["verify", "overlap"]
+    key: Sha256 | None
+    code: Sha256 | None
+
+
 class FirstManifest(_Checked):
     """All that stood in manifest.json at format 1."""
 
@@ -97,6 +105,7 @@ class Manifest(FirstManifest):
     """The hash of each growing file up to its offset."""
     more_bests: dict[ScoreName, Best] = {}
     """The best model by each further score, by the score's name."""
+    proof: Proof | None = None
 
 
 _FORMATS: dict[int, type[FirstManifest]] = {1: FirstManifest, FORMAT: Manifest}

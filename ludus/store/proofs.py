@@ -2,8 +2,8 @@
 
 A proof is a small file in the folder `proved` of the cache (LUDUS_CACHE, or ~/.cache/ludus), named by the
 hash of all that it holds for: the config, the fingerprint (versions, code, machine, device, threads), and for
-a run that a script built the script, its arguments and the modules beside it. A cache may be emptied at any
-time: a run is then `expected` to be exact, no longer `proved`.
+a run that a script built the script, its arguments and every module of the user's that is loaded. A cache may
+be emptied at any time: a run is then `expected` to be exact, no longer `proved`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ludus.core.errors import CheckpointError, StorageError
+from ludus.core.kinds import is_of_user
 from ludus.store.cache import cache_folder
 from ludus.store.local import LocalStorage
 from ludus.store.note import read_note
@@ -27,27 +30,61 @@ KEY = "proof_key"
 """Under what name run.json has the hash of all that a proof of this run holds for."""
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What a proof is of: all that decides a run, and of that the files of a script and its modules."""
+
+    key: str | None
+    """None where a script built the run that cannot be found again."""
+    code: str | None
+    """None where the config alone built the run."""
+
+    def is_that_of(self, proof: Mapping[str, Any]) -> bool:
+        """Return whether a proof that a checkpoint tells of holds for this too."""
+        if self.key is not None:
+            return bool(proof["key"] == self.key)
+        # All that stood around the resume which agreed is not known, but for its files.
+        return bool(proof["by"] == "overlap" and proof["code"] == self.code)
+
+
+def subject_of(config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool) -> Subject:
+    """Return what a proof of this run would be of."""
+    code = _digest({"files": sorted(_files(Path.cwd(), set()).values())}) if by_script else None
+    return Subject(key_of(config_hash, fingerprint, by_script=by_script), code)
+
+
 def key_of(config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool) -> str | None:
     """Return the name of a proof; None where a script built the run that cannot be found again."""
     script = _script() if by_script else {}
     if script is None:
         return None
     about = {"config": config_hash, "fingerprint": dict(fingerprint), "script": script}
+    return _digest(about)
+
+
+def _digest(about: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def _script() -> dict[str, object] | None:
-    """Return the hash of the script that runs and of each module beside it, and its arguments."""
+    """Return the hash of the script that runs and of each module of the user's, and its arguments."""
     main = Path(sys.argv[0] if sys.argv else "").absolute()
     if main.suffix != ".py" or not main.is_file():
         return None
-    # Python looks for modules beside the script itself, also where it is started through a link.
-    beside = tuple({f"{folder}{os.sep}" for folder in (main.parent, main.resolve().parent)})
-    loaded = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
-    files = {Path(name) for name in loaded if name.endswith(".py") and name.startswith(beside)}
-    own = {path for path in files if not path.is_relative_to(sys.prefix) and path.is_file()}
-    hashes = {os.path.relpath(path, main.parent): _hash(path) for path in (main, *own)}
-    return {"files": hashes, "arguments": sys.argv[1:]}
+    return {"files": _files(main.parent, {main}), "arguments": sys.argv[1:]}
+
+
+def _files(start: Path, also: set[Path]) -> dict[str, str]:
+    """Return the hash of the file of each module of the user's, wherever it lies, by its way from `start`."""
+    loaded = [
+        Path(file).absolute()
+        for name, module in list(sys.modules.items())
+        if isinstance(file := getattr(module, "__file__", None), str)
+        and file.endswith(".py")
+        and is_of_user(name)
+    ]
+    files = {path for path in loaded if path.is_file()} | also
+    return {os.path.relpath(path, start): _hash(path) for path in files}
 
 
 def _hash(path: Path) -> str:

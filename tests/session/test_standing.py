@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat
 from ludus.core.exactness import Exact, exact_word
+from ludus.session import standing as standing_of_run
 from ludus.store import checkpoint, proofs
 from ludus.store.local import LocalStorage
 from tests.toy import ToyTrainer, toy_config
@@ -23,6 +25,13 @@ class Standing(ToyTrainer):
     def plan(self) -> Repeat:
         rounds = Repeat(name="round", times=3, body=(self.stage("train_step"),))
         return Repeat(name="train", times=1, body=(rounds,))
+
+
+class Silent:
+    """Does nothing, and belongs to a script."""
+
+    def after_train_step(self) -> None:
+        pass
 
 
 class Counter:
@@ -98,6 +107,52 @@ def test_what_was_proved_stays_so_when_the_run_is_resumed_without_the_proof(
     fit(tmp_path, "run")
     proofs.forget(tmp_path / "verified")
     assert fit(tmp_path, "run").exact == "proved"
+
+
+def test_a_run_is_no_longer_proved_once_the_script_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\n")
+    monkeypatch.setattr(sys, "argv", [str(script)])
+
+    def go(name: str) -> Any:
+        trainer = Standing(toy_config("toy_standing"))
+        trainer.add(Silent(), name="mine")
+        return trainer.fit(root=str(tmp_path), name=name, resume=True)
+
+    go("verified")
+    proofs.record(tmp_path / "verified", num_kills=5)
+    assert go("run").exact == "proved"
+    assert go("run").exact == "proved"
+    script.write_text("print(2)\n")
+    assert go("run").exact == "expected"
+
+
+@pytest.mark.parametrize(
+    ("by", "then", "now", "is_kept"),
+    [
+        ("verify", ("a", "c"), ("a", "c"), True),
+        ("verify", ("a", "c"), ("b", "c"), False),
+        ("overlap", ("a", "c"), ("a", "c"), True),
+        ("overlap", ("a", "c"), ("b", "d"), False),
+        ("overlap", (None, "c"), (None, "c"), True),
+        ("overlap", (None, "c"), (None, "d"), False),
+        ("verify", (None, "c"), (None, "c"), False),
+        ("overlap", (None, "c"), ("a", "c"), False),
+    ],
+)
+def test_a_proof_is_kept_on_resume_only_for_what_it_was_of(
+    by: str, then: tuple[str | None, str], now: tuple[str | None, str], is_kept: bool
+) -> None:
+    trainer = Standing(toy_config("toy_standing"))
+    told = {"inexact_because": [], "proof": {"by": by, "key": then[0], "code": then[1]}}
+    standing = standing_of_run.Standing(trainer, is_transplant=False)
+    standing.of = proofs.Subject(*now)
+    standing.take_up({**told, "exact": "proved"}, [])
+    assert standing.told()["exact"] == ("proved" if is_kept else "expected")
+    standing.take_up({**told, "exact": "proved", "proof": None}, [])
+    assert standing.told()["exact"] == "expected"
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,26 @@ def test_a_script_is_the_same_with_the_same_text_arguments_and_modules_beside_it
     assert key() != alone
 
 
+def test_a_module_of_the_users_counts_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, module = tmp_path / "scripts" / "train.py", tmp_path / "src" / "witness_far.py"
+    for path in (script, module):
+        path.parent.mkdir()
+        path.write_text("width = 8\n")
+    monkeypatch.syspath_prepend(str(module.parent))
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    __import__("witness_far")
+    try:
+        before = proofs.subject_of("a" * 64, FACTS, by_script=True)
+        assert before == proofs.subject_of("a" * 64, FACTS, by_script=True)
+        module.write_text("width = 9\n")
+        after = proofs.subject_of("a" * 64, FACTS, by_script=True)
+        assert (after.key != before.key, after.code != before.code) == (True, True)
+    finally:
+        del sys.modules["witness_far"]
+
+
 @pytest.mark.parametrize("argv", [[], [""], ["-c"], ["/nowhere/train.py"]], ids=str)
 def test_without_a_script_that_can_be_found_again_nothing_is_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]
