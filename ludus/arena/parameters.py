@@ -31,6 +31,7 @@ from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.schedules import too_long
+from ludus.session.begun import changes_by_fit
 
 __all__ = [
     "EvaluationParameters",
@@ -238,10 +239,7 @@ class RlHyperParameters(HyperParameters):
         count = -(-max_steps // self.opts_an_iteration)
         changes = self.model_copy(update={"max_iterations": count}).unreached()
         given = f"for fit(max_steps={max_steps})"
-        notes = [
-            f"{given} '{key}' is {value} rather than {getattr(self, key)}"
-            for key, value in changes.items()
-        ]
+        notes = changes_by_fit(self, changes, max_steps)
         if count * self.opts_an_iteration != max_steps:
             notes.append(
                 f"{given} the run makes {count * self.opts_an_iteration} optimisation steps, {count} whole"

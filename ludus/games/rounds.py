@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ludus.core import Run, Stage
 from ludus.core.errors import ConfigError
+from ludus.session.begun import changes_by_fit
 
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
@@ -70,10 +71,7 @@ def with_length(config: C, max_steps: int) -> tuple[C, list[str]]:
         raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
     rounds = -(-max_steps // config.opts_a_round)
     changes = config.model_copy(update={"max_rounds": rounds}).unreached()
-    notes = [
-        f"for fit(max_steps={max_steps}) '{key}' is {value} rather than {getattr(config, key)}"
-        for key, value in changes.items()
-    ]
+    notes = changes_by_fit(config, changes, max_steps)
     if rounds * config.opts_a_round != max_steps:
         notes.append(
             f"for fit(max_steps={max_steps}) the run makes {rounds * config.opts_a_round} optimisation"

@@ -30,7 +30,7 @@ from ludus.rl.properties import ReadOnlyProperties
 from ludus.rl.rollouts.data import RolloutData
 from ludus.rl.run_length import with_length
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
-from ludus.session.begun import as_begun
+from ludus.session.begun import CHANGED, as_begun
 from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer
 
@@ -281,7 +281,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
     def open(self) -> None:
         """Say what fit changed, and what will take a while."""
         for note in self._notes:
-            self.run.tell(note, event="changed_by_fit")
+            self.run.tell(note, event=CHANGED)
         if self.sampler.num_env_steps:
             # Taken up in the middle of an epoch, whose last hook may still ask for it.
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)

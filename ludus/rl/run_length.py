@@ -7,6 +7,7 @@ from typing import Any
 
 from ludus.core.errors import ConfigError
 from ludus.rl.config import EpochsConfig
+from ludus.session.begun import changes_by_fit
 
 
 def num_epochs(epochs: EpochsConfig, env_steps: int, epochs_for: Callable[[int], int]) -> int:
@@ -40,13 +41,5 @@ def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
     fitted = {path.split(".")[1]: value for path, value in {**length, **changes}.items()}
     part = getattr(config, section).model_copy(update=fitted)
     changes |= config.model_copy(update={section: part}).unreached()
-    notes = [_told(config, path, value, max_steps) for path, value in changes.items()]
+    notes = changes_by_fit(config, changes, max_steps)
     return config.replace(**changes, **length), notes
-
-
-def _told(config: object, path: str, value: object, max_steps: int) -> str:
-    before = config
-    for part in path.split("."):
-        before = getattr(before, part)
-    shown = "null" if value is None else value
-    return f"for fit(max_steps={max_steps}) '{path}' is {shown} rather than {before}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +13,38 @@ from ludus.core.services import Files
 from ludus.store.directory import events, last_ending
 from ludus.store.storage import Storage
 
-_OFF = re.compile(r"for fit\(max_steps=\d+\) '([\w.]+)' is (0|0\.0|null) rather than ")
+CHANGED = "changed_by_fit"
+"""The event that `fit` changed keys of the config: `keys` has each with its value."""
 _NOTHING = object()
+
+
+class Change(str):
+    """A sentence for the user that a key has another value, which also has them as data."""
+
+    __slots__ = ("keys",)
+    keys: Mapping[str, object]
+
+
+def changes_by_fit(config: object, changes: Mapping[str, object], max_steps: int) -> list[str]:
+    """Return a sentence for each key that `fit(max_steps=...)` changes besides the length, by its path."""
+    notes: list[str] = []
+    for path, value in changes.items():
+        before = functools.reduce(getattr, path.split("."), config)
+        note = Change(
+            f"for fit(max_steps={max_steps}) '{path}' is {_shown(value)} rather than {_shown(before)}"
+        )
+        note.keys = {path: value}
+        notes.append(note)
+    return notes
+
+
+def _shown(value: object) -> object:
+    return "null" if value is None else value
+
+
+def data_of(text: str) -> dict[str, Any]:
+    """Return what an event says besides the sentence."""
+    return {"keys": dict(text.keys)} if isinstance(text, Change) else {}
 
 
 def has_begun(files: Files | None) -> bool:
@@ -22,38 +52,59 @@ def has_begun(files: Files | None) -> bool:
     return files is not None and files.exists("run.json")
 
 
-def as_begun(config: Any, files: Files | None, notes: list[str] | None = None) -> Any:
+def as_begun(config: Any, files: Files | Begun | None, notes: list[str] | None = None) -> Any:
     """Return the config with what the run of these files decided when it began.
 
     Its length may have grown since, and by the length go `engine: auto`, and the intervals that a shorter
     `fit(max_steps=...)` had set to 0: they stay so, and `notes` is given a sentence for each. Without such a
     run the config is returned as it is.
     """
-    begun = begun_config(files)
-    before = begun.get("engine")
-    if config.engine == "auto" and isinstance(before, str):
+    begun = files if isinstance(files, Begun) else Begun(files)
+    if config.engine == "auto" and isinstance(before := begun.config.get("engine"), str):
         config = config.replace(engine=before)
+    now = config.model_dump()
     kept = {
         path: value
-        for path, value in _turned_off(files)
-        if _value(begun, path) == value != _value(config.model_dump(), path)
+        for path, value in begun.turned_off().items()
+        if _value(begun.config, path) == value != _value(now, path)
     }
     if notes is not None:
         notes += [
-            f"'{path}' stays {'null' if value is None else value}, as the fit(max_steps=...) that began the"
-            " run left it"
+            f"'{path}' stays {_shown(value)}, as the fit(max_steps=...) that began the run left it"
             for path, value in kept.items()
         ]
     return config.replace(**kept) if kept else config
 
 
-def _turned_off(files: Files | None) -> list[tuple[str, object]]:
-    """Return the keys that a `fit` of this run has set to 0 or null, since it was too short for them."""
-    if not isinstance(files, Storage) or not has_begun(files):
-        return []
-    told = [str(event.get("reason")) for event in events(files, "changed_by_fit")]
-    found = [match for reason in told if (match := _OFF.match(reason))]
-    return [(match[1], None if match[2] == "null" else 0) for match in found]
+class Begun:
+    """What the run of these files decided, if there is one; its config is read once, and only if needed."""
+
+    def __init__(self, files: Files | None) -> None:
+        self._files = files
+
+    @functools.cached_property
+    def config(self) -> Mapping[str, Any]:
+        """The config that the run has now; an empty one where there is no such run."""
+        return _begun_config(self._files)
+
+    def turned_off(self) -> dict[str, object]:
+        """Return the keys that a `fit` of this run has set to 0 or null, since it was too short for them."""
+        if not isinstance(self._files, Storage) or not has_begun(self._files):
+            return {}
+        told = [event.get("keys") for event in events(self._files, CHANGED)]
+        keys = [pair for one in told if isinstance(one, dict) for pair in one.items()]
+        return {path: value for path, value in keys if value is None or value == 0}
+
+    def counters_at_end(self) -> Mapping[str, int]:
+        """Return the counters with which the run has ended; none where it has not."""
+        if not isinstance(self._files, Storage) or not has_begun(self._files):
+            return {}
+        try:
+            ending = last_ending(self._files) or {}
+        except LudusError:
+            return {}
+        counters: Mapping[str, int] = ending.get("counters", {})
+        return counters if ending.get("event") == "finished" else {}
 
 
 def _value(data: Any, path: str) -> object:
@@ -65,8 +116,7 @@ def _value(data: Any, path: str) -> object:
     return data
 
 
-def begun_config(files: Files | None) -> Mapping[str, Any]:
-    """Return the config that the run of these files has now; an empty one where there is no such run."""
+def _begun_config(files: Files | None) -> Mapping[str, Any]:
     if files is None or not files.exists("config.yaml"):
         return {}
     try:
@@ -74,15 +124,3 @@ def begun_config(files: Files | None) -> Mapping[str, Any]:
         return current(strict_yaml.parse(text, source="config.yaml"), source="config.yaml")
     except LudusError:
         return {}  # the resume itself tells what is wrong with it
-
-
-def counters_at_end(files: Files | None) -> Mapping[str, int]:
-    """Return the counters with which the run of these files has ended; none where it has not."""
-    if not isinstance(files, Storage) or not has_begun(files):
-        return {}
-    try:
-        ending = last_ending(files) or {}
-    except LudusError:
-        return {}
-    counters: Mapping[str, int] = ending.get("counters", {})
-    return counters if ending.get("event") == "finished" else {}

@@ -21,6 +21,7 @@ from ludus.core.trainer import Trainer
 from ludus.process.signals import Signals
 from ludus.seeds import GlobalRandom
 from ludus.session import resumption
+from ludus.session.begun import data_of
 from ludus.session.device import Compute
 from ludus.session.fingerprint import DATA, code_of, fingerprint, host, machine, versions
 from ludus.session.given import is_all_of_config, is_model_of_config, logger_of, storage_of
@@ -71,7 +72,7 @@ class Session:
 
     def _say(self, text: str, *, event: str | None = None) -> None:
         if event is not None:
-            directory.tell_event(self._storage, event, reason=text)
+            directory.tell_event(self._storage, event, reason=text, **data_of(text))
         if self._display is not None:
             self._display.message(text)
 
@@ -95,8 +96,7 @@ class Session:
         self._data = {f"{DATA}{role}": d for role, d in trainer.data_facts().items()}
         self._code = code_of(trainer.config, registry.loaded_plugins)
         facts, by_script = self._fingerprint(), not is_all_of_config(trainer)
-        digest = trainer.config.digest()
-        self._standing.of = proofs.subject_of(digest, facts, by_script=by_script)
+        self._standing.of = proofs.subject_of(trainer.config.digest(), facts, by_script=by_script)
         saved = self._load() if self._is_resumed else None
         seen = saved.manifest if saved else {"offsets": {}, "log_hashes": {}}
         offsets = directory.log_offsets(storage, seen, tell=self.tell)

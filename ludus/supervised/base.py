@@ -18,7 +18,7 @@ from ludus.judge.milestones import Milestones
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.model import Model
 from ludus.nn.schedules import Schedule
-from ludus.session.begun import as_begun, has_begun
+from ludus.session.begun import CHANGED, Begun, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
@@ -105,11 +105,11 @@ class BaseTrainer(Evaluated, Trainer):
         datasets = self._make_datasets()
         self.dataset_name, self.train_data = datasets.dataset_name, datasets.train
         self.evaluators = datasets.evaluators
-        files, length = self.run.files, self.train_data.length()
-        config, self._notes = lengthened(config, max_steps, length, files)
-        self.config = config = as_begun(config, self.run.files)
+        begun, length = Begun(self.run.files), self.train_data.length()
+        config, self._notes = lengthened(config, max_steps, length, begun)
+        self.config = config = as_begun(config, begun)
         self.model = self._make_model()
-        if not has_begun(files):
+        if not has_begun(self.run.files):
             # A run that has begun goes on as it began.
             config.refuse_unreached(self.train_data.length())
         self._unrepeatable = check_data(datasets)
@@ -242,7 +242,7 @@ class BaseTrainer(Evaluated, Trainer):
     def open(self) -> None:
         """Say what fit changed, and what is not done as a long run would like it."""
         for note in self._notes:
-            self.run.tell(note, event="changed_by_fit")
+            self.run.tell(note, event=CHANGED)
         for note in self._engine_notes:
             self._tell_of_engine(note)
         if (decay := self.config.ema_decay) is not None:

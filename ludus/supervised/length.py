@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ludus.core.errors import ConfigError
-from ludus.core.services import Files
-from ludus.session.begun import begun_config, counters_at_end
+from ludus.session.begun import Begun, changes_by_fit
 from ludus.supervised.config import SupervisedConfig
 
 
 def lengthened(
-    config: SupervisedConfig, max_steps: int | None, length: int | None, files: Files | None
+    config: SupervisedConfig, max_steps: int | None, length: int | None, begun: Begun
 ) -> tuple[SupervisedConfig, list[str]]:
     """Return the config with the steps that `fit` was given, and a sentence for each key that had to change.
 
-    `length` is the number of batches in an epoch, None if the data does not say. `files` are those of a run
-    that has perhaps begun, which decides how many epochs it takes: an epoch that ended early is over.
+    `length` is the number of batches in an epoch, None if the data does not say. `begun` is the run as
+    it is by now, which decides how many epochs it takes: an epoch that ended early is over.
     """
-    begun, at_end = begun_config(files), counters_at_end(files)
+    at_end = begun.counters_at_end()
     if max_steps is None:
         _refuse_ended(config, begun, at_end)
         return config, []
@@ -26,23 +25,17 @@ def lengthened(
     epochs = 1 if not length else -(-num_left // -(-length // config.accumulate))
     needed = at_end.get("epoch", 0) + epochs if length or at_end else 0
     # A run may have been given more than that already, and then killed.
-    needed = max(needed, begun.get("max_epochs", 0))
-    changes, notes = {"max_steps": max_steps}, []
-    if needed > config.max_epochs:
-        changes["max_epochs"] = needed
-        notes.append(
-            f"for fit(max_steps={max_steps}) 'max_epochs' is {needed} rather than {config.max_epochs}"
-        )
-    return config.replace(**changes), notes
+    needed = max(needed, begun.config.get("max_epochs", 0))
+    changes = {"max_epochs": needed} if needed > config.max_epochs else {}
+    notes = changes_by_fit(config, changes, max_steps)
+    return config.replace(max_steps=max_steps, **changes), notes
 
 
-def _refuse_ended(
-    config: SupervisedConfig, begun: Mapping[str, object], at_end: Mapping[str, int]
-) -> None:
+def _refuse_ended(config: SupervisedConfig, begun: Begun, at_end: Mapping[str, int]) -> None:
     """Raise ConfigError where more steps are asked of a run whose epochs are over."""
     num_steps, num_epochs = at_end.get("opt_steps", 0), at_end.get("epoch", 0)
-    is_longer = config.max_steps is not None and config.max_steps != begun.get("max_steps")
-    if at_end and is_longer and num_epochs >= config.max_epochs:
+    is_over = bool(at_end) and config.max_steps is not None and num_epochs >= config.max_epochs
+    if is_over and config.max_steps != begun.config.get("max_steps"):
         raise ConfigError(
             f"'max_steps' is {config.max_steps}, but the run has ended, after {num_steps} steps in"
             f" {num_epochs} of {config.max_epochs} epochs, and an epoch that ended early is over; raise"

@@ -333,8 +333,8 @@ def test_half_a_line_at_the_end_of_the_journal_does_not_spoil_the_next(run: Path
     with (run / "events.jsonl").open("ab") as file:
         file.write(b'{"time": 1, "event": "chec')
     train(run.parent, "run")
-    told = [event["event"] for event in events(run)][-3:]
-    assert told == ["resumed", "first_checkpoint", "finished"]
+    told = [event["event"] for event in events(run)][-4:]
+    assert told == ["resumed", "evaluated_weights", "first_checkpoint", "finished"]
 
 
 USERS_FILES = [

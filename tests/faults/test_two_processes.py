@@ -98,6 +98,7 @@ def test_two_processes_that_start_at_once_make_one_run(tmp_path: Path, warm: War
     assert {event["event"] for event in events} <= {
         "started",
         "resumed",
+        "evaluated_weights",
         "first_checkpoint",
         "finished",
     }

@@ -15,6 +15,7 @@ from ludus.active.programs.standalone import StandaloneProgram
 from ludus.active.stream.config import LinkConfig, read_stream_config
 from ludus.active.stream.link import LoopbackLink
 from ludus.active.stream.wire import LinkLost
+from ludus.config.migrations import VERSION
 from ludus.config.registry import find
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError, LudusError
@@ -69,8 +70,9 @@ def file_of(kind: str, **changed: Any) -> dict[str, Any]:
 
 @changes(ALL, "version")
 def test_a_file_of_another_version_is_refused(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="version 3 is newer than this ludus reads"):
-        read_stream_config(write(tmp_path / "new.yaml", file_of(kind, version=3)))
+    newer = VERSION + 1
+    with pytest.raises(ConfigError, match=f"version {newer} is newer than this ludus reads"):
+        read_stream_config(write(tmp_path / "new.yaml", file_of(kind, version=newer)))
 
 
 @changes(ALL, "kind")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ludus
-from ludus.session.begun import as_begun, has_begun
+from ludus.session.begun import as_begun, changes_by_fit, data_of, has_begun
 from ludus.store.local import LocalStorage
 from tests.conftest import modules_in
 
@@ -36,6 +36,29 @@ def test_a_run_has_begun_once_it_has_its_note(tmp_path: Path) -> None:
     assert not has_begun(LocalStorage(tmp_path))
     (tmp_path / "run.json").write_text("{}")
     assert has_begun(LocalStorage(tmp_path))
+
+
+def test_what_a_short_fit_turned_off_is_known_by_keys_and_not_by_a_sentence(
+    tmp_path: Path,
+) -> None:
+    config = ludus.example("dqn").replace(engine="eager", **{"evaluation.patience": 3})
+    path = "evaluation.patience"
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "config.yaml").write_text(config.replace(**{path: None}).to_yaml())
+    said = {"event": "changed_by_fit", "reason": "in any words", "keys": {path: None}}
+    (tmp_path / "events.jsonl").write_text(json.dumps(said) + "\n")
+    notes: list[str] = []
+    assert as_begun(config, LocalStorage(tmp_path), notes).evaluation.patience is None
+    assert [note.partition(",")[0] for note in notes] == [f"'{path}' stays null"]
+
+
+def test_a_key_that_fit_changes_is_told_as_a_sentence_and_as_data() -> None:
+    config = ludus.example("dqn")
+    (note,) = changes_by_fit(config, {"evaluation.episodes": None}, 3)
+    before = config.evaluation.episodes
+    assert note == f"for fit(max_steps=3) 'evaluation.episodes' is null rather than {before}"
+    assert data_of(note) == {"keys": {"evaluation.episodes": None}}
+    assert data_of("another sentence") == {}
 
 
 CASES = modules_in("contracts/trainers")

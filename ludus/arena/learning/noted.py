@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ludus.core import Run
 from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.session.begun import CHANGED
 
 
 class Noted:
@@ -17,7 +18,7 @@ class Noted:
     def open(self) -> None:
         """Say what fit changed, and how the updates are executed."""
         for note in self._notes:
-            self.run.tell(note, event="changed_by_fit")
+            self.run.tell(note, event=CHANGED)
         for note in self._engine_notes:
             self.run.tell(note, event="engine")
 

@@ -24,7 +24,7 @@ from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.schedules import Schedule, too_long
 from ludus.seeds import derive, forked
-from ludus.session.begun import as_begun, has_begun
+from ludus.session.begun import as_begun, changes_by_fit, has_begun
 from ludus.show.progress import IterationContext, attach_progress_bar
 
 GUARD = DivergenceGuard(remedy="look at the data of the scenario")
@@ -99,10 +99,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         count = -(-max_steps // each)
         changes = self.config.model_copy(update={"max_iterations": count}).unreached()
         given = f"for fit(max_steps={max_steps})"
-        notes = [
-            f"{given} '{key}' is {value} rather than {getattr(self.config, key)}"
-            for key, value in changes.items()
-        ]
+        notes = changes_by_fit(self.config, changes, max_steps)
         if count * each != max_steps:
             notes.append(
                 f"{given} the run makes {count * each} optimisation steps, {count} whole iterations of"

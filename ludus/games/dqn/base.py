@@ -24,7 +24,7 @@ from ludus.games.rounds import Work, after_a_round, with_length
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive
-from ludus.session.begun import as_begun
+from ludus.session.begun import CHANGED, as_begun
 from ludus.session.stage_times import StageTimes
 from ludus.session.trainer import Trainer
 
@@ -149,7 +149,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
     def open(self) -> None:
         """Say what fit changed."""
         for note in self._notes:
-            self.run.tell(note, event="changed_by_fit")
+            self.run.tell(note, event=CHANGED)
 
     def plan(self) -> Repeat:
         """Return rounds of `_train`."""

@@ -34,7 +34,7 @@ from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.schedules import Schedule
 from ludus.seeds import derive, forked
-from ludus.session.begun import as_begun, has_begun
+from ludus.session.begun import CHANGED, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer
 
@@ -281,7 +281,7 @@ class PPOTrainer(Abilities, Trainer):
     def open(self) -> None:
         """Say what fit changed, and how the updates are executed."""
         for note in self._notes:
-            self.run.tell(note, event="changed_by_fit")
+            self.run.tell(note, event=CHANGED)
         if self._by_kernels is not None and (reason := self._by_kernels.make_ready()):
             self._by_kernels, self._rounds_are_made = None, plainly(reason)
         if self.config.fused and self.device.type == "cuda":
