@@ -79,7 +79,7 @@ def learn_role(task: str, seed: int) -> dict[str, Any]:
     trainer.add(watch)
     seconds, records = _trained(trainer)
     moves = records[-1]["game_steps"]
-    assert abs(moves - NUM_TRANSITIONS) < NUM_TRANSITIONS / 20, f"{moves} transitions were used"
+    assert moves <= NUM_TRANSITIONS, f"{moves} transitions were used"
     pair = "host_vs_random" if role == "host" else "random_vs_agent"
     curve = [
         [record["game_steps"], record[f"eval/rho/{pair}"]]

@@ -51,7 +51,7 @@ def main() -> None:
     panel.set_ylabel("accuracy on pairs not learned from", fontsize=9)
     panel.spines[["top", "right"]].set_visible(False)
     panel.tick_params(labelsize=8)
-    panel.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.05))
+    panel.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.45))
     figure.savefig(sys.argv[2], metadata={"Date": None})
 
 
