@@ -7,13 +7,11 @@ trainer whose plan has no such method, a stage's name, or nearly the name of wha
 from __future__ import annotations
 
 import difflib
-import inspect
-import re
-import sys
-from collections.abc import Callable, Collection, Iterator
-from types import CodeType, FunctionType
+from collections.abc import Callable, Collection
+from types import FunctionType
 
 from ludus.core.errors import HookError
+from ludus.core.mentions import is_mentioned
 from ludus.core.plan import Repeat, walk_nodes
 
 ELSEWHERE = frozenset({
@@ -38,8 +36,8 @@ _NEAR = 0.85
 def check_overrides(trainer: object, plan: Repeat) -> None:
     """Raise HookError for a method of a script's trainer that looks like an override and is never called.
 
-    One that the trainer's own code or its module mentions is called by that, and helpers are left alone. A
-    class of the library names in `uncalled` the methods that it has for scripts, and that no run calls.
+    One that code of the user's speaks of, in whatever file, may be called by that; helpers are left alone.
+    A class of the library names in `uncalled` the methods that it has for scripts, and that no run calls.
     """
     own = [cls for cls in type(trainer).__mro__ if not _is_of_library(cls)]
     there = {name for cls in type(trainer).__mro__ if cls not in own for name in vars(cls)}
@@ -50,7 +48,7 @@ def check_overrides(trainer: object, plan: Repeat) -> None:
             is_method = isinstance(value, FunctionType | staticmethod | classmethod)
             if not is_method or name in there or name.startswith("__"):
                 continue
-            if (likeness := _likeness(name, nodes, there)) and not _is_mentioned(name, own):
+            if (likeness := _likeness(name, nodes, there)) and not is_mentioned(name, own):
                 raise HookError(
                     f"{cls.__name__}.{name} {likeness}, but nothing calls it, so it would do nothing;"
                     f" {_remedy(trainer, name, there)}"
@@ -86,35 +84,3 @@ def _remedy(trainer: object, name: str, there: Collection[str]) -> str:
         f"put it in the plan, Stage(name=..., work=self.{name}), override one of {', '.join(known)}, or give"
         " it another name"
     )
-
-
-def _is_mentioned(name: str, classes: Collection[type]) -> bool:
-    """Return whether the code of these classes, or of a module that one is in, speaks of this attribute."""
-    for cls in classes:
-        for method, value in vars(cls).items():
-            if method != name and any(name in code.co_names for code in _codes(value)):
-                return True
-        module = sys.modules.get(cls.__module__)
-        try:
-            source = "" if module is None else inspect.getsource(module)
-        except (OSError, TypeError):
-            source = ""
-        if re.search(rf"(?<!super\(\))\.{re.escape(name)}\b", source):
-            return True
-    return False
-
-
-def _codes(value: object) -> Iterator[CodeType]:
-    """Yield the code of a method or property, and of the functions in it."""
-    if isinstance(value, property):
-        for part in (value.fget, value.fset):
-            yield from _codes(part)
-    if isinstance(value, staticmethod | classmethod):
-        value = value.__func__
-    if isinstance(value, FunctionType):
-        value = inspect.unwrap(value)  # `prepare` and `plan` are wrapped by the library itself
-    waiting = [value.__code__] if isinstance(value, FunctionType) else []
-    while waiting:
-        code = waiting.pop()
-        yield code
-        waiting += [one for one in code.co_consts if isinstance(one, CodeType)]

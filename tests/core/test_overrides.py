@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import ludus
-from ludus.core import HookError
+from ludus.core import HookError, mentions
 from ludus.core.surroundings import Bare
 from tests.arena.small import small_arena
 from tests.core.test_hooks import plan
@@ -17,6 +19,12 @@ from tests.games.ppo.small import small_ppo
 from tests.rl.small import small
 
 
+@pytest.fixture(autouse=True)
+def no_other_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests call methods of all these names; here a script has no modules but those that it names."""
+    monkeypatch.setattr(mentions, "modules_of_user", lambda packages: [])
+
+
 def nothing(self: Any, *arguments: Any) -> None:
     """Do nothing."""
 
@@ -24,6 +32,9 @@ def nothing(self: Any, *arguments: Any) -> None:
 def derived(base: type, name: str) -> Any:
     # The name must stand nowhere in this module as an attribute, for that would be a call of it.
     return type("Mine", (base,), {name: nothing, "__module__": "no_module"})
+
+
+MODULES_OF_USER = mentions.modules_of_user
 
 
 def every_family() -> dict[str, Any]:
@@ -91,6 +102,78 @@ class Helped(Tiny):
 
 def test_helpers_that_are_called_and_methods_for_scripts_are_left_alone() -> None:
     Helped(plan).fit()
+
+
+LIB = """
+import ludus.core
+from tests.core.test_loop import Tiny
+
+class Mine(Tiny):
+    def train(self):
+        super().train
+        self.model.train()
+
+    def step(self):
+        '''Called .step by nobody.'''
+
+class Rounds(Tiny):
+    def before_round(self):
+        getattr(self, "evaluation")()
+
+    def evaluation(self):
+        pass
+"""
+
+
+def module(name: str, code: str, folder: Path) -> ModuleType:
+    """Return a module as it is imported from a file."""
+    (folder / f"{name}.py").write_text(code)
+    made = ModuleType(name)
+    made.__file__ = str(folder / f"{name}.py")
+    exec(compile(code, made.__file__, "exec"), vars(made))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("main", "refused"),
+    [
+        ("", "train"),
+        ("def train(trainer):\n    trainer.train()\n", "step"),
+        ("# trainer.train()\nname = 'train'\n", "train"),
+        ("def go(trainer):\n    trainer.train(); trainer.step()\n", None),
+        ("def go(t):\n    getattr(t, 'train')()\n    t.step()\n", None),
+        ("def go(t):\n    for name in ('train', 'step'):\n        getattr(t, name)()\n", None),
+    ],
+)
+def test_a_method_that_another_file_of_the_script_speaks_of_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: str, refused: str | None
+) -> None:
+    lib = module("overrides_lib", LIB, tmp_path)
+    both = [lib, module("overrides_main", main, tmp_path)]
+    monkeypatch.setattr(mentions, "modules_of_user", lambda packages: both)
+    assert lib.Rounds(plan).fit().status == "finished"
+    if refused is None:
+        assert lib.Mine(plan).fit().status == "finished"
+        return
+    with pytest.raises(HookError, match=rf"Mine\.{refused} .* nothing calls it"):
+        lib.Mine(plan).fit()
+
+
+def test_a_method_that_is_under_way_is_called() -> None:
+    def train(self: Any) -> Any:
+        return self.fit()
+
+    mine = type("Mine", (Tiny,), {"train": train, "__module__": "no_module"})
+    trainer: Any = mine(plan)
+    assert trainer.train().status == "finished"
+    with pytest.raises(HookError, match="nothing calls it"):
+        mine(plan).fit()
+
+
+def test_modules_of_the_user_are_those_of_no_library(no_other_code: None) -> None:
+    found = {one.__name__ for one in MODULES_OF_USER({"pluggy"})}
+    assert {"tests.core.test_loop", "pluggy"} <= found
+    assert not {"torch", "ludus.core", "json", "numpy"} & found
 
 
 def test_a_roll_out_or_an_evaluation_of_ones_own_is_called() -> None:
