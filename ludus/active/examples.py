@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from ludus.active.reading import Collate, CollateInputs, SeededRows, read_or_raise
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.looking import Repeated, digest_of
+from ludus.core.looking import digest_of
+from ludus.core.repeated import Repeated
 from ludus.data.batches.loader import to_device
 from ludus.data.batches.seeded_loader import is_same, spread
 from ludus.data.batches.splits import Examples

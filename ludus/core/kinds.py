@@ -14,13 +14,11 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from ludus.core import memory, positions
+from ludus.core.authors import is_of_user, is_third_party
 
-_LIBRARIES = {"ludus", "torch", "numpy", "builtins", "tensordict", "torchrl", "gymnasium"}
-_INSTALLED = {"site-packages", "dist-packages"}
 # Objects of these show or log, or serve threads and processes: what they keep decides nothing.
 _NOT_OPENED = {"tqdm", "rich", "wandb", "tensorboard", "matplotlib", "pydantic", "pydantic_core"}
 # Objects of the standard library that hold what they were given.
@@ -31,17 +29,9 @@ CODE = (*_FUNCTIONS, type, types.ModuleType)
 _WATCHED_THEMSELVES = {("ludus.core.trainer", "Trainer"), ("ludus.core.run", "Run")}
 _TORCH_OPENED = ("torch.utils.data.", "torch.distributions.")
 
+_NAMES = (tuple, list, set, frozenset)
+
 Opened = tuple[bytes, list[Any]]
-
-
-@functools.cache
-def is_of_user(module: str) -> bool:
-    """Return whether a module is neither a library's nor of the standard library."""
-    top = module.partition(".")[0]
-    if top in _LIBRARIES or (top in sys.stdlib_module_names and top != "__main__"):
-        return False
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return file is None or not _INSTALLED & {*Path(file).parts}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -50,12 +40,18 @@ def _is_opened(kind: type) -> bool:
     top = module.partition(".")[0]
     if any((one.__module__, one.__name__) in _WATCHED_THEMSELVES for one in kind.__mro__):
         return False
-    if issubclass(kind, CODE) or getattr(kind, "model_config", {}).get("frozen"):
+    config = next(
+        (vars(one)["model_config"] for one in kind.__mro__ if "model_config" in vars(one)), 0
+    )
+    if issubclass(kind, CODE) or (isinstance(config, dict) and config.get("frozen") is True):
         return False
     if top == "torch":
         return _is_network(kind) or f"{module}.".startswith(_TORCH_OPENED)
     if top in sys.stdlib_module_names and top != "__main__":
         return top in _HOLDERS
+    if is_third_party(module):
+        # Most of these measure, log or wait.
+        return hasattr(kind, "state_dict") or _is_network(kind)
     return top not in _NOT_OPENED
 
 
@@ -83,10 +79,15 @@ def attributes(value: object) -> Iterator[tuple[str, Any]]:
 def _layout(kind: type) -> tuple[frozenset[str], tuple[tuple[str, Any], ...]]:
     """Return the attributes of a class's objects that do not count, and its slots that do."""
     ignored = derived_of(kind) | (_not_of_module() if _is_network(kind) else frozenset())
+    found = [pair for one in kind.__mro__ for pair in vars(one).items()]
+    ignored |= {name for name, item in found if isinstance(item, functools.cached_property)}
+    ignored |= {"__dict__", "__weakref__"}
+    if _is_loader(kind) and not hasattr(kind, "state_dict"):
+        # What its workers have read so far, and how long it once was.
+        ignored |= {"_iterator", "_IterableDataset_len_called"}
     slots = [
         (name, slot)
-        for one in kind.__mro__
-        for name, slot in vars(one).items()
+        for name, slot in found
         if isinstance(slot, types.MemberDescriptorType) and name not in ignored
     ]
     return ignored, tuple(slots)
@@ -103,7 +104,9 @@ def _not_of_module() -> frozenset[str]:
 @functools.lru_cache(maxsize=4096)
 def derived_of(kind: type) -> frozenset[str]:
     """Return the attributes that a class says can be computed anew."""
-    return frozenset(name for one in kind.__mro__ for name in vars(one).get("derived", ()))
+    named = [vars(one).get("derived", ()) for one in kind.__mro__]
+    named = [(names,) if isinstance(names, str) else names for names in named]
+    return frozenset(n for names in named if isinstance(names, _NAMES) for n in names)
 
 
 def derived_names(owner: object) -> frozenset[str]:
@@ -205,7 +208,7 @@ def _names_in(code: types.CodeType) -> tuple[str, ...]:
 
 
 def opened(value: object) -> Opened | None:
-    """Return what an object that is no container is compared by, and what it holds; None: by nothing."""
+    """Return what a value that is no container is compared by, and holds; None: its attributes, if any."""
     for kind, opens in _OPENERS:
         if isinstance(value, kind):
             return opens(value)
@@ -221,10 +224,17 @@ def opened(value: object) -> Opened | None:
         return b"", [getattr(value, "state_dict")()]  # noqa: B009
     if top in ("_io", "io"):
         return positions.of_file(value)
-    if not is_instance(value):
-        return None
-    found = [item for pair in attributes(value) for item in pair]
-    return b"", [*found, *([type(value)] if is_of_user(module) else [])]
+    return None
+
+
+def is_own(value: object) -> bool:
+    """Return whether a value is an object of a class of the user's."""
+    return is_instance(value) and is_of_user(type(value).__module__)
+
+
+def name_of(value: object) -> str:
+    """Return the name of a class, a function or a module."""
+    return str(getattr(value, "__qualname__", type(value).__name__))
 
 
 def _of_function(value: types.FunctionType) -> Opened:
@@ -277,6 +287,11 @@ _OPENERS: tuple[tuple[Any, Callable[[Any], Opened]], ...] = (
     # What is remembered of answers decides none.
     (functools._lru_cache_wrapper, lambda value: (b"", [value.__wrapped__])),
 )
+
+
+def _is_loader(kind: type) -> bool:
+    names = {(one.__module__, one.__name__) for one in kind.__mro__}
+    return ("torch.utils.data.dataloader", "DataLoader") in names
 
 
 def _is_network(kind: type) -> bool:

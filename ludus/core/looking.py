@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import marshal
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
 from typing import Any
 from zlib import crc32
 
 from ludus.core import kinds, memory
+from ludus.core.authors import is_of_user
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 # Those of another order than their base come first.
 _CONTAINERS = (OrderedDict, dict, list, tuple, set, frozenset, deque)
+_WRITABLE = {*_PLAIN, *_CONTAINERS} - {deque}
 _MAX_ITEMS = 2_000_000
 _MAX_OBJECTS = 20_000
 _MAX_BYTES = 64 << 20
+_MIN_OBJECTS = 500
 _NUM_SAMPLED = 1_000
+_MAX_NAMED = 100
 _WHOLE = 1 << 16
 _PROBE_DEPTH = 4
 
@@ -36,8 +40,10 @@ class Look:
     What is over the budget is looked at in part: its length, its ends and places spread over it.
     """
 
-    def __init__(self, known: Iterable[object] = ()) -> None:
+    def __init__(self, known: Iterable[object] = (), *, has_code: bool = True) -> None:
+        """Without code a class or a function is told by its name alone."""
         self._known = {id(thing): thing for thing in known}
+        self._served, self._has_code = frozenset(self._known), has_code
         self._storages: set[int] = set()
         self._seen: dict[int, object] = {}
         self._items, self._objects, self._bytes = _MAX_ITEMS, _MAX_OBJECTS, _MAX_BYTES
@@ -49,32 +55,48 @@ class Look:
         """Whether something was over the budget since this was last set to False."""
 
     def leave_out(self, roots: Iterable[object]) -> None:
-        """Let all that these hold, and whatever shares memory with it, be known."""
-        stack: list[Any] = [*roots]
-        while stack:
-            one = stack.pop()
+        """Let all that these hold, and whatever shares memory with it, be known.
+
+        What lies deepest, and what long containers hold, comes last: it may be over the budget.
+        """
+        waiting, long = deque(roots), deque[Any]()
+        num_left = _MAX_OBJECTS
+        while (waiting or long) and num_left > 0:
+            one = (waiting or long).popleft()
             if isinstance(one, _PLAIN) or id(one) in self._known:
                 continue
-            if (place := memory.memory_of(one)) is not None:
-                self._storages.add(place)
-            elif isinstance(one, dict):
-                stack += [*dict.keys(one), *dict.values(one)]
-            elif isinstance(one, _CONTAINERS):
-                if _is_plain(one) and isinstance(one, tuple | frozenset):
-                    continue  # one that cannot change is nobody's
-                stack += [] if _is_plain(one) else one
-            elif kinds.is_instance(one):
-                stack += self._left_out(one)
-            elif not memory.is_generator(one) and not hasattr(type(one), "state_dict"):
-                continue
-            self._known[id(one)] = one
+            num_left -= 1
+            try:
+                inside = self._belongings(one, num_left)
+            except Exception:
+                # As in `digest`.
+                inside = []
+            if inside is not None:
+                self._known[id(one)] = one
+                (waiting if len(inside) <= _NUM_SAMPLED else long).extend(inside)
+
+    def _belongings(self, one: object, num_left: int) -> list[Any] | None:
+        """Return what an object in a part holds that is the part's own; None: not even itself."""
+        if (place := memory.memory_of(one)) is not None:
+            self._storages.add(place)
+            return []
+        if isinstance(one, _CONTAINERS):
+            if _marshalled(one, _MAX_ITEMS) is not None:
+                # One that cannot change is nobody's.
+                return None if isinstance(one, tuple | frozenset) else []
+            items = _some(one, num_left)
+            values = [dict.get(one, key) for key in items] if isinstance(one, dict) else []
+            return items + values
+        if kinds.is_instance(one):
+            return self._left_out(one)
+        return [] if memory.is_generator(one) or hasattr(type(one), "state_dict") else None
 
     def _left_out(self, one: object) -> list[Any]:
         """Return what of an object belongs to the part that it is in."""
         kind: Any = type(one)
         for hook in kinds.hooks_of(one):
             self.own.setdefault((kind.__name__, hook.__name__), []).append(hook)
-        if not kinds.is_of_user(kind.__module__):
+        if not is_of_user(kind.__module__):
             return [value for _, value in kinds.attributes(one)]
         self.classes[kind] = None
         saved, found = kinds.saved_names(kind), []
@@ -87,9 +109,38 @@ class Look:
 
     def digest(self, value: object) -> bytes:
         """Return something that is the same for as long as nothing in it has changed."""
-        out, stack = blake2b(digest_size=12), [value]
+        self._begin()
+        return self._digest(value)
+
+    def digests(self, value: object) -> dict[str, bytes]:
+        """Return the same for each attribute of an object, by its name, and "" for the rest."""
+        self._begin()
+        try:
+            members = self._members(value) if self._has_names(value) else None
+        except Exception:
+            members = None  # as in `_digest`
+        if members is None or len(members) > _MAX_NAMED:
+            return {"": self._digest(value)}
+        self._seen[id(value)] = value
+        members.sort(key=lambda member: member[0])
+        found = {name: self._digest(item) for name, item in members}
+        return found | {"": self._digest(type(value))}
+
+    def _has_names(self, value: object) -> bool:
+        """Return whether a value is told by its attributes alone."""
+        is_other = isinstance(value, (*_PLAIN, *_CONTAINERS)) or id(value) in self._known
+        if is_other or memory.memory_of(value) is not None or hasattr(type(value), "state_dict"):
+            return False
+        return kinds.is_instance(value) and kinds.opened(value) is None
+
+    def _begin(self) -> None:
         # Objects, not ids alone, so that no other one has an id of theirs while this lasts.
         self._seen = {}
+        # However much one owner holds, something is left for the next.
+        self._objects = max(self._objects, _MIN_OBJECTS)
+
+    def _digest(self, value: object) -> bytes:
+        out, stack = blake2b(digest_size=12), [value]
         while stack:
             one = stack.pop()
             try:
@@ -109,13 +160,26 @@ class Look:
             return b"@", []
         self._seen[id(value)] = value
         self._objects -= 1
+        if self._objects < 0:
+            self.was_cut = True
+            count = len(value) if isinstance(value, _CONTAINERS) else 1
+            return f"{type(value).__name__} {count}".encode(), []
         if isinstance(value, _CONTAINERS):
             return self._container(value)
         if (place := memory.memory_of(value)) is not None:
             return (b"@" if place in self._storages else self._memory(value)), []
-        found = kinds.opened(value)
+        if not self._has_code and isinstance(value, kinds.CODE):
+            return kinds.name_of(value).encode(), []
         name = type(value).__qualname__.encode()
-        return (name, []) if found is None else (name + found[0], found[1])
+        if (found := kinds.opened(value)) is not None:
+            return name + found[0], found[1]
+        inside = [part for member in self._members(value) for part in member]
+        return name, [*inside, *([type(value)] if kinds.is_own(value) else [])]
+
+    def _members(self, value: object) -> list[tuple[str, Any]]:
+        """Return the attributes of an object, by name, but for what serves the run."""
+        found = kinds.attributes(value) if kinds.is_instance(value) else ()
+        return [(name, item) for name, item in found if id(item) not in self._served]
 
     def _plain(self, value: object) -> bytes:
         if isinstance(value, str | bytes) and len(value) > _WHOLE:
@@ -125,38 +189,18 @@ class Look:
 
     def _container(self, value: Collection[Any]) -> Opened:
         name = type(value).__name__.encode() + b" %d" % len(value)
-        size = _size(value, _PROBE_DEPTH) if type(value) in _CONTAINERS else None
-        if size is not None and size <= self._items:
-            try:
-                # Version 2 writes values alone: which of them are one object does not show.
-                data = marshal.dumps(value, 2)  # type: ignore[arg-type]
-            except ValueError:
-                pass
-            else:
-                self._items -= size
-                return b"%s %d" % (name, crc32(data)), []
+        if (plain := _marshalled(value, self._items)) is not None:
+            self._items -= plain[0]
+            return b"%s %d" % (name, crc32(plain[1])), []
         more = [vars(value)] if getattr(value, "__dict__", None) else []
-        items = self._some(value)
+        items = _some(value, self._objects)
+        self.was_cut |= len(items) < len(value)
         if isinstance(value, dict):
             pairs = [(key, dict.get(value, key)) for key in items]
             return name, [part for pair in pairs for part in pair] + more
         if isinstance(value, set | frozenset):
             return name + b" ".join(sorted(self._plain(_name(item)) for item in items)), more
         return name, items + more
-
-    def _some(self, value: Collection[Any]) -> list[Any]:
-        """Return all items of a container, or those of its ends and some between."""
-        count = len(value)
-        base: Any = next(kind for kind in _CONTAINERS if isinstance(value, kind))
-        if count <= max(self._objects, 0):
-            return list(base.__iter__(value))
-        self.was_cut = True
-        step = max(count // _NUM_SAMPLED, 1)
-        if isinstance(value, list | tuple):
-            ends = [*range(min(_NUM_SAMPLED, count)), *range(max(count - _NUM_SAMPLED, 0), count)]
-            places = sorted({*ends, *range(0, count, step)})
-            return [base.__getitem__(value, place) for place in places]
-        return list(islice(base.__iter__(value), 0, None, step))
 
     def _memory(self, value: object) -> bytes:
         data = memory.bytes_of(value, whole=self._bytes)
@@ -166,6 +210,34 @@ class Look:
         self.was_cut |= not is_whole
         self._bytes -= len(content) if is_whole else 0
         return about + b"%d" % crc32(content)
+
+
+def _some(value: Collection[Any], most: int) -> list[Any]:
+    """Return all items of a container, or those of its ends and some between."""
+    count = len(value)
+    base: Any = next(kind for kind in _CONTAINERS if isinstance(value, kind))
+    if count <= max(most, 0):
+        return list(base.__iter__(value))
+    step = max(count // _NUM_SAMPLED, 1)
+    if isinstance(value, list | tuple):
+        ends = [*range(min(_NUM_SAMPLED, count)), *range(max(count - _NUM_SAMPLED, 0), count)]
+        places = sorted({*ends, *range(0, count, step)})
+        return [base.__getitem__(value, place) for place in places]
+    spread = islice(base.__iter__(value), 0, None, step)
+    is_ordered = hasattr(base, "__reversed__")
+    return [*spread, *(islice(base.__reversed__(value), _NUM_SAMPLED) if is_ordered else ())]
+
+
+def _marshalled(value: Collection[Any], most: int) -> tuple[int, bytes] | None:
+    """Return about how many values a container holds, and their bytes; None: objects, or more than these."""
+    size = _size(value, _PROBE_DEPTH) if type(value) in _CONTAINERS else None
+    if size is None or size > most:
+        return None
+    try:
+        # Version 2 writes values alone: which of them are one object does not show.
+        return size, marshal.dumps(value, 2)  # type: ignore[arg-type]
+    except ValueError:
+        return None
 
 
 def _size(value: object, depth: int) -> int | None:
@@ -178,6 +250,9 @@ def _size(value: object, depth: int) -> int | None:
         return None
     if not value:
         return 1
+    inside = {*map(type, value), *map(type, value.values() if isinstance(value, dict) else ())}
+    if not inside <= _WRITABLE:
+        return None
     largest = 0
     for item in _probed(value):
         size = _size(item, depth - 1)
@@ -194,10 +269,6 @@ def _is_more(value: object) -> bool:
     if isinstance(value, _CONTAINERS):
         return any(_is_more(item) for item in islice(value, 100))
     return not memory.is_generator(value) and kinds.has_state(value)
-
-
-def _is_plain(value: object) -> bool:
-    return _size(value, _PROBE_DEPTH) is not None
 
 
 def _probed(value: Collection[Any]) -> Iterator[Any]:
@@ -217,28 +288,5 @@ def _name(item: object) -> str:
 
 
 def digest_of(value: object) -> str:
-    """Return what a value is known by, the same in every process."""
-    return Look().digest(value).hex()
-
-
-class Repeated:
-    """Asks the same question at the 2nd, 4th, 8th look and so on, and compares the answer with the first."""
-
-    def __init__(self, ask: Callable[[], Any] | None) -> None:
-        """None asks nothing."""
-        self._ask = ask
-        self._num_looks = 0
-        self.digest: str | None = None
-        """What the first answer is known by; None before `begin`."""
-        self.has_changed = False
-
-    def begin(self, digest: str) -> None:
-        """Compare with this from now on."""
-        self.digest, self._num_looks = digest, 0
-
-    def look(self) -> None:
-        """Ask, if it is time."""
-        self._num_looks += 1
-        is_due = self._num_looks > 1 and self._num_looks & (self._num_looks - 1) == 0
-        if is_due and self._ask is not None and self.digest is not None and not self.has_changed:
-            self.has_changed = digest_of(self._ask()) != self.digest
+    """Return what a value is known by, the same in every process whatever code is around it."""
+    return Look(has_code=False).digest(value).hex()

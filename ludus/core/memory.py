@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+_NUM_PLACES = 4096
+
 
 def memory_of(value: object) -> int | None:
     """Return where the memory of a tensor or an array begins; None for anything else."""
@@ -43,16 +45,26 @@ def bytes_of(value: Any, *, whole: int) -> tuple[bytes, bytes, bool] | None:
         if hasattr(value, "detach"):
             value = value.detach()
             if not is_whole:
-                flat = value.reshape(-1) if value.is_contiguous() else value.flatten()[:1]
-                value = flat[:: max(flat.numel() // 4096, 1)]
+                value = value[_places(value)]
             value = value.cpu().contiguous().reshape(-1).view(sys.modules["torch"].uint8).numpy()
             return about, value.tobytes(), is_whole
         if not is_whole:
-            value = value.reshape(-1)[:: max(value.size // 4096, 1)]
+            value = value.flat[:: max(value.size // _NUM_PLACES, 1)]
         return about, value.tobytes(), is_whole
     except (RuntimeError, TypeError, AttributeError, NotImplementedError):
         # Sparse, quantised or of a type without plain bytes.
         return None
+
+
+def _places(value: Any) -> Any:
+    """Return places spread over a tensor, whatever the order of its memory: only these are copied."""
+    torch, count = sys.modules["torch"], value.numel()
+    flat = torch.arange(0, count, max(count // _NUM_PLACES, 1), device=value.device)
+    found = []
+    for size in reversed(value.shape):
+        found.append(flat % size)
+        flat = flat // size
+    return tuple(reversed(found))
 
 
 def is_generator(value: object) -> bool:

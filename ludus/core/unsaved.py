@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ludus.core import kinds, memory
+from ludus.core.authors import is_of_user
 from ludus.core.looking import Look
 from ludus.core.run import Stateful
 
@@ -50,7 +51,7 @@ def _owner(one: object) -> object:
 def _is_of_user(one: object) -> bool:
     is_function = isinstance(one, types.FunctionType)
     module = one.__module__ if is_function else type(one).__module__
-    return kinds.is_of_user(module or "") or module == "functools"
+    return is_of_user(module or "") or module == "functools"
 
 
 class UnsavedStates:
@@ -62,15 +63,18 @@ class UnsavedStates:
         self._first: dict[str, Digests] = {}
         self._found: dict[str, dict[str, None]] = {}
         self._told: set[str] = set()
+        self._looked_at: tuple[object, ...] = ()
 
     def watch(self, trainer: Trainer) -> None:
         """Notice from now on what changes and is in none of the parts."""
         self._trainer, self._found, self._once = trainer, {}, trainer.asked_once
-        self._first = self._look()
+        self._first, self._looked_at = self._look(), _instant(trainer)
 
     def changed(self) -> dict[str, list[str]]:
-        """Return, by owner, the names of all that was ever seen to change."""
-        now = {} if self._trainer is None else self._look()
+        """Return, by owner, the names of all that was ever seen to change; a boundary is looked at once."""
+        now: dict[str, Digests] = {}
+        if self._trainer is not None and self._looked_at != _instant(self._trainer):
+            now, self._looked_at = self._look(), _instant(self._trainer)
         for owner, digests in now.items():
             _note(
                 self._first.setdefault(owner, digests), digests, self._found.setdefault(owner, {})
@@ -106,10 +110,10 @@ class UnsavedStates:
         known = [one for one in served(trainer, parts) if id(one) not in kept]
         look = Look([*known, *memory.global_generators(), *owners.values()])
         look.leave_out(saved)
-        watched = {title: dict(_entries(owner)) for title, owner in owners.items()}
+        watched = {title: _read(_entries, owner) for title, owner in owners.items()}
         for kind in look.classes:
             if not hasattr(kind, "__getitem__") and not _saves_itself(kind):
-                watched[f"the class {kind.__name__}"] = dict(_class_entries(kind))
+                watched[f"the class {kind.__name__}"] = _read(_class_entries, kind)
         for (kind_name, name), values in look.own.items():
             watched.setdefault(f"the object {kind_name}", {})[name] = values
         return {title: self._digests(title, entries, look) for title, entries in watched.items()}
@@ -118,7 +122,8 @@ class UnsavedStates:
         found: Digests = {}
         for name, value in sorted(entries.items()):
             look.was_cut = False
-            found[name] = look.digest(value)
+            for attribute, digest in look.digests(value).items():
+                found[f"{name}.{attribute}" if attribute else name] = digest
             if look.was_cut and f"{title}: {name}" not in self._told:
                 self._told.add(f"{title}: {name}")
                 assert self._trainer is not None
@@ -128,6 +133,23 @@ class UnsavedStates:
                     event="watched_in_part",
                 )
         return found
+
+
+def _instant(trainer: Trainer) -> tuple[object, ...]:
+    """Return what is another wherever something may have happened since."""
+    run = trainer.run
+    return run.boundaries, run.is_pending, run.is_pausing, run.is_finished
+
+
+def _read(entries: Callable[[Any], Iterator[tuple[str, Any]]], owner: object) -> dict[str, Any]:
+    """Return all that can be read of an owner: a class that nobody knows must not end a run."""
+    found = {}
+    try:
+        for name, value in entries(owner):
+            found[name] = value
+    except Exception:
+        found["itself"] = type(owner).__qualname__
+    return found
 
 
 def _unsaved_companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
@@ -171,7 +193,9 @@ class UnsavedState:
 
 def _note(first: Digests, now: Digests, found: dict[str, None]) -> None:
     for name in sorted({*first, *now}):
-        if first.get(name) != now.get(name):
+        # Where an object is another as a whole, its attributes are as well.
+        is_named = name.rpartition(".")[0] in found
+        if first.get(name) != now.get(name) and not is_named:
             found[name] = None
 
 

@@ -16,7 +16,8 @@ from torch.utils.data import (
 
 from ludus.core import states
 from ludus.core.errors import LudusError
-from ludus.core.looking import Repeated, digest_of
+from ludus.core.looking import digest_of
+from ludus.core.repeated import Repeated
 from ludus.data.batches.seeded_loader import answers, is_same, remaining
 from ludus.seeds import derive, forked
 

@@ -1,0 +1,27 @@
+"""Whose code a module is: the user's own, a library's that is known here, or another's."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+
+_LIBRARIES = {"ludus", "torch", "numpy", "builtins", "tensordict", "torchrl", "gymnasium"}
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+@functools.cache
+def is_of_user(module: str) -> bool:
+    """Return whether a module is neither a library's nor of the standard library."""
+    top = module.partition(".")[0]
+    if top in _LIBRARIES or (top in sys.stdlib_module_names and top != "__main__"):
+        return False
+    return not is_third_party(module)
+
+
+@functools.cache
+def is_third_party(module: str) -> bool:
+    """Return whether a module was installed and is of no library that is known here."""
+    top = module.partition(".")[0]
+    file = getattr(sys.modules.get(module) or sys.modules.get(top), "__file__", None)
+    return top not in _LIBRARIES and bool(file and _INSTALLED & {*Path(file).parts})
