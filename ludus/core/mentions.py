@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from types import CodeType, FrameType, FunctionType, ModuleType
 
-from ludus.core.kinds import is_of_user
+from ludus.core.authors import is_of_user
 
 _BY_NAME = {"getattr", "hasattr", "methodcaller", "attrgetter"}
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ludus.core.authors import is_of_user
 from ludus.core.errors import CheckpointError, StorageError
-from ludus.core.kinds import is_of_user
 from ludus.store.cache import cache_folder
 from ludus.store.local import LocalStorage
 from ludus.store.note import read_note
