@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _NUM_PLACES = 4096
@@ -45,7 +46,7 @@ def bytes_of(value: Any, *, whole: int) -> tuple[bytes, bytes, bool] | None:
         if hasattr(value, "detach"):
             value = value.detach()
             if not is_whole:
-                value = value[_places(value)]
+                value = value[_places(value.shape, value.device)]
             value = value.cpu().contiguous().reshape(-1).view(sys.modules["torch"].uint8).numpy()
             return about, value.tobytes(), is_whole
         if not is_whole:
@@ -56,12 +57,12 @@ def bytes_of(value: Any, *, whole: int) -> tuple[bytes, bytes, bool] | None:
         return None
 
 
-def _places(value: Any) -> Any:
+def _places(shape: Sequence[int], device: object) -> tuple[Any, ...]:
     """Return places spread over a tensor, whatever the order of its memory: only these are copied."""
-    torch, count = sys.modules["torch"], value.numel()
-    flat = torch.arange(0, count, max(count // _NUM_PLACES, 1), device=value.device)
+    torch, count = sys.modules["torch"], math.prod(shape)
+    flat = torch.arange(0, count, max(count // _NUM_PLACES, 1), device=device)
     found = []
-    for size in reversed(value.shape):
+    for size in reversed(shape):
         found.append(flat % size)
         flat = flat // size
     return tuple(reversed(found))
