@@ -119,7 +119,8 @@ class CallWith:
     def _check_followed(self, own: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> None:
         """Raise LudusError where the module computes with its own weights, whatever it is given.
 
-        Those are the only ones here that ask for a gradient, so an answer that has one came from them.
+        What it is given asks for no gradient, so a weight that an answer would have one for is its own. A
+        network may ask for one by its input: that is no weight.
         """
         given = {name: tensor.detach().clone() for name, tensor in own.items()}
         asked = tuple([x.detach() for x in inputs])
@@ -131,8 +132,28 @@ class CallWith:
             torch.enable_grad(),
         ):
             said = functional_call(self._module, given, asked, tie_weights=False)
-        if any(isinstance(one, Tensor) and one.requires_grad for one in tree_leaves(said)):
+        answers = [one for one in tree_leaves(said) if isinstance(one, Tensor)]
+        own_weights = {id(weight) for weight in self._module.parameters()}
+        if any(
+            isinstance(leaf, nn.Parameter) or id(leaf) in own_weights for leaf in _leaves(answers)
+        ):
             raise LudusError(NOT_FOLLOWED)
+
+
+def _leaves(answers: Sequence[Tensor]) -> list[Tensor]:
+    """Return the tensors by which autograd would differentiate these."""
+    leaves = [one for one in answers if one.is_leaf and one.requires_grad]
+    waiting: list[Any] = [one.grad_fn for one in answers]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ == "AccumulateGrad":
+            leaves.append(node.variable)
+        waiting += [before for before, _ in node.next_functions]
+    return leaves
 
 
 def parts_with_modes(module: nn.Module) -> list[nn.Module]:

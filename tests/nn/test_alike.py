@@ -158,6 +158,37 @@ def test_a_network_that_can_be_asked_with_other_weights_is_tried_without_a_trace
     assert network.num_calls == 2
 
 
+class Slopes(nn.Module):
+    """Answers with the slope of a potential by its input, as a field of forces is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.potential = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.detach().requires_grad_(True)
+        (slope,) = torch.autograd.grad(self.potential(x).sum(), x, create_graph=True)
+        return slope
+
+
+class ListedSlopes(Slopes):
+    """Does so with weights that it also keeps in a list of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = [*self.potential.parameters()]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.kept[0].sum()
+
+
+def test_a_network_that_differentiates_by_its_input_can_be_asked_with_other_weights() -> None:
+    network, x = Slopes(), torch.ones(5, 3)
+    assert torch.equal(learner(network).frozen(x), network(x))
+    with pytest.raises(LudusError, match="reads weights from a list"):
+        learner(ListedSlopes()).frozen(x)
+
+
 class Improving:
     """Takes a step with a learner."""
 
