@@ -218,12 +218,11 @@ class Trainer(Inspected):
             self._first_state.remember(self.given_models())
             plan = self.plan()
             check_plan(plan, self.run.counters)
-            owners = self, *self.callbacks.values(), *self.all_parts().values()
-            check_intervals(owners, self.run.counters)
             hooks = self._bind_hooks(plan, surroundings, trainer_state)
             saved = surroundings.open(self.run, self.all_parts()) or trainer_state
             self._take_up(saved, is_from_elsewhere=saved is trainer_state)
             surroundings.ready(self.run)
+            self._first_state.tell(self.run.tell, is_new=saved is None)
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
                 self.open()
@@ -240,6 +239,7 @@ class Trainer(Inspected):
             try:
                 if is_prepared:
                     self.close()
+                    self._first_state.leave()
             finally:
                 surroundings.close(self.run, error)
         return surroundings.result(self.run)
@@ -249,6 +249,7 @@ class Trainer(Inspected):
         first, last = hook_names(plan)
         offers = {first: {"trainer_state": lambda run: state}}
         owners = [self, *self.callbacks.values()]
+        check_intervals([*owners, *self.all_parts().values()], self.run.counters)
         hooks = bind_hooks(plan, self.run, owners, base=Trainer, offers=offers)
         hooks[first] = (*hooks.get(first, ()), around.show)
         hooks[last] = (around.hide, *hooks.get(last, ()))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from ludus.config.base import TrainerConfig, given
 from ludus.core import trainer as core
+from ludus.core.first_state import FirstState
 from ludus.core.surroundings import Request, Surroundings
 from ludus.seeds import derive, seed_everything
+from ludus.session import first_state
 from ludus.session.session import Session
 
 
@@ -18,6 +20,7 @@ class Trainer(core.Trainer):
     def __init__(self, config: object) -> None:
         """Take a typed config, or a dict or the path of a file with one."""
         super().__init__(given(config))
+        self._first_state = FirstState(first_state.copied, first_state.digest)
 
     def seed_generators(self) -> None:
         """Set the global generators by the seed of the config, in memory as in a directory."""
