@@ -43,7 +43,10 @@ class Weights:
     keys: tuple[Any, ...]
 
     def vectors(self) -> list[Tensor]:
-        """Return the weights as few vectors; raise LookupError where there are none any more."""
+        """Return the weights as vectors of bits; raise LookupError where there are none any more."""
+        return [one.detach().contiguous().view(-1).view(torch.uint8) for one in self._tensors()]
+
+    def _tensors(self) -> list[Tensor]:
         thing = self.part
         for key in self.keys:
             is_container = isinstance(thing, dict | list | tuple)
@@ -52,15 +55,12 @@ class Weights:
         if (vectors := _learned(thing)) is not None:
             return vectors
         if isinstance(thing, nn.Module):
-            return _bits_of(thing)
+            return list(thing.parameters())
         raise LookupError
 
     def size(self) -> int:
-        """Return how many numbers they are; none where there are no bits to be had."""
-        try:
-            return sum(vector.nbytes for vector in self.vectors()) // 4
-        except RuntimeError:
-            return 0
+        """Return how many numbers they are."""
+        return sum(one.numel() for one in self._tensors())
 
 
 def weights_in(parts: Mapping[str, object]) -> dict[str, Weights]:
@@ -98,15 +98,6 @@ def _items(thing: object) -> Iterable[tuple[Any, Any]]:
     if isinstance(thing, list | tuple):
         return enumerate(thing[:_MAX_ITEMS])
     return list(getattr(thing, "__dict__", {}).items())
-
-
-def _bits_of(module: nn.Module) -> list[Tensor]:
-    """Return all weights of a network as one vector of bytes for each device."""
-    found: dict[torch.device, list[Tensor]] = {}
-    for weight in module.parameters():
-        bits = weight.detach().contiguous().view(-1).view(torch.uint8)
-        found.setdefault(weight.device, []).append(bits)
-    return [torch.cat(pieces) for pieces in found.values()]
 
 
 def reduced(vector: Tensor) -> list[Tensor]:
@@ -198,7 +189,11 @@ class Reading:
     """Numbers on their way from the device."""
 
     def __init__(self, vectors: Iterable[Tensor]) -> None:
-        self._found = [piece for vector in vectors for piece in reduced(vector)]
+        pieces: dict[torch.device, list[Tensor]] = {}
+        for vector in vectors:
+            pieces.setdefault(vector.device, []).extend(reduced(vector))
+        # Few bytes of each vector, so that one copy brings them all.
+        self._found = [torch.cat([p.view(torch.uint8) for p in one]) for one in pieces.values()]
         self._events: list[torch.cuda.Event] = []
         for index, value in enumerate(self._found):
             if value.is_cuda:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -33,6 +34,8 @@ class Witness:
         self._storage, self._standing, self._tell = storage, standing, tell
         self._awaited: dict[str, deque[bytes]] = {}
         self._num_passed = 0
+        self._num_missed = 0
+        """Digests that were to be compared, and were not taken again."""
         self._counters: Collection[str] = ()
         self._boundary = 0
         self._digests: Digests | None = None
@@ -65,13 +68,13 @@ class Witness:
         kept = self._kept()
         for name in _LOGS:
             now = overlap.beyond(storage, name, offsets.get(name, 0))
-            tails[name], differ = overlap.joined(now, kept.get(name, now))
+            before = kept.get(name, now)
+            join = overlap.joined if name == METRICS else functools.partial(_merged, boundary)
+            tails[name], differ = join(now, before)
             if differ is not None:
-                was, found = (overlap.read_line(line) or {} for line in differ)
-                if name == METRICS or _are_other_weights(was, found):
-                    # It was killed before it could say so.
-                    self._report(name, *differ)
-                    return
+                # It was killed before it could say so.
+                self._report(name, *differ)
+                return
         self._awaited = {name: deque(tail.lines()) for name, tail in tails.items()}
         if any(self._awaited.values()):
             try:
@@ -119,9 +122,12 @@ class Witness:
             if was.get("boundary", 0) > now.get("boundary", 0):
                 return
             before = awaited.popleft()
-            if was.get("boundary") == now.get("boundary"):
-                if _are_other_weights(was, now):
-                    self._report(WEIGHTS, before, line)
+            is_missed = was.get("boundary") != now.get("boundary")
+            if not is_missed and _are_other_weights(was, now):
+                self._report(WEIGHTS, before, line)
+                return
+            self._num_missed += is_missed or not _weights(was).keys() <= _weights(now).keys()
+            if not is_missed:
                 return
 
     def end(self) -> None:
@@ -130,11 +136,19 @@ class Witness:
         if left := self._awaited.get(METRICS):
             self._report(METRICS, left[0], b"{}")
         elif self._awaited and self._num_passed:
+            self._num_missed += len(self._awaited.get(WEIGHTS, ()))
             self._agree()
         overlap.drop(self._storage)
 
     def _agree(self) -> None:
         self._awaited = {}
+        if self._num_missed:
+            reason = (
+                f"{self._num_missed} digests of weights that were written before were not written again, so"
+                f" the {self._num_passed} lines that agree prove nothing"
+            )
+            self._tell("overlap_lost", reason=reason)
+            return
         self._standing.agrees()
         self._tell("resume_agreed", lines=self._num_passed)
 
@@ -195,6 +209,25 @@ def _are_other_weights(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     then, found = _weights(was), _weights(now)
     is_there = was.get("boundary") == now.get("boundary")
     return is_there and any(then[name] != found[name] for name in found if name in then)
+
+
+def _merged(
+    boundary: int, now: overlap.Tail, kept: overlap.Tail
+) -> tuple[overlap.Tail, tuple[bytes, bytes] | None]:
+    """Return the digests of both tails that come after a boundary, and the first two that differ."""
+    new, old = (
+        {(overlap.read_line(line) or {}).get("boundary", 0): line for line in tail.lines()}
+        for tail in (now, kept)
+    )
+    old = {at: line for at, line in old.items() if at > boundary}
+    for at in sorted(old.keys() & new.keys()):
+        was, found = (overlap.read_line(lines[at]) or {} for lines in (old, new))
+        if _are_other_weights(was, found):
+            return now, (old[at], new[at])
+    if not old:
+        return now, None
+    both = {**new, **old}
+    return overlap.Tail(now.offset, b"".join(both[at] for at in sorted(both))), None
 
 
 def _short(value: object) -> str:

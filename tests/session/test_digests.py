@@ -73,6 +73,21 @@ def test_weights_are_those_of_learners_and_else_of_networks_that_learn() -> None
     assert weights_in({"log": Part()}) == {}
 
 
+def test_a_digest_of_a_network_copies_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = type("Part", (), {})()
+    part.net = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 3))
+    (weights,) = weights_in({"part": part}).values()
+    monkeypatch.setattr(torch, "cat", None)
+    assert weights.size() == 64 * 64 + 64 + 64 * 3 + 3
+    inside = {weight.data_ptr() for weight in part.net.parameters()}
+    assert {vector.data_ptr() for vector in weights.vectors()} == inside
+    monkeypatch.undo()
+    before = Reading(weights.vectors()).read()
+    with torch.no_grad():
+        part.net[1].bias[2] += 1
+    assert Reading(weights.vectors()).read() != before
+
+
 def run_at(steps: int, boundaries: int) -> Run:
     run = Run()
     run.counters["opt_steps"], run.boundaries = steps, boundaries

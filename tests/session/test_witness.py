@@ -14,6 +14,8 @@ import torch
 from ludus.config.registry import register_trainer
 from ludus.core import Every, Observer, Repeat, Run, Stateful
 from ludus.core.surroundings import Result
+from ludus.session import witness
+from ludus.session.digests import Digests
 from ludus.session.logger import WriteLog
 from ludus.show.report.page import write_report
 from ludus.store import overlap
@@ -215,6 +217,42 @@ def test_two_kills_and_no_difference_prove_the_run(tmp_path: Path) -> None:
     for kill in (15, 10, 14):
         assert go(tmp_path, kill) is None
     assert finish(tmp_path).exact == "proved"
+
+
+@pytest.mark.parametrize("lost", ["all", "one"])
+def test_digests_that_are_not_written_again_leave_the_run_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    monkeypatch.setattr("ludus.session.digests.EVERY", 1)
+    go(tmp_path, 15)
+    take = Digests.take
+
+    def take_fewer(digests: Digests, run: Run) -> None:
+        if lost == "one" and run.counters["opt_steps"] != 9:
+            take(digests, run)
+
+    monkeypatch.setattr(Digests, "take", take_fewer)
+    assert finish(tmp_path).exact == "expected"
+    (told,) = events(tmp_path, "overlap_lost", "resume_agreed")
+    assert "digests of weights that were written before were not written again" in told["reason"]
+
+
+def digest_line(boundary: int, **weights: str) -> bytes:
+    return json.dumps({"boundary": boundary, "weights": weights}).encode() + b"\n"
+
+
+def test_digests_at_other_boundaries_are_no_difference_and_what_was_kept_stays() -> None:
+    now = overlap.Tail(40, digest_line(9, a="1") + digest_line(12, a="2"))
+    kept = overlap.Tail(
+        0, digest_line(4, a="0") + digest_line(10, a="5", b="6") + digest_line(20, a="7")
+    )
+    joined, differ = witness._merged(8, now, kept)
+    assert differ is None
+    found = [(json.loads(line)["boundary"]) for line in joined.lines()]
+    assert (joined.offset, found) == (40, [9, 10, 12, 20])
+    assert witness._merged(8, now, overlap.Tail(0, b"")) == (now, None)
+    other = overlap.Tail(0, digest_line(10, a="5") + digest_line(12, a="3"))
+    assert witness._merged(8, now, other)[1] == (digest_line(12, a="3"), digest_line(12, a="2"))
 
 
 def test_what_was_proved_stays_so_though_later_kills_leave_nothing_to_compare(
