@@ -31,6 +31,8 @@ class Numbers(Protocol):
 
 
 N = TypeVar("N", bound=Numbers)
+P = TypeVar("P")
+_ALWAYS_PARTS = frozenset({"given.evaluator", "given.score", "given.recorder"})
 
 
 class StateError(CheckpointError):
@@ -56,9 +58,13 @@ def is_of_format(number: int) -> bool:
     return _FORMAT.get() == number
 
 
-def check_same_parts(parts: Mapping[str, object], state: Mapping[str, Any]) -> None:
-    """Raise CheckpointError unless the saved state is of just these parts."""
+def check_same_parts(parts: Mapping[str, P], state: Mapping[str, Any]) -> dict[str, P]:
+    """Return the parts that have a saved state; raise CheckpointError unless it is of just these parts.
+
+    What a script gave besides (a game, an analyser) was no part once, so a checkpoint may not hold it.
+    """
     missing, unknown = sorted(set(parts) - set(state)), sorted(set(state) - set(parts))
+    missing = [name for name in missing if not name.startswith("given.") or name in _ALWAYS_PARTS]
     if missing or unknown:
         words = [f"has no {', '.join(missing)}"] if missing else []
         words += [f"holds {', '.join(unknown)}, which this trainer lacks"] if unknown else []
@@ -66,6 +72,7 @@ def check_same_parts(parts: Mapping[str, object], state: Mapping[str, Any]) -> N
             f"the saved state {' and '.join(words)}; build the trainer, its model and its callbacks"
             " as they were when it was saved"
         )
+    return {name: part for name, part in parts.items() if name in state}
 
 
 @contextlib.contextmanager

@@ -177,8 +177,7 @@ class Trainer(Inspected):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Give every part its saved state; the plan is walked from the saved cursor at the next fit."""
         parts, state = self.all_parts(), self.migrated(state)
-        check_same_parts(parts, state)
-        for name, part in parts.items():
+        for name, part in check_same_parts(parts, state).items():
             with fitting(name):
                 part.load_state_dict(state[name])
         self._saved_cursor = state["run"]["cursor"]

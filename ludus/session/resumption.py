@@ -143,12 +143,18 @@ def changed_facts(
     return changed
 
 
-def reasons_against(saved: Saved, changed: Sequence[str], lengths: Sequence[str]) -> list[str]:
+def reasons_against(
+    saved: Saved, changed: Sequence[str], lengths: Sequence[str], unsaved: Sequence[str]
+) -> list[str]:
     """Return why a run that goes on from here is not exact, whatever the trainer says."""
     number = saved.number
     found = [f"at boundary {number} it was resumed with {fact}" for fact in changed]
     if lengths:
         found.append(f"its length ({', '.join(lengths)}) was changed at boundary {number}")
+    found += [
+        f"'{name}' was resumed at boundary {number} without its state, which that checkpoint does not hold"
+        for name in unsaved
+    ]
     if saved.lost_models:
         found.append(f"its best model was damaged and forgotten at boundary {number}")
     return found

@@ -164,9 +164,9 @@ class Session:
                 is_approximate=self._request.resume == "approximate",
             )
             saved.state = dict(self._trainer.migrated(saved.state))
-            check_same_parts(self._parts, saved.state)
+            unsaved = self._parts.keys() - check_same_parts(self._parts, saved.state)
             directory.check_metrics(storage, saved.manifest)
-            more = resumption.reasons_against(saved, changed, lengths)
+            more = resumption.reasons_against(saved, changed, lengths, sorted(unsaved))
             self._is_same = not more
             told = directory.told_reasons(storage, DIFFERS)
             self._standing.take_up(saved.manifest, [*told, *more])

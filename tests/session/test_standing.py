@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ludus.config.registry import register_trainer
-from ludus.core import Repeat
+from ludus.core import CheckpointError, Repeat, Run
 from ludus.core.exactness import Exact, exact_word
+from ludus.core.states import check_same_parts
 from ludus.session import standing as standing_of_run
 from ludus.store import checkpoint, proofs
 from ludus.store.local import LocalStorage
@@ -32,6 +34,13 @@ class Silent:
 
     def after_train_step(self) -> None:
         pass
+
+
+class Interrupts:
+    """Has a run stop after its first step."""
+
+    def after_train_step(self, run: Run) -> None:
+        run.interrupted = run.counters["opt_steps"] == 1
 
 
 class Counter:
@@ -165,3 +174,46 @@ def test_what_an_earlier_ludus_wrote_is_read_as_a_word(told: object, word: str |
 
 def test_only_no_is_false() -> None:
     assert [bool(word) for word in (Exact.PROVED, Exact.EXPECTED, Exact.NO)] == [True, True, False]
+
+
+class Game:
+    """A game of a script's own, with a state to save."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.count = state["count"]
+
+
+class Playing(Standing):
+    """Asks a game, which is a part wherever it has a state."""
+
+    game: Game | None = None
+
+    def consulted(self) -> Mapping[str, object]:
+        return {"game": self.game} if self.game is not None else {}
+
+
+def test_a_run_of_before_games_were_saved_goes_on_and_says_what_it_has_no_state_of(
+    tmp_path: Path,
+) -> None:
+    trainer = Playing(toy_config("toy_standing", num_rounds=3))
+    trainer.add(Interrupts(), name="mine")
+    assert trainer.fit(root=str(tmp_path), name="run").status == "interrupted"
+    later = Playing(toy_config("toy_standing", num_rounds=3))
+    later.add(Interrupts(), name="mine")
+    later.game = Game()
+    result = later.fit(root=str(tmp_path), name="run", resume=True)
+    assert (result.status, result.exact) == ("finished", "no")
+    (reason,) = result.inexact_because
+    assert reason.startswith("'given.game' was resumed at boundary 1 without its state")
+
+
+@pytest.mark.parametrize("name", ["given.evaluator", "given.recorder", "callback.mine", "work"])
+def test_what_was_always_saved_is_missed(name: str) -> None:
+    with pytest.raises(CheckpointError, match=f"the saved state has no {name}"):
+        check_same_parts({"run": 1, name: 2}, {"run": 0})
