@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,10 @@ def _files(start: Path, also: set[Path]) -> dict[str, str]:
         and file.endswith(".py")
         and is_of_user(name)
     ]
-    files = {path for path in loaded if path.is_file()} | also
+    # `ludus verify` starts a script by a module of its own, which is then called __main__.
+    others = (Path(__file__).parents[1], Path(sysconfig.get_path("stdlib")))
+    own = {path for path in loaded if not any(path.is_relative_to(folder) for folder in others)}
+    files = {path for path in own if path.is_file()} | also
     return {os.path.relpath(path, start): _hash(path) for path in files}
 
 

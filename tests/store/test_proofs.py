@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
+import types
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,25 @@ def test_a_module_of_the_users_counts_wherever_it_lies(
         assert (after.key != before.key, after.code != before.code) == (True, True)
     finally:
         del sys.modules["witness_far"]
+
+
+def test_what_starts_a_script_is_no_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ludus verify` starts it by a module of ludus, `python train.py` does not."""
+    from ludus.testing import script_victim
+
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\n")
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    main = types.ModuleType("__main__")
+    main.__file__ = str(script)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    by_python = proofs.key_of("a" * 64, FACTS, by_script=True)
+    main.__file__ = script_victim.__file__
+    assert proofs.key_of("a" * 64, FACTS, by_script=True) == by_python
+    main.__file__ = sysconfig.__file__
+    assert proofs.key_of("a" * 64, FACTS, by_script=True) == by_python
 
 
 @pytest.mark.parametrize("argv", [[], [""], ["-c"], ["/nowhere/train.py"]], ids=str)
