@@ -14,7 +14,6 @@ from rich.text import Text
 
 from ludus.core.counters import SHARED
 from ludus.core.errors import LudusError, RunError
-from ludus.core.exactness import Exact
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store import directory
 from ludus.store.checkpoint_files import peek
@@ -42,9 +41,6 @@ def summary(storage: Storage) -> dict[str, Any]:
     ending = directory.last_ending(storage) or peek(storage)
     best = ending.get("best")
     status = "running" if storage.is_locked() else ending.get("event", "killed")
-    # Only a run that has ended can be called exact; one that is not exact already never will be.
-    exact = ending.get("exact")
-    has_ended = status in ("finished", "stopped")
     return {
         "run_dir": storage.place,
         "status": status,
@@ -53,7 +49,7 @@ def summary(storage: Storage) -> dict[str, Any]:
         "best_score": best["score"] if best else None,
         "best_metric": best["metric"] if best else None,
         **({"more_bests": more} if (more := ending.get("more_bests")) else {}),
-        "exact": exact if has_ended or exact == Exact.NO else None,
+        "exact": ending.get("exact"),
         "inexact_because": ending.get("inexact_because", []),
     }
 

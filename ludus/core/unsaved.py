@@ -94,9 +94,10 @@ class UnsavedStates:
                 remedy = "let answers depend on what is asked alone, for none is asked for again"
             elif owner.startswith(("the class ", "the object ")):
                 remedy = "register it, or save it with a state_dict or get_extra_state of its own"
+            named = ", ".join(f'"{_attribute(name)}"' for name in names)
             found.append(
-                f"{owner} changes ({', '.join(names)}), which is not saved; {remedy}, or name in its"
-                " `derived` what can be computed anew"
+                f"{owner} changes ({', '.join(names)}), which is not saved; {remedy}, or, if it decides"
+                f" nothing, name it in the class: derived = [{named}]"
             )
         return found
 
@@ -150,6 +151,11 @@ def _read(entries: Callable[[Any], Iterator[tuple[str, Any]]], owner: object) ->
     except Exception:
         found["itself"] = type(owner).__qualname__
     return found
+
+
+def _attribute(name: str) -> str:
+    """Return what `derived` has to name, of `box.count` or `count in after_step`."""
+    return name.partition(" in ")[0].partition(".")[0]
 
 
 def _unsaved_companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:

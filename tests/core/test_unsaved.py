@@ -72,7 +72,7 @@ def test_a_callback_that_changes_without_being_saved_makes_the_run_not_exact(
     assert not result.exact
     assert result.inexact_because == (
         "the callback 'mine' changes (count), which is not saved; give it state_dict and"
-        " load_state_dict, or name in its `derived` what can be computed anew",
+        ' load_state_dict, or, if it decides nothing, name it in the class: derived = ["count"]',
     )
 
 

@@ -74,7 +74,7 @@ def test_an_evaluator_that_changes_without_being_saved_makes_the_run_not_exact(
         result = fit(config, Rising(), tmp_path / config.kind)
         assert result.inexact_because == (
             "the evaluator Rising changes (count), which is not saved; give it state_dict and"
-            " load_state_dict, or name in its `derived` what can be computed anew",
+            ' load_state_dict, or, if it decides nothing, name it in the class: derived = ["count"]',
         )
     assert fit(small("dqn"), DerivedRising(), tmp_path / "derived").exact
 
