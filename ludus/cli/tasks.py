@@ -64,6 +64,8 @@ def print_result(result: Result, *, is_silent: bool) -> None:
         say(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
     if not result.exact:
         say("exact: no: " + "; ".join(result.inexact_because))
+    elif result.exact == "proved":
+        say("exact: proved")
     if result.status != "interrupted":
         say(f"next: ludus report {quote(str(result.run_dir))}")
     elif is_silent and not result.reason:
