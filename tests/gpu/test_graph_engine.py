@@ -230,3 +230,28 @@ def test_a_function_that_draws_from_python_is_called_and_not_captured_at_one_dra
     assert found == pytest.approx([random.random() for _ in range(6)])
     assert len(notes) == 1
     assert "draws from Python's random" in notes[0]
+
+
+def test_the_first_replay_waits_for_what_its_capture_left_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a device that other processes use too, the stream of a capture may be late."""
+    begin = torch.cuda.CUDAGraph.capture_begin
+
+    def begin_late(graph: Any, *options: Any, **more: Any) -> None:
+        torch.cuda._sleep(500_000_000)
+        begin(graph, *options, **more)
+
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_begin", begin_late)
+
+    def draws(is_graphed: bool) -> list[Tensor]:
+        generator = torch.Generator(DEVICE).manual_seed(1)
+
+        def draw() -> Tensor:
+            return torch.rand(4, generator=generator, device=DEVICE)
+
+        call = Graphed(draw, DEVICE, generators=[generator]) if is_graphed else draw
+        return [call() for _ in range(6)]
+
+    for found, expected in zip(draws(True), draws(False), strict=True):
+        assert torch.equal(found, expected)

@@ -155,6 +155,9 @@ class _Graph:
             ),
         ):
             result = function(*self._inputs)
+        # A capture resets its generators' places on the device from its own stream. Where the device is busy
+        # with other processes that came after the first replay had set them, which then drew other numbers.
+        torch.cuda.current_stream(device).wait_stream(stream)
         self._result = tree_map_only(Tensor, Tensor.detach, result)
 
     def replay(self, inputs: Sequence[Tensor | None]) -> Any:
