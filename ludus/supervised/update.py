@@ -117,10 +117,14 @@ class Update:
             if self._share is not None:
                 self._share.fill_(1 / self.num_gathered)
             self._last_numbers = numbers
-        loss, norm, *more = self._learn(batch, *self.numbers, *index)
+        found = self._learn(batch, *self.numbers, *index)
         self.num_gathered = 0
-        norms = {"train/grad_norm": norm} if self._shows_norm else {}
-        return {"train/loss": loss, **norms, **self.more.take(more, count)}
+        metrics = {"train/loss": found[0]}
+        if self._shows_norm:
+            metrics["train/grad_norm"] = found[1]
+        if len(found) > 2:
+            metrics |= self.more.take(found[2:], count)
+        return metrics
 
     def gather(self, batch: object, batch_idx: int = 0) -> tuple[Tensor, ...]:
         """Add the gradient of one batch to those that wait; return its loss, and what else is measured."""
