@@ -21,7 +21,7 @@ MODEL = {"kind": "mlp", "inputs": 13, "widths": [8], "outputs": 3, "activation":
 MODEL |= {"layer_norm": False, "dropout": 0.0}
 DATA = {"kind": "wine", "validation_fraction": 0.2, "test_fraction": 0.2, "standardise": True}
 STOPPING = {"metric": "validation/epoch_loss", "patience": 9, "mode": None, "min_delta": 0.0}
-BEST = {"metric": "validation/epoch_accuracy", "mode": None}
+BEST = {"metric": "validation/epoch_accuracy", "mode": None, "keep": 1}
 
 
 @dataclass(frozen=True)

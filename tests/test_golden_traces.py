@@ -95,7 +95,9 @@ def supervised() -> Any:
 TRACES: dict[str, Any] = {
     "supervised": supervised,
     "active": lambda: small_active(
-        seed=3, ema_decay=0.9, best_model={"metric": "validation/epoch_loss", "mode": None}
+        seed=3,
+        ema_decay=0.9,
+        best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
     ),
     "active by BADGE": lambda: small_active(seed=3, start="warm", strategy={"kind": "badge"}),
     "dqn": lambda: small("dqn", **ALL_OF_REPLAY, dueling=True, **{"target.share": 0.5}),

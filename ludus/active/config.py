@@ -12,7 +12,7 @@ from ludus.active.oracle import OracleSection
 from ludus.active.selection.scores import Selection
 from ludus.active.strategy import StrategySection, strategy_problems
 from ludus.config.base import Count, ModelSection, Positive, PositiveFloat, StrictConfig
-from ludus.nn.model import CLASS_LOSSES
+from ludus.nn.model import CLASS_LOSSES, FROM_MODEL
 from ludus.supervised.config import SupervisedConfig
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -87,6 +87,8 @@ class ActiveConfig(SupervisedConfig):
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
         yield from super().problems()
+        if self.precision == "bfloat16_pure":
+            yield "'precision' bfloat16_pure is not for models that are asked for scores; use bfloat16"
         if self.max_steps is not None:
             yield "'max_steps' counts over all rounds here, and ends none; set it to null, and use max_epochs"
         if self.candidates and self.model is not None:
@@ -102,6 +104,10 @@ class ActiveConfig(SupervisedConfig):
         yield from self._start_problems()
         if self.selection is not None and not self.initial_labels:
             yield "'selection' compares candidates on the first labels; set 'initial_labels' to 1 or more"
+        if getattr(self.data, "kind", None) == "huggingface":
+            yield "'data' is huggingface, whose examples are dicts; give an active learner pairs by a loader"
+        if self.loss == FROM_MODEL:
+            yield "'loss' is from_model, and an active learner scores outputs by itself; name another loss"
         has_classes = self.loss in CLASS_LOSSES
         yield from strategy_problems(
             self.strategy, self.class_weights, self.loss if not has_classes else None

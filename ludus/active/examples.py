@@ -17,9 +17,10 @@ from ludus.active.reading import Collate, CollateInputs, SeededRows, read_or_rai
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.looking import digest_of
 from ludus.core.repeated import Repeated
-from ludus.data.batches.loader import to_device
+from ludus.data.batches.file_data import FileDataset
 from ludus.data.batches.seeded_loader import is_same, spread
 from ludus.data.batches.splits import Examples
+from ludus.data.upload import to_device
 from ludus.seeds import derive, forked
 
 
@@ -69,7 +70,11 @@ class PoolExamples:
         seeded = SeededRows(self._here, self._seed, epoch)
         with forked():
             found = self._collate([seeded[row] for row in rows_B.tolist()])
-        return to_device(read_or_raise(found), self.device)
+        return self._on_device(read_or_raise(found))
+
+    def _on_device(self, inputs: object) -> Any:
+        found = to_device(inputs, self.device)
+        return self.dataset.finished(found) if isinstance(self.dataset, FileDataset) else found
 
     def targets(self, rows_B: Tensor) -> Tensor:
         """Return the targets that the data has for these rows, on the CPU."""
@@ -121,7 +126,7 @@ class PoolExamples:
         )
         with forked(derive(self._seed, "pool")):
             found = iter(loader)
-        return (to_device(read_or_raise(batch), self.device) for batch in found)
+        return (self._on_device(read_or_raise(batch)) for batch in found)
 
     def ask_twice(self) -> str | None:
         """Return what is wrong with a data set that, asked twice for the same examples, gives others."""
@@ -146,7 +151,15 @@ class PoolExamples:
 
     def digest(self) -> str | None:
         """Return what the pool, or some examples spread over it, is known by."""
-        return self._repeated.digest if self._tensors is None else digest_of(self._tensors)
+        if self._tensors is not None:
+            return digest_of(self._tensors)
+        found = self._repeated.digest
+        is_known = isinstance(self.dataset, FileDataset) and found is not None
+        return digest_of([found, self.dataset.identity()]) if is_known else found  # type: ignore[attr-defined]
+
+    def news(self) -> Sequence[str]:
+        """Return what was found wrong with the files of the data since the last call."""
+        return self._here.news() if isinstance(self._here, FileDataset) else ()
 
     def changed_later(self) -> Sequence[str]:
         """Return what is wrong with a pool that came to give other examples during the run."""

@@ -103,6 +103,9 @@ class LearnSet:
         """Return what the pool is known by."""
         return self._examples.digest()
 
+    def news(self) -> Sequence[str]:
+        return self._examples.news()
+
     def changed_later(self) -> Sequence[str]:
         return self._examples.changed_later()
 

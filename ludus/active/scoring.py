@@ -17,8 +17,8 @@ from torch.nn import functional
 from ludus.active.examples import PoolExamples
 from ludus.active.models.features import Features
 from ludus.core.errors import Interrupted, LudusError
-from ludus.nn.learner import Precision
 from ludus.nn.model import Inputs, Model
+from ludus.nn.precision import Precision, autocast_in
 from ludus.seeds import derive, forked
 
 Need = Literal["probabilities", "features", "draws", "members"]
@@ -86,11 +86,7 @@ class Scorer:
             )
         needs = frozenset(needs)
         device = self._examples.device
-        autocast = torch.autocast(
-            device.type,
-            dtype=getattr(torch, self._precision),
-            enabled=self._precision != "float32",
-        )
+        autocast = autocast_in(self._precision, device)
         inputs = self._uninterrupted(self._examples.stream(rows, batch_size=self._batch_size))
         with (
             self._opened(),

@@ -16,6 +16,7 @@ from ludus.core.counters import SHARED
 from ludus.core.errors import LudusError, RunError
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store import directory
+from ludus.store.bests import RUNNERS_UP
 from ludus.store.checkpoint_files import peek
 from ludus.store.note import read_note
 from ludus.store.places import parted, runs_in
@@ -49,6 +50,7 @@ def summary(storage: Storage) -> dict[str, Any]:
         "best_score": best["score"] if best else None,
         "best_metric": best["metric"] if best else None,
         **({"more_bests": more} if (more := ending.get("more_bests")) else {}),
+        **({RUNNERS_UP: runners} if (runners := ending.get(RUNNERS_UP)) else {}),
         "exact": ending.get("exact"),
         "inexact_because": ending.get("inexact_because", []),
     }

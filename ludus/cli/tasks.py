@@ -26,7 +26,7 @@ from ludus.session.logger import Logger
 from ludus.session.resumption import refuse_edited
 from ludus.show.terminal import pass_on, say, warn
 from ludus.store import checkpoint, directory
-from ludus.store.bests import bests
+from ludus.store.bests import RUNNERS_UP, bests
 from ludus.store.outputs import check_file, write_file
 from ludus.store.places import is_url
 from ludus.store.storage import Storage
@@ -46,6 +46,7 @@ def result_json(result: Result) -> str:
             "best": dict(result.best) if result.best else None,
             "best_score": result.best["score"] if result.best else None,
             **({"more_bests": _plain(result.more_bests)} if result.more_bests else {}),
+            **({RUNNERS_UP: list(map(dict, result.runners_up))} if result.runners_up else {}),
             "exact": str(result.exact),
             "inexact_because": list(result.inexact_because),
         }
@@ -62,6 +63,8 @@ def print_result(result: Result, *, is_silent: bool) -> None:
     say(f"{result.status}: {result.reason}" if result.reason and not is_told else result.status)
     for best in bests({"best": result.best, "more_bests": result.more_bests}).values():
         say(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
+    for one in result.runners_up:
+        say(f"then {one['metric']} {one['score']:.6g} in {result.run_dir}/{one['model']}")
     if not result.exact:
         say("exact: no: " + "; ".join(result.inexact_because))
     elif result.exact == "proved":
@@ -106,7 +109,7 @@ def _with_weights(
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
     refuse_edited(storage, saved, trainer.config)
-    with Compute(trainer.config.settings):
+    with Compute.of(trainer.config):
         ready = prepared(trainer.config)
         try:
             model = as_first(ready, model)

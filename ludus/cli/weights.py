@@ -11,7 +11,7 @@ from ludus.core.trainer import Trainer
 from ludus.judge.judge import Judge
 from ludus.show.terminal import tell
 from ludus.store import checkpoint
-from ludus.store.bests import bests
+from ludus.store.bests import RUNNERS_UP, bests
 from ludus.store.checkpoint import Saved
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
@@ -30,13 +30,16 @@ def as_first(trainer: Trainer, model: str) -> str:
 
 
 def best_of(storage: Storage, saved: Saved, model: str) -> tuple[str, Kept] | None:
-    """Return a best model and where it is from: its own directory, or the copy for people.
+    """Return a best model, or a runner-up by the name of its directory, and where it is from.
+
+    A best model is read from its own directory, or from the copy for people.
 
     None where the run has no best of this name. CheckpointError where it has one and neither is that
     very model any more.
     """
     copy = f"models/{model}"
-    best = bests(saved.manifest).get(copy)
+    runners_up = {one["model"]: one for one in saved.manifest.get(RUNNERS_UP, ())}
+    best = bests(saved.manifest).get(copy) or runners_up.get(copy)
     if best is None:
         return None
     name = best["model"]

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from ludus.config import rooms
 from ludus.core.errors import ConfigError
 
-VERSION = 3
+VERSION = 4
 
 
 def has_keys(section: object, *keys: str) -> TypeGuard[dict[str, Any]]:
@@ -30,24 +30,22 @@ def sections_of(data: object) -> Iterator[dict[str, Any]]:
         yield from sections_of(child)
 
 
-def _to_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Give each key that version 2 added the value that version 1 behaved by.
+def _by_rooms(version: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return what brings data of this version to the next: what each room has declared for it.
 
-    Version 2 refuses what nothing reads, so what version 1 did not read becomes null, 0 or false.
+    A key that is new gets the value that the older version behaved by; what it did not read becomes null, 0
+    or false.
     """
-    for migration in rooms.migrations(1):
-        data = migration(data)
-    return data
+
+    def step(data: dict[str, Any]) -> dict[str, Any]:
+        for migration in rooms.migrations(version):
+            data = migration(data)
+        return data
+
+    return step
 
 
-def _to_3(data: dict[str, Any]) -> dict[str, Any]:
-    """Give each key that version 3 added the value that version 2 behaved by."""
-    for migration in rooms.migrations(2):
-        data = migration(data)
-    return data
-
-
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_2, 2: _to_3}
+MIGRATIONS = {version: _by_rooms(version) for version in range(1, VERSION)}
 """From each older version, the function that gives new keys the value of the old behaviour."""
 
 

@@ -64,7 +64,7 @@ def is_instance(value: object) -> bool:
 def attributes(value: object) -> Iterator[tuple[str, Any]]:
     """Yield what an object keeps in its dict and its slots, but for what its classes call `derived`."""
     kind: Any = type(value)
-    ignored, slots = _layout(kind)
+    ignored, slots = layout(kind)
     own = getattr(value, "__dict__", None)
     if isinstance(own, dict):
         yield from [(str(name), item) for name, item in own.items() if name not in ignored]
@@ -76,7 +76,7 @@ def attributes(value: object) -> Iterator[tuple[str, Any]]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _layout(kind: type) -> tuple[frozenset[str], tuple[tuple[str, Any], ...]]:
+def layout(kind: type) -> tuple[frozenset[str], tuple[tuple[str, Any], ...]]:
     """Return the attributes of a class's objects that do not count, and its slots that do."""
     ignored = derived_of(kind) | (_not_of_module() if _is_network(kind) else frozenset())
     found = [pair for one in kind.__mro__ for pair in vars(one).items()]
@@ -148,7 +148,7 @@ def hooks_of(value: object) -> list[types.FunctionType]:
 def has_state(value: object) -> bool:
     """Return whether a value is an object with attributes, or with a state_dict, that may change."""
     return memory.memory_of(value) is None and (
-        hasattr(type(value), "state_dict") or (is_instance(value) and hasattr(value, "__dict__"))
+        hasattr(type(value), "state_dict") or (is_instance(value) and memory.has_dict(type(value)))
     )
 
 

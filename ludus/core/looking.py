@@ -16,6 +16,7 @@ from typing import Any
 from zlib import crc32
 
 from ludus.core import kinds, memory
+from ludus.core.attribute_values import attribute_values
 from ludus.core.authors import is_of_user
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -97,11 +98,13 @@ class Look:
         for hook in kinds.hooks_of(one):
             self.own.setdefault((kind.__name__, hook.__name__), []).append(hook)
         if not is_of_user(kind.__module__):
-            return [value for _, value in kinds.attributes(one)]
+            return attribute_values(one)
         self.classes[kind] = None
-        saved, found = kinds.saved_names(kind), []
+        if (saved := kinds.saved_names(kind)) is None:
+            return attribute_values(one)
+        found = []
         for name, value in kinds.attributes(one):
-            if saved is None or name in saved or not _is_more(value):
+            if name in saved or not _is_more(value):
                 found.append(value)
             else:
                 self.own.setdefault((kind.__name__, name), []).append(value)

@@ -68,6 +68,11 @@ def _places(shape: Sequence[int], device: object) -> tuple[Any, ...]:
     return tuple(reversed(found))
 
 
+def has_dict(kind: type) -> bool:
+    """Return whether objects of a class can have a dict; asking an object would give it one."""
+    return kind.__dictoffset__ != 0
+
+
 def is_generator(value: object) -> bool:
     """Return whether a value is a generator of random numbers."""
     kind: Any = type(value)

@@ -26,8 +26,8 @@ ELSEWHERE = frozenset({
 })  # fmt: skip
 """What trainers of this library and of others are told by overriding, without underscores before it."""
 OVERRIDABLE = (
-    "plan", "parts", "prepare", "observers", "open", "close", "best", "more_bests", "inexact_because",
-    "migrated", "evaluate", "train_step", "collect_rollout", "_train", "_roll_out",
+    "plan", "parts", "prepare", "observers", "open", "close", "best", "more_bests", "runners_up",
+    "inexact_because", "migrated", "evaluate", "train_step", "collect_rollout", "_train", "_roll_out",
 )  # fmt: skip
 """What may be overridden where a class has it; a name that is nearly one of these is a slip."""
 _NEAR = 0.85

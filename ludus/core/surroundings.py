@@ -52,6 +52,8 @@ class Result:
     best: Mapping[str, Any] | None = None
     more_bests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The best by each further score, by the score's name."""
+    runners_up: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    """The models that are kept after the best ones, score by score, the best first."""
     run_dir: str | None = None
     exact: Exact = Exact.EXPECTED
     """`proved`, `expected` or `no`; in a condition only `no` is false."""

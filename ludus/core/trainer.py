@@ -85,6 +85,10 @@ class Trainer(Inspected):
         """Return the same for each further score, by the score's name."""
         return {}
 
+    def runners_up(self) -> Sequence[Mapping[str, Any]]:
+        """Return the same for each model that is kept after the best ones, the best first."""
+        return ()
+
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons why a resumed run may end with other bytes; none means exact."""
         return ()
@@ -200,10 +204,8 @@ class Trainer(Inspected):
         What changes with it (an interval that is never reached is 0) is shown and in events.jsonl.
         """
         if max_steps is not None and num_train_steps not in (None, max_steps):
-            raise ConfigError(
-                f"fit was given max_steps={max_steps} and num_train_steps={num_train_steps};"
-                " they mean the same, give one"
-            )
+            both = f"max_steps={max_steps} and num_train_steps={num_train_steps}"
+            raise ConfigError(f"fit was given {both}; they mean the same, give one")
         self.run, self._saved_cursor, is_prepared = Run(counters.of(type(self))), [], False
         root = self.root if root is None else root
         request = Request(root, name, resume, show_on, is_transplant=is_state(trainer_state))

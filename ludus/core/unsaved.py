@@ -212,7 +212,7 @@ def _entries(owner: object) -> Iterator[tuple[str, Any]]:
     if isinstance(owner, types.FunctionType):
         found |= kinds.references(owner)
     elif isinstance(owner, kinds.CODE) or not (
-        hasattr(owner, "__dict__") or kinds.is_instance(owner)
+        memory.has_dict(type(owner)) or kinds.is_instance(owner)
     ):
         found["itself"] = owner
     else:

@@ -2,4 +2,12 @@
 
 from ludus.config.rooms import declare
 
-declare("ludus.data", categories={"dataset": "sources"})
+declare(
+    "ludus.data",
+    categories={"dataset": "sources"},
+    needs={
+        "PIL": "ludus[images]",
+        "pyarrow": "ludus[tables]",
+        "datasets": "ludus[huggingface]",
+    },
+)

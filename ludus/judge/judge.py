@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from torch import Tensor
 
@@ -13,11 +12,11 @@ from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.run import Run
 from ludus.core.services import Keep, Log
-from ludus.judge.directions import Direction
-from ludus.judge.scores import Score, is_better
+from ludus.judge.scores import Score
+from ludus.judge.standings import Best, Standing, read_standing
 
 Weights = Callable[[Score], Mapping[str, Tensor]]
-"""Returns the weights to keep as the best by this score; called only where there is a new best."""
+"""Returns the weights to keep for this score; called only where they are among the best."""
 
 
 def stop_run(run: Run, reason: str) -> None:
@@ -34,29 +33,6 @@ def leave_loop(name: str) -> Callable[[Run, str], None]:
             run.leave(name, reason)
 
     return leave
-
-
-class Best(TypedDict):
-    """The best evaluation by one score; it is saved, and told to commands, as it is."""
-
-    metric: str
-    mode: Direction
-    score: float
-    model: str
-    """The immutable directory of the weights."""
-    counters: dict[str, int]
-    """Those of the moment the weights were taken."""
-
-
-@dataclass
-class Standing:
-    """What the evaluations so far came to, by one score."""
-
-    best: Best | None = None
-    peak: float | None = None
-    """The value that patience is measured from."""
-    num_bad: int = 0
-    """How many evaluations in a row were no better than the peak."""
 
 
 class Judge:
@@ -88,6 +64,9 @@ class Judge:
 
         def more_bests(self):
             return self.judge.more_bests
+
+        def runners_up(self):                   # where a score has keep=2 or more
+            return self.judge.runners_up
 
         def forget_models(self, names):
             self.judge.forget_models(names)
@@ -124,6 +103,11 @@ class Judge:
         names = list(self._prefixes)[1:]
         found = ((name, self.standings[name].best) for name in names)
         return {name: best for name, best in found if best is not None}
+
+    @property
+    def runners_up(self) -> list[Best]:
+        """The further models that are kept, score by score, the best first."""
+        return [one for name in self._prefixes for one in self.standings[name].kept[1:]]
 
     def hear(
         self,
@@ -171,19 +155,18 @@ class Judge:
         counters: Mapping[str, int],
         keep: Keep | None,
     ) -> None:
-        standing = self.standings[score.name]
-        before = None if standing.best is None else standing.best["score"]
-        if not score.keeps_best or not is_better(value, before, score.mode):
+        if not score.keeps_best:
             return
-        standing.best = {
+        best: Best = {
             "metric": score.metric,
             "mode": score.mode,
             "score": value,
             "model": f"{self._prefixes[score.name]}{run.boundaries:010d}",
             "counters": {name: count for name, count in counters.items() if count},
         }
-        keep = run.keep_model if keep is None else keep
-        keep(standing.best["model"], weights(score), standing.best)
+        if self.standings[score.name].enter(best, keep=score.keep):
+            keep = run.keep_model if keep is None else keep
+            keep(best["model"], weights(score), best)
 
     def _count(self, score: Score, value: float) -> None:
         standing = self.standings[score.name]
@@ -207,8 +190,7 @@ class Judge:
     def forget_models(self, names: Collection[str] | None) -> None:
         """Forget the best models of these names, whose weights are not there, or all; patience stays."""
         for standing in self.standings.values():
-            if standing.best is not None and (names is None or standing.best["model"] in names):
-                standing.best = None
+            standing.forget(names)
 
     def reset(self) -> None:
         """Begin anew, as for the first evaluation: for a loop that is entered again."""
@@ -216,44 +198,21 @@ class Judge:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the standing of each score by its name; of an only one, that alone."""
-        found = {name: dict(vars(standing)) for name, standing in self.standings.items()}
+        found = {score.name: self.standings[score.name].state(score) for score in self.scores}
         return next(iter(found.values())) if len(found) == 1 else found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         names = list(self.standings)
         if len(names) == 1:
-            self.standings = {names[0]: self._read(names[0], state)}
-            return
-        states.check_keys(state, *names)
+            state = {names[0]: state}
+        else:
+            states.check_keys(state, *names)
         read = {}
-        for name in names:
-            with states.within(name):
-                read[name] = self._read(name, states.mapping(state, name))
+        for score in self.scores:
+            with states.within(score.name) if len(names) > 1 else contextlib.nullcontext():
+                own, prefix = states.mapping(state, score.name), self._prefixes.get(score.name)
+                read[score.name] = read_standing(own, score, prefix)
         self.standings = read
-
-    def _read(self, name: str, state: Mapping[str, Any]) -> Standing:
-        states.check_keys(state, "best", "peak", "num_bad")
-        best = None if state["best"] is None else self._read_best(name, state)
-        peak = None if state["peak"] is None else states.number(state, "peak")
-        return Standing(best, peak, states.whole(state, "num_bad"))
-
-    def _read_best(self, name: str, state: Mapping[str, Any]) -> Best:
-        best = states.mapping(state, "best")
-        with states.within("best"):
-            states.check_keys(best, "metric", "mode", "score", "model", "counters")
-            if best["mode"] not in ("min", "max"):
-                raise states.StateError("mode", f"is {best['mode']!r}; it must be min or max")
-            prefix = self._prefixes.get(name)
-            model = states.text(best, "model")
-            if prefix is None or not re.fullmatch(re.escape(prefix) + "[0-9]{10}", model):
-                raise states.StateError("model", f"is {model!r}, no name of a best model")
-            return {
-                "metric": states.text(best, "metric"),
-                "mode": best["mode"],
-                "score": states.number(best, "score"),
-                "model": model,
-                "counters": states.counts(best, "counters"),
-            }
 
 
 def _value(score: Score, metrics: Mapping[str, float]) -> float:

@@ -30,6 +30,8 @@ class Score:
     """The run ends at a value as good as this."""
     keeps_best: bool = True
     """Whether the weights of its best evaluation are kept."""
+    keep: int = 1
+    """How many of the best models are kept; those after the best are the trainer's `runners_up`."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -44,6 +46,10 @@ class Score:
             raise ConfigError(f"the patience of the score '{self.name}' must be 1 or more, or None")
         if not (math.isfinite(self.min_delta) and self.min_delta >= 0):
             raise ConfigError(f"the min_delta of the score '{self.name}' must be 0 or more")
+        if self.keep < 1:
+            raise ConfigError(
+                f"the score '{self.name}' is to keep {self.keep} models; give 1 or more, or keeps_best=False"
+            )
         if self.target is not None and not math.isfinite(self.target):
             raise ConfigError(f"the target of the score '{self.name}' must be finite, or None")
         object.__setattr__(self, "direction", direction_of(self.metric, self.direction))

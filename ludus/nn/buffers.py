@@ -46,7 +46,14 @@ class GuardedBuffers:
 
     def before(self) -> Before:
         """Return a copy of each buffer, for `restore_unless`."""
-        return [(part, name, self._buffer(part, name).clone()) for part, name in self._places]
+        if is_taping() or self.may_read:
+            return [(part, name, self._buffer(part, name).clone()) for part, name in self._places]
+        buffers = [self._buffer(part, name) for part, name in self._places]
+        copies = [torch.empty_like(buffer) for buffer in buffers]
+        for alike in _by_kind(copies, buffers):
+            torch._foreach_copy_([copy for copy, _ in alike], [buffer for _, buffer in alike])
+        named = zip(self._places, copies, strict=True)
+        return [(part, name, copy) for (part, name), copy in named]
 
     def restore_unless(self, is_good: Tensor, before: Before) -> None:
         """Put the buffers back unless this number is finite, without waiting for a device."""
@@ -61,9 +68,18 @@ class GuardedBuffers:
                         self._buffer(part, name).copy_(old)
                 return
             is_finite = torch.isfinite(is_good)
-            for part, name, old in before:
-                buffer = self._buffer(part, name)
-                buffer.copy_(torch.where(is_finite, buffer, old))
+            buffers = [self._buffer(part, name) for part, name, _ in before]
+            if is_taping():
+                for buffer, (*_, old) in zip(buffers, before, strict=True):
+                    buffer.copy_(torch.where(is_finite, buffer, old))
+                return
+            # Batch norms have hundreds of small ones: a few launches for all.
+            for alike in _by_kind(buffers, [old for *_, old in before]):
+                now, olds = zip(*alike, strict=True)
+                sizes = [buffer.numel() for buffer in now]
+                whole = torch.where(is_finite.to(now[0].device), _joined(now), _joined(olds))
+                pieces = zip(whole.split(sizes), now, strict=True)
+                torch._foreach_copy_(list(now), [piece.view(one.shape) for piece, one in pieces])
 
     def _forget_large(self, before: Before) -> None:
         self._has_looked = True
@@ -80,6 +96,20 @@ class GuardedBuffers:
         buffer = part._buffers[name]
         assert buffer is not None, f"the buffer {name} of a {type(part).__qualname__} is gone"
         return buffer
+
+
+def _by_kind(
+    tensors: Sequence[Tensor], others: Sequence[Tensor]
+) -> list[list[tuple[Tensor, Tensor]]]:
+    """Return pairs of tensors in groups of one type and device."""
+    found: dict[tuple[torch.dtype, torch.device], list[tuple[Tensor, Tensor]]] = {}
+    for pair in zip(tensors, others, strict=True):
+        found.setdefault((pair[0].dtype, pair[0].device), []).append(pair)
+    return list(found.values())
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 class CallWith:

@@ -5,7 +5,8 @@ from ludus.nn import migrations
 
 declare(
     "ludus.nn",
-    categories={"model": "models"},
+    categories={"model": "models", "optimizer": "optimizers", "schedule": "schedules"},
+    needs={"transformers": "ludus[huggingface]", "peft": "ludus[huggingface]"},
     migrations={1: migrations.to_2},
     renamed=migrations.renamed,
     earlier_names={"compile": "engine"},

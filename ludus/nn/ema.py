@@ -25,9 +25,12 @@ class Ema:
     goes on as it began, with the first weights in it.
     """
 
-    def __init__(self, flat: FlatParameters, decay: float) -> None:
+    def __init__(
+        self, flat: FlatParameters, decay: float, *, dtype: torch.dtype | None = None
+    ) -> None:
+        """The means are of this type, that of the weights unless given."""
         self._flat = flat
-        self.vectors = [vector.clone() for vector in flat.vectors]
+        self.vectors = [vector.to(dtype or vector.dtype, copy=True) for vector in flat.vectors]
         self._share = 1 - decay
         self._totals = [torch.full((), _NOTHING, device=vector.device) for vector in self.vectors]
         """1 - decay ** steps of each part: the sum of what its weights count, by which it is divided."""
@@ -40,6 +43,8 @@ class Ema:
         for own, vector, stay, total, one in parts:
             share = self._share * (one - stay)
             share = share / total.lerp_(one, share)
+            # Written out, not `to` alone: that would be one operation more to tape.
+            vector = vector if own.dtype == vector.dtype else vector.to(own.dtype)
             own.lerp_(vector, share if own.dtype == share.dtype else share.to(own.dtype))
 
     def state(self) -> dict[str, Any]:
@@ -53,7 +58,7 @@ class Ema:
     def check(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this holds means of these weights, and totals if any."""
         with states.within("ema"):
-            self._flat.check(state["ema"])
+            self._check_means(state["ema"])
         if TOTAL in state:
             totals = states.like(state, TOTAL, torch.stack([t.cpu() for t in self._totals]))
             if not bool(((totals > 0) & (totals <= 1)).all()):
@@ -61,10 +66,22 @@ class Ema:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Copy saved means and totals in."""
-        self._flat.load(self.vectors, state["ema"])
+        self.load_means(state["ema"])
         self._is_debiased = TOTAL in state
         for index, total in enumerate(self._totals):
             total.copy_(state[TOTAL][index]) if self._is_debiased else total.fill_(1.0)
+
+    def load_means(self, named: Mapping[str, Any]) -> None:
+        """Copy saved means in."""
+        self._check_means(named)
+        for name, mean in self._flat.by_name(self.vectors).items():
+            mean.copy_(named[name])
+
+    def _check_means(self, named: Mapping[str, Any]) -> None:
+        own = self._flat.by_name(self.vectors)
+        states.check_keys(named, *own)
+        for name, mean in own.items():
+            states.like(named, name, mean, finite=True)
 
 
 def without_total(state: Mapping[str, Any]) -> dict[str, Any]:

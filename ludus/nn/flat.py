@@ -27,29 +27,65 @@ Vectors = Sequence[Tensor]
 
 
 class FlatPart:
-    """Parameters of one group, type and device as views of one vector, and their gradients of another."""
+    """Parameters of one group, type and device as views of one vector, and their gradients of another.
 
-    def __init__(self, named: Named, group: Group | None) -> None:
+    Where gradients are not kept, each is the tensor that autograd made: no memory while there are none, and
+    no pass over all of them to add and clear them. That pays for large networks.
+    """
+
+    def __init__(self, named: Named, group: Group | None, *, keeps_gradients: bool = True) -> None:
         self.group = group
+        self.keeps_gradients = keeps_gradients
+        self._parameters = [parameter for _, parameter in named]
         self.names = [name for name, _ in named]
         self.shapes = [parameter.shape for _, parameter in named]
         self.sizes = [parameter.numel() for _, parameter in named]
-        self.vector = torch.cat([parameter.detach().reshape(-1) for _, parameter in named])
-        self.gradient = torch.zeros_like(self.vector)
+        self._orders = [memory_order(parameter) for _, parameter in named]
+        self.vector = torch.cat([
+            (weight if order is None else weight.permute(order)).detach().reshape(-1)
+            for (_, weight), order in zip(named, self._orders, strict=True)
+        ])  # fmt: skip
+        self.gradient = torch.zeros_like(self.vector) if keeps_gradients else self.vector[:0]
         self.rate = 1.0 if group is None else group.rate
         self.is_frozen: Tensor | None = None
         """Whether it takes no step; a tensor, so that what is taped or captured sees it change."""
         if group is not None:
             self.is_frozen = torch.tensor(group.is_frozen, device=self.vector.device)
-        views = zip(named, self.views(self.vector), self.views(self.gradient), strict=True)
-        for (_, parameter), view, gradient in views:
+        for (_, parameter), view in zip(named, self.views(self.vector), strict=True):
             parameter.data = view
-            parameter.grad = gradient
+            parameter.grad = None
+        if keeps_gradients:
+            for (_, parameter), gradient in zip(named, self.views(self.gradient), strict=True):
+                parameter.grad = gradient
 
     def views(self, vector: Tensor) -> list[Tensor]:
-        """Return the pieces of a vector of this layout, each in its parameter's shape."""
-        pieces = vector.split(self.sizes)
-        return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+        """Return the pieces of a vector of this layout, each in its parameter's shape and order of memory."""
+        pieces = zip(vector.split(self.sizes), self.shapes, self._orders, strict=True)
+        return [
+            piece.view(shape) if order is None else _permuted(piece, shape, order)
+            for piece, shape, order in pieces
+        ]
+
+    def released_gradients(self) -> list[Tensor]:
+        """Return the gradient of each parameter that autograd made, as a vector in the order of memory."""
+        found = []
+        for parameter, order in zip(self._parameters, self._orders, strict=True):
+            gradient = parameter.grad
+            if gradient is None:
+                gradient = torch.zeros_like(parameter)
+            # In the order of the weight it is a view, else a copy.
+            found.append((gradient if order is None else gradient.permute(order)).reshape(-1))
+        return found
+
+    def take_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Let these be the gradients of the parameters."""
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            parameter.grad = torch.empty_like(parameter).copy_(gradient)
+
+    def release_gradients(self) -> None:
+        """Let the gradients go."""
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def slices(self, names: Collection[str]) -> list[slice]:
         """Return where in the vector the parameters with these names are."""
@@ -65,7 +101,10 @@ class FlatParameters:
     saved is always by name, so a network that was never flattened can load it.
     """
 
-    def __init__(self, module: nn.Module, groups: Sequence[Group] = ()) -> None:
+    def __init__(
+        self, module: nn.Module, groups: Sequence[Group] = (), *, keeps_gradients: bool = True
+    ) -> None:
+        self.keeps_gradients = keeps_gradients
         self.parts: list[FlatPart] = []
         """Of most networks one, with all parameters in it."""
         self.frozen: dict[str, bool] = {}
@@ -74,7 +113,9 @@ class FlatParameters:
             kinds: dict[tuple[torch.dtype, torch.device], Named] = {}
             for name, parameter in own:
                 kinds.setdefault((parameter.dtype, parameter.device), []).append((name, parameter))
-            self.parts += [FlatPart(named, group) for named in kinds.values()]
+            self.parts += [
+                FlatPart(named, group, keeps_gradients=keeps_gradients) for named in kinds.values()
+            ]
             if group is not None:
                 self.frozen[group.name] = group.is_frozen
         flattened = {name for part in self.parts for name in part.names}
@@ -82,6 +123,29 @@ class FlatParameters:
         self.vectors = [part.vector for part in self.parts]
         self.gradients = [part.gradient for part in self.parts]
         self.device = self.vectors[0].device
+
+    def gradients_by_name(self) -> dict[str, Tensor]:
+        """Return the gradients that wait for a step, by parameter name."""
+        if self.keeps_gradients:
+            return self.by_name(self.gradients)
+        vectors = [torch.cat(part.released_gradients()) for part in self.parts]
+        return self.by_name(vectors)
+
+    def clear_gradients(self) -> None:
+        """Forget the gradients that wait for a step."""
+        for part in self.parts:
+            part.gradient.zero_()
+            if not self.keeps_gradients:
+                part.release_gradients()
+
+    def load_gradients(self, named: Mapping[str, Tensor]) -> None:
+        """Let these wait for a step."""
+        if self.keeps_gradients:
+            self.load(self.gradients, named, finite=False)
+            return
+        self.check(named, finite=False)
+        for part in self.parts:
+            part.take_gradients([named[name] for name in part.names])
 
     def set_frozen(self, name: str, is_frozen: bool) -> None:
         """Let a group take no more steps, or take them again."""
@@ -143,6 +207,21 @@ class FlatParameters:
             yield
         finally:
             copy_all(self.vectors, own)
+
+
+def memory_order(weight: Tensor) -> list[int] | None:
+    """Return the dimensions of a weight as they lie in memory, the outermost first; None: in their order."""
+    if weight.is_contiguous():
+        return None
+    strides = weight.stride()
+    order = sorted(range(weight.ndim), key=lambda dim: -strides[dim])
+    # One that is spread out, or shares memory with itself, is laid out in the usual order.
+    return order if weight.permute(order).is_contiguous() else None
+
+
+def _permuted(piece: Tensor, shape: torch.Size, order: Sequence[int]) -> Tensor:
+    places = [order.index(dim) for dim in range(len(order))]
+    return piece.view([shape[dim] for dim in order]).permute(places)
 
 
 def copy_all(vectors: Vectors, others: Vectors) -> None:

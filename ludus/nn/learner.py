@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +16,19 @@ from ludus.nn.ema import TOTAL, Ema, without_total
 from ludus.nn.flat import FlatParameters, Vectors
 from ludus.nn.groups import Group
 from ludus.nn.held import Held, check_named, load_named
-from ludus.nn.optimizer import Adam, Optimizer, Sgd
+from ludus.nn.optimizer import OptimizerConfig
+from ludus.nn.precision import Precision, autocast_in
 from ludus.nn.scaling import LossScale
 from ludus.nn.step import GradientStep
+from ludus.nn.torch_optimizer import Make, make_optimizer
 
 Aux = TypeVar("Aux")
 Forward = Callable[..., Any]
 LossOf = Callable[[Forward], tuple[Tensor, Aux]]
-Precision = Literal["float32", "bfloat16", "float16"]
 
 
 class Learner:
-    """Holds one network and moves its weights: the only gradient step of the library.
+    """Holds one network and moves its weights.
 
     A step is `improve`; with accumulation some calls of `gather` come before it, and `share` is one
     over the number of batches. A step whose gradient is not finite, or after which a weight would not
@@ -37,15 +38,14 @@ class Learner:
     train mode, and its buffers change. They take nothing from a batch whose loss is not finite, nor
     from the last batch of a skipped step; a step skipped to find the scale of float16 is no such step.
 
-    The same code serves every engine: eagerly the network's own parameters, views of flat vectors, are
-    used and one fused kernel moves each vector; inside a compiled function everything is computed from
-    the vectors and written back to them.
+    The same code serves every engine: eagerly one fused kernel moves each vector; inside a compiled
+    function everything is computed from the vectors and written back to them.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        config: Adam | Sgd,
+        config: OptimizerConfig,
         *,
         max_grad_norm: float | None,
         precision: Precision = "float32",
@@ -54,12 +54,12 @@ class Learner:
         highest_rate: float | None = None,
         called: nn.Module | None = None,
         groups: Sequence[Group] = (),
+        keeps_gradients: bool = True,
+        given: Make | None = None,
     ) -> None:
-        """Weight decay leaves the parameters named in `undecayed` alone.
+        """Weight decay leaves the parameters named in `undecayed` alone; `given` makes a script's optimizer.
 
-        `groups` have learning rates of their own and can be frozen; parameters in none of them are the
-        group `the rest`. What is never to learn needs no group: its requires_grad is false, and no time is
-        spent on its gradient.
+        `groups` have rates of their own and can be frozen; parameters in none are the group `the rest`.
 
         `highest_rate` is the largest learning rate of a schedule that rises. `called` is a module that
         holds the network as its attribute `module` and is called in its place; the mode of the network
@@ -68,18 +68,20 @@ class Learner:
         self.module, self.precision = module, precision
         self._modal = [] if called is not None else parts_with_modes(module)
         self._called = module if called is None else called
+        self.forward: Forward = self._called  # through a compiler, perhaps
         self._call_with = CallWith(self._called)
         self._prefix = "" if called is None else "module."
-        self.flat = FlatParameters(module, groups)
+        self.flat = FlatParameters(module, groups, keeps_gradients=keeps_gradients)
         self.held = Held(module, without=self.flat.names)
         self._guarded = GuardedBuffers(module)
         # The compiled update works on these very tensors; what would replace them is copied to them.
         self._buffers = {self._prefix + name: buffer for name, buffer in module.named_buffers()}
-        self.optimizer = Optimizer(config, self.flat, undecayed=undecayed)
+        self.optimizer = make_optimizer(config, module, self.flat, undecayed=undecayed, given=given)
         self._device = self.flat.device
-        self._dtype = None if precision == "float32" else getattr(torch, precision)
         self.scaling = LossScale(self._device, is_on=precision == "float16")
-        self.ema = None if ema_decay is None else Ema(self.flat, ema_decay)
+        # In bfloat16 a mean of many steps would stand still: what each adds is less than its last digit.
+        mean_in = torch.float32 if precision == "bfloat16_pure" else None
+        self.ema = None if ema_decay is None else Ema(self.flat, ema_decay, dtype=mean_in)
         self.gradient_step = GradientStep(
             self.flat,
             self.optimizer,
@@ -113,9 +115,8 @@ class Learner:
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which the network computes: that of its precision."""
-        if self._dtype is None:
-            return contextlib.nullcontext()
-        return torch.autocast(self._device.type, dtype=self._dtype)
+        is_plain = self.precision == "float32"
+        return contextlib.nullcontext() if is_plain else autocast_in(self.precision, self._device)
 
     def improve(
         self,
@@ -157,7 +158,6 @@ class Learner:
         return loss, aux
 
     def _gathered(self, gradients: Vectors) -> Vectors:
-        """Return the gradients that wait, with these added."""
         for waiting, gradient in zip(self.flat.gradients, gradients, strict=True):
             waiting.add_(gradient)
         return self.flat.gradients
@@ -171,7 +171,7 @@ class Learner:
         set_mode(self._modal, in_train_mode)
         try:
             with self.autocast():
-                loss, aux = loss_of(self._called)
+                loss, aux = loss_of(self.forward)
         finally:
             set_mode(self._modal, False)
         self.scaling.scaled(loss).backward()

@@ -15,6 +15,8 @@ from ludus.config.registry import find, kinds
 from ludus.config.sections import kind_of
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
+from ludus.nn.base_weights import base_names, base_state, further_names, without_base
+from ludus.nn.calling import Signature, correct_in, loss_in, outputs_in, split_batch, unwrapped
 from ludus.nn.held import extra_modules, extra_to_tensor, tensor_to_extra
 from ludus.nn.looking import unchanged_buffers
 from ludus.store.local import LocalStorage
@@ -23,9 +25,11 @@ from ludus.store.places import open_storage, parted
 
 Inputs = Tensor | Mapping[str, Tensor]
 """What a network is given: a tensor, or several by name."""
-Loss = Literal["cross_entropy", "mse", "l1", "smooth_l1", "binary_cross_entropy"]
+Loss = Literal["cross_entropy", "mse", "l1", "smooth_l1", "binary_cross_entropy", "from_model"]
 CLASS_LOSSES: tuple[Loss, ...] = ("cross_entropy", "binary_cross_entropy")
 """Those of models that tell classes apart, and so have an accuracy."""
+FROM_MODEL: Loss = "from_model"
+"""The loss of a model that computes it itself, as those of transformers do."""
 
 
 class Model:
@@ -48,6 +52,7 @@ class Model:
             self.config = _section(config)
             self.architecture = kind_of(self.config)
             self.module = find("model", self.architecture)(self.config)
+        self._signature = Signature(self.module)
         self.loss: Loss | None = loss
         """The loss it is trained with; None takes the one in the trainer's config."""
 
@@ -57,19 +62,32 @@ class Model:
         return self.module
 
     def __call__(self, x: Inputs) -> Tensor:
-        """Return the network's outputs."""
-        out: Tensor = self.module(x)
+        """Return the network's outputs; of an answer in several parts, its `logits`."""
+        out: Tensor = unwrapped(self._call_by_signature().call(x))
         return out
 
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
-        """Return the mean `loss` of a batch and, for classes, how many are `correct`."""
+        """Return the mean `loss` of a batch and, for classes, how many are `correct`.
+
+        A batch is inputs and targets, or a dict: its tensors are given to the network by name.
+        """
         assert self.loss is not None, "a trainer gives its model a loss"
-        inputs, targets = batch
-        outputs = self.module(inputs)
+        if self.loss == FROM_MODEL:
+            said = self._call_by_signature().call_whole(batch)
+            found = {"loss": loss_in(said)}
+            correct = correct_in(said, batch)
+            return found if correct is None else {**found, "correct": correct}
+        inputs, targets = split_batch(batch)
+        outputs = outputs_in(self._call_by_signature().call(inputs))
         result = {"loss": compute_loss(self.loss, outputs, targets)}
         if self.loss in CLASS_LOSSES:
             result["correct"] = count_correct(self.loss, outputs.detach(), targets)
         return result
+
+    def _call_by_signature(self) -> Signature:
+        if self._signature.module is not self.module:
+            self._signature = Signature(self.module)
+        return self._signature
 
     def evaluation_step(self, batch: object, batch_idx: int) -> dict[str, Tensor]:
         """Return the same for a batch of evaluation data."""
@@ -101,19 +119,30 @@ class Model:
         self.module.zero_grad(set_to_none=False)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return parameters, all buffers and extra state by name; extra state is turned into bytes."""
-        state = dict(self.module.state_dict())
+        """Return parameters, all buffers and extra state by name; extra state is turned into bytes.
+
+        A parameter with two names (tied weights) is there once, by its first. Of a network with an adapter
+        the frozen weights are not there: they are those of its base, a digest of which is.
+        """
+        unsaved = {*further_names(self.module), *base_names(self.module)}
+        whole = self.module.state_dict()
+        state = {name: tensor for name, tensor in whole.items() if name not in unsaved}
         for name, part in extra_modules(self.module).items():
             state[name] = extra_to_tensor(part.get_extra_state())
         for name, buffer in self.module.named_buffers():
             # Those that torch would not save may move all the same.
             state.setdefault(name, buffer.detach())
-        return state
+        return state | base_state(self.module)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Copy saved parameters and buffers in; every name must match."""
+        state = without_base(self.module, state)
         self._check_fits(state)
         saved: dict[str, Any] = dict(state)
+        for name, first in further_names(self.module).items():
+            saved.setdefault(name, saved.get(first))
+        weights = self.module.state_dict()
+        saved = {name: weights[name] for name in base_names(self.module)} | saved
         known = self.module.state_dict()
         fleeting = {n: b for n, b in self.module.named_buffers() if n not in known and n in saved}
         found = {name: saved.pop(name) for name in fleeting}
@@ -132,10 +161,11 @@ class Model:
         """Raise StateError, before anything has changed, unless each tensor is of its own kind."""
         known, extra = self.module.state_dict(), extra_modules(self.module)
         own = {**known, **dict(self.module.named_buffers())}
+        unsaved = {*further_names(self.module), *base_names(self.module)}
         trained = {name for name, _ in self.module.named_parameters()}
         try:
             # Older versions did not save the buffers that torch leaves out.
-            states.check_keys(state, *known, optional=list(own))
+            states.check_keys(state, *(n for n in known if n not in unsaved), optional=list(own))
             for name in own:
                 if name in state and name not in extra:
                     # A mask among the buffers may well be infinite.
@@ -194,6 +224,11 @@ def compute_loss(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
             return functional.smooth_l1_loss(outputs, targets)
         case "binary_cross_entropy":
             return functional.binary_cross_entropy_with_logits(outputs, targets)
+        case "from_model":
+            raise ConfigError(
+                "'loss' is from_model, which this use of a model cannot compute from outputs and targets;"
+                " name one of ludus's losses"
+            )
 
 
 def count_correct(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:

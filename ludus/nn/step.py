@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -41,21 +41,35 @@ class GradientStep:
         self.scaling = scaling
         self.ema = ema
         self.max_grad_norm = max_grad_norm
-        rate = highest_rate * max(part.rate for part in flat.parts)
-        self.is_steep = rate * max(1.0, optimizer.config.weight_decay) > STEEP or any(
-            # Its largest number is near enough for a small step to pass it.
-            vector.dtype == torch.float16
-            for vector in flat.vectors
+        self._steepness = max(part.rate for part in flat.parts) * max(
+            1.0, getattr(optimizer.config, "weight_decay", 0.0)
+        )
+        self.is_steep = (
+            optimizer.is_unbounded
+            or highest_rate * self._steepness > STEEP
+            or any(
+                # Its largest number is near enough for a small step to pass it.
+                vector.dtype == torch.float16
+                for vector in flat.vectors
+            )
         )
         self._is_whole = len(flat.parts) == 1 and not flat.frozen
         self._found_inf = torch.zeros((), device=flat.device)
 
+    def is_safe_at(self, learning_rate: float) -> bool:
+        """Return whether a step at this rate leaves weights finite, or is taken back where it does not."""
+        return self.is_steep or learning_rate * self._steepness <= STEEP
+
     def take(self, gradients: Vectors, learning_rate: Tensor, share: Tensor | None) -> Tensor:
         """Step along the gradients, then clear them; return their norm, not finite if nothing moved."""
         optimizer, scaling, vectors = self.optimizer, self.scaling, self.flat.vectors
+        released = None
+        if not self.flat.keeps_gradients:
+            released = [part.released_gradients() for part in self.flat.parts]
+        whole = gradients if released is None else [one for part in released for one in part]
         if scaling.is_on or share is not None:
-            self._reduce(gradients, share)
-        norm = self._norm(gradients)
+            self._reduce(whole, share)
+        norm = self._norm([[one] for one in gradients] if released is None else released)
         # 0 where the norm is finite, 1 where it is not, in two operations.
         found_inf = torch.ne(norm * 0, 0, out=self._found_inf)
         if scaling.is_on:
@@ -65,23 +79,28 @@ class GradientStep:
             scale = (norm / limit).clamp_min_(1.0)
         moved: list[Tensor] = []
         if self.is_steep:
-            counts = [part.num_steps for part in optimizer.parts]
-            moved = [*vectors, *itertools.chain(*optimizer.moments), *counts]
+            moved = [*vectors, *optimizer.changed()]
         before = [tensor.clone() for tensor in moved]
         stays = self._stays(found_inf)
         if torch.compiler.is_compiling():
             optimizer.step_traced(gradients, learning_rate, stays=stays, grad_scale=scale)
+        elif released is not None:
+            optimizer.step(learning_rate, stays=stays, grad_scale=scale, released=released)
         else:
             optimizer.step(learning_rate, stays=stays, grad_scale=scale)
         if before:
             is_finite = self._is_finite()
             for tensor, old in zip(moved, before, strict=True):
                 tensor.copy_(torch.where(is_finite.to(tensor.device), tensor, old))
+            optimizer.keep_if(is_finite)
             norm = norm / is_finite
             found_inf.copy_(~torch.isfinite(norm))
             stays = self._stays(found_inf)
         if self.ema is not None:
             self.ema.follow(vectors, stays)
+        if released is not None:
+            self.flat.clear_gradients()
+            return norm
         for gradient in gradients:
             gradient.zero_()
         return norm
@@ -94,17 +113,11 @@ class GradientStep:
             if share is not None:
                 gradient.mul_(share.to(gradient.device))
 
-    def _norm(self, gradients: Vectors) -> Tensor:
-        """Return the norm of all gradients that a step goes along, in float32."""
+    def _norm(self, gradients: Sequence[Sequence[Tensor]]) -> Tensor:
+        """Return the norm of all gradients that a step goes along, in float32; each part has one or many."""
         squares = []
-        for part, gradient in zip(self.flat.parts, gradients, strict=True):
-            if gradient.dtype != torch.float32:
-                gradient = gradient.float()
-            if torch.compiler.is_compiling():
-                square = gradient.square().sum()
-            else:
-                # A third of vector_norm's time on a vector this small; beyond 1e19 it is infinite.
-                square = torch.dot(gradient, gradient)
+        for part, own in zip(self.flat.parts, gradients, strict=True):
+            square = _squared_norm(own)
             if part.is_frozen is not None:
                 square = square.masked_fill(part.is_frozen, 0.0)
             squares.append(square)
@@ -129,3 +142,16 @@ class GradientStep:
         for is_finite in others:
             first = first & is_finite.to(first.device)
         return first
+
+
+def _squared_norm(gradients: Sequence[Tensor]) -> Tensor:
+    """Return the sum of squares of one vector, or of many tensors, in float32."""
+    if len(gradients) > 1:
+        return torch.stack(torch._foreach_norm(list(gradients), dtype=torch.float32)).square().sum()
+    gradient = gradients[0]
+    if gradient.dtype != torch.float32:
+        gradient = gradient.float()
+    if torch.compiler.is_compiling():
+        return gradient.square().sum()
+    # A third of vector_norm's time on a vector this small; beyond 1e19 it is infinite.
+    return torch.dot(gradient, gradient)

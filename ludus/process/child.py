@@ -18,7 +18,7 @@ from ludus.core.errors import LudusError
 from ludus.process.frames import Frames, Message, Piece
 from ludus.process.standard_streams import fill_standard_streams
 
-_TAIL_BYTES = 4096
+_TAIL_BYTES = 32_768
 _TAIL_LINES = 12
 _GRACE = 5.0
 

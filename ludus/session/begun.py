@@ -15,6 +15,8 @@ from ludus.store.storage import Storage
 
 CHANGED = "changed_by_fit"
 """The event that `fit` changed keys of the config: `keys` has each with its value."""
+_DECIDED = ("engine", "memory_format")
+"""Keys that may say auto, and in a run that has begun what was chosen then."""
 _NOTHING = object()
 
 
@@ -60,8 +62,12 @@ def as_begun(config: Any, files: Files | Begun | None, notes: list[str] | None =
     run the config is returned as it is.
     """
     begun = files if isinstance(files, Begun) else Begun(files)
-    if config.engine == "auto" and isinstance(before := begun.config.get("engine"), str):
-        config = config.replace(engine=before)
+    decided = {
+        key: begun.config[key]
+        for key in _DECIDED
+        if getattr(config, key, None) == "auto" and isinstance(begun.config.get(key), str)
+    }
+    config = config.replace(**decided) if decided else config
     now = config.model_dump()
     kept = {
         path: value

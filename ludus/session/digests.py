@@ -10,14 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ludus.core import memory
+from ludus.core.attribute_values import attribute_values
 from ludus.core.run import Run
 from ludus.session.record import Record
 from ludus.store.overlap import WEIGHTS, last_line
@@ -67,22 +70,45 @@ def weights_in(parts: Mapping[str, object]) -> dict[str, Weights]:
     """Return the weights that are learned, by where they are: those of learners, else of networks."""
     learners: dict[str, Weights] = {}
     networks: dict[str, Weights] = {}
-    queue = deque((name, Weights(part, ()), part) for name, part in parts.items())
+    queue: deque[tuple[str, tuple[object, ...]]] = deque()
+    queue.extend((name, (part,)) for name, part in parts.items())
     seen: set[int] = set()
     while queue and len(seen) < _MAX_SEEN:
-        name, place, thing = queue.popleft()
+        part_name, path = queue.popleft()
+        thing = path[-1]
         if id(thing) in seen or isinstance(thing, _CLOSED):
             continue
         seen.add(id(thing))
         if _learned(thing) is not None:
-            learners[name] = place
+            _note(learners, part_name, path)
         elif isinstance(thing, nn.Module):
             if any(weight.requires_grad for weight in thing.parameters()):
-                networks[name] = place
-        elif len(place.keys) < _MAX_DEPTH:
-            for key, one in _items(thing):
-                queue.append((f"{name}.{key}", Weights(place.part, (*place.keys, key)), one))
+                _note(networks, part_name, path)
+        elif len(path) <= _MAX_DEPTH:
+            queue.extend((part_name, (*path, one)) for one in _inside(thing))
     return learners or networks
+
+
+def _note(found: dict[str, Weights], part_name: str, path: Sequence[object]) -> None:
+    # Names are asked for on the way to weights alone: an object that is asked for its dict is slower after.
+    try:
+        keys = [_key(owner, one) for owner, one in pairwise(path)]
+    except LookupError:
+        return
+    found[".".join(map(str, [part_name, *keys]))] = Weights(path[0], tuple(keys))
+
+
+def _key(owner: object, one: object) -> Any:
+    for key, value in _items(owner):
+        if value is one:
+            return key
+    raise LookupError
+
+
+def _inside(thing: object) -> Iterable[object]:
+    if isinstance(thing, dict | list | tuple):
+        return [value for _, value in _items(thing)]
+    return attribute_values(thing) if memory.has_dict(type(thing)) else ()
 
 
 def _learned(thing: object) -> list[Tensor] | None:

@@ -17,7 +17,7 @@ from ludus.config.base import CheckpointSettings
 from ludus.core.errors import LudusError, RunTaken, StorageError
 from ludus.core.run import Every, Run, Stateful
 from ludus.store import checkpoint, codec, directory
-from ludus.store.bests import bests
+from ludus.store.bests import FIRST, bests
 from ludus.store.models import mend, publish, read_model, write_model
 from ludus.store.storage import Storage
 from ludus.store.tensors import Snapshot
@@ -166,15 +166,15 @@ class Saver:
             if (free := self._storage.free_bytes()) < needed:
                 raise StorageError(f"a checkpoint needs {needed} bytes of disk, {free} are free")
             named = {best["model"]: copy for copy, best in bests(about).items()}
-            kept = [name for name in about["models"] if self._is_kept(name, named[name])]
+            kept = [name for name in about["models"] if self._is_kept(name, named.get(name, FIRST))]
             checkpoint.write(self._storage, number, taken, {**about, "models": kept})
             if self._noted != about["exact"]:
                 directory.note_checkpoint(self._storage, about["exact"])
             self._noted, self._has_saved, self.saved_number = about["exact"], True, number
-            for name in kept:
-                if self._published.get(named[name]) != name:
-                    publish(self._storage, name, named[name])
-                    self._published[named[name]] = name
+            for name, copy in named.items():
+                if name in kept and self._published.get(copy) != name:
+                    publish(self._storage, name, copy)
+                    self._published[copy] = name
             checkpoint.collect(self._storage, keep_last=self._settings.keep_last)
 
         self._background.start(write)

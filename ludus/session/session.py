@@ -32,7 +32,7 @@ from ludus.session.witness import Witness
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory, proofs
-from ludus.store.bests import bests, told_of
+from ludus.store.bests import bests, every_best, told_of
 from ludus.store.journal import Journal
 from ludus.store.note import run_id
 
@@ -60,7 +60,7 @@ class Session:
         self._standing = Standing(trainer, is_transplant=request.is_transplant)
         self._logger = logger_of(trainer)
         self._logger.reset()
-        self._device = self._stack.enter_context(Compute(config.settings)).device
+        self._device = self._stack.enter_context(Compute.of(config)).device
         self._serve(trainer.run)
 
     def _serve(self, run: Run) -> None:
@@ -202,27 +202,26 @@ class Session:
 
     def _about(self) -> dict[str, Any]:
         self._witness.settle()
-        copies = self._bests()
+        told = self._bests()
         return {
             "run_id": self._run_id,
             "config_hash": self._trainer.config.digest(),
             "config": directory.deciding(self._trainer.config),
             "fingerprint": self._fingerprint(),
             **self._standing.told_to_resume(),
-            **told_of(copies),
-            "models": [best["model"] for best in copies.values()],
+            **told,
+            "models": [best["model"] for best in every_best(told)],
         }
 
-    def _bests(self) -> dict[str, dict[str, Any]]:
-        """Return each best model of the trainer, by the name of its copy."""
+    def _bests(self) -> dict[str, Any]:
+        """Return what a manifest or an event says of the models that the trainer keeps."""
         trainer = self._trainer
-        told = {"best": trainer.best(), "more_bests": trainer.more_bests()}
-        return {copy: dict(best) for copy, best in bests(told).items()}
+        copies = bests({"best": trainer.best(), "more_bests": trainer.more_bests()})
+        return told_of(copies, trainer.runners_up())
 
     def _fingerprint(self) -> dict[str, str]:
-        given = {
-            f"{resumption.GIVEN}{role}": name for role, name in self._trainer.given_classes.items()
-        }
+        classes = self._trainer.given_classes.items()
+        given = {f"{resumption.GIVEN}{role}": name for role, name in classes}
         return {**fingerprint(self._device), **self._code, **given, **self._data}
 
     def _facts(self) -> dict[str, str]:
@@ -277,7 +276,7 @@ class Session:
     def _ending(self, run: Run) -> dict[str, Any]:
         return {
             "counters": {name: value for name, value in run.counters.items() if value},
-            **told_of(self._bests()),
+            **self._bests(),
             **self._standing.told(),
         }
 
@@ -294,6 +293,7 @@ class Session:
             run,
             best=self._trainer.best(),
             more_bests=self._trainer.more_bests(),
+            runners_up=self._trainer.runners_up(),
             run_dir=self._storage.place,
             exact=Exact(told["exact"]),
             inexact_because=tuple(told["inexact_because"]),

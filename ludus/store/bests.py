@@ -1,16 +1,18 @@
-"""The best models of a run: one for each score, under a numbered name, with a copy for people.
+"""The best models of a run: of each score one or more, under numbered names; the best has a copy for people.
 
-models/best-<number>          the best by the first score, immutable; its copy is models/best
-models/best-<score>-<number>  the best by another score; its copy is models/best-<score>
+models/best-<number>          one of the best by the first score, immutable; models/best is a copy of the best
+models/best-<score>-<number>  one of the best by another score; models/best-<score> is a copy of the best
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 FIRST = "models/best"
+RUNNERS_UP = "runners_up"
+"""The field of a manifest or an event that names the models kept after the best ones."""
 _NUMBERED = re.compile(r"best(?:-[a-z][a-z0-9_]*)?-([0-9]{10})")
 _COPY = re.compile(r"best-[a-z][a-z0-9_]*")
 
@@ -32,7 +34,18 @@ def bests(told: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return first | {f"{FIRST}-{name}": best for name, best in told.get("more_bests", {}).items()}
 
 
-def told_of(copies: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a manifest or an event that say so; without further scores only `best`."""
-    more = {copy.removeprefix(f"{FIRST}-"): b for copy, b in copies.items() if copy != FIRST}
-    return {"best": copies.get(FIRST), **({"more_bests": more} if more else {})}
+def every_best(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each model that is kept for its score: the best ones, then those that come after them."""
+    return [*bests(told).values(), *told.get(RUNNERS_UP, ())]
+
+
+def told_of(
+    copies: Mapping[str, Mapping[str, Any]], runners_up: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the fields of a manifest or an event that say so; what there is none of is left out."""
+    more = {copy.removeprefix(f"{FIRST}-"): dict(b) for copy, b in copies.items() if copy != FIRST}
+    return {
+        "best": dict(copies[FIRST]) if FIRST in copies else None,
+        **({"more_bests": more} if more else {}),
+        **({RUNNERS_UP: [dict(one) for one in runners_up]} if runners_up else {}),
+    }

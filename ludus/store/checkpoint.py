@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.store import codec
-from ludus.store.bests import FIRST, best_number, bests, told_of
+from ludus.store.bests import RUNNERS_UP, best_number, bests, every_best, told_of
 from ludus.store.checkpoint_files import FILES, MAX_STATE, check_hash, own_manifest
 from ludus.store.checkpoint_files import numbers as numbers
 from ludus.store.checkpoint_files import verify as verify
@@ -130,16 +130,18 @@ def _without_lost_models(
     whole = {
         name: digest
         for name, digest in models.items()
-        if any(is_model(storage, one, digest) for one in (name, copies.get(name, FIRST)))
+        if any(is_model(storage, one, digest) for one in (name, copies.get(name, name)))
     }
     lost = [name for name in models if name not in whole]
     if lost and not may_lose:
         raise ModelLost(f"{lost[0]} has changed since it was saved, or was lost")
     kept = {copy: best for copy, best in named.items() if best["model"] in whole}
-    if kept == named:
+    runners_up = [best for best in manifest.get(RUNNERS_UP, ()) if best["model"] in whole]
+    told = told_of(kept, runners_up)
+    if len(every_best(told)) == len(every_best(manifest)):
         return manifest
-    models = {best["model"]: whole[best["model"]] for best in kept.values()}
-    return {**manifest, "more_bests": {}, **told_of(kept), "models": models}
+    models = {best["model"]: whole[best["model"]] for best in every_best(told)}
+    return {**manifest, "more_bests": {}, RUNNERS_UP: [], **told, "models": models}
 
 
 def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved:
@@ -157,8 +159,8 @@ def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved
     state = codec.decode(tree, tensors, segments)
     if not isinstance(state, dict) or not all(isinstance(part, dict) for part in state.values()):
         raise CheckpointError(f"{directory}/state.json does not hold the states of parts")
-    kept = bests(manifest)
-    lost = tuple(best["model"] for copy, best in bests(told).items() if copy not in kept)
+    kept = [best["model"] for best in every_best(manifest)]
+    lost = tuple(best["model"] for best in every_best(told) if best["model"] not in kept)
     return Saved(number, state, manifest, lost)
 
 

@@ -18,6 +18,7 @@ from ludus.config.base import TrainerConfig, key_paths
 from ludus.config.overrides import is_length
 from ludus.core.errors import RunError, StorageError, nearest
 from ludus.core.exactness import exact_word
+from ludus.store.bests import RUNNERS_UP
 from ludus.store.note import read_note as read_note
 from ludus.store.note import write_note
 from ludus.store.places import below, open_storage, parted, runs_in
@@ -183,6 +184,9 @@ def _is_plain(ending: Mapping[str, Any]) -> bool:
         and all(type(value) is int for value in counters.values())
         and (best is None or _is_score(best))
         and (more is None or (isinstance(more, dict) and all(map(_is_score, more.values()))))
+        and (
+            isinstance(runners := ending.get(RUNNERS_UP, []), list) and all(map(_is_score, runners))
+        )
     )
 
 

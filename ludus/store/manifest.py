@@ -18,7 +18,7 @@ MAX_MANIFEST = 4 << 20
 # What a checkpoint of format 1, or one that was written outside a run, does not say.
 _UNSAID: dict[str, Any] = {"run_id": None, "config_hash": None, "config": None, "log_hashes": {}}
 # What is written only where there is any.
-_RARE: dict[str, Any] = {"more_bests": {}, "proof": None}
+_RARE: dict[str, Any] = {"more_bests": {}, "runners_up": [], "proof": None}
 
 
 def _log_name(name: str) -> str:
@@ -105,6 +105,8 @@ class Manifest(FirstManifest):
     """The hash of each growing file up to its offset."""
     more_bests: dict[ScoreName, Best] = {}
     """The best model by each further score, by the score's name."""
+    runners_up: list[Best] = []
+    """The further models that are kept, score by score, the best first."""
     proof: Proof | None = None
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 
 from ludus.config.registry import find, kinds
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
@@ -17,7 +16,6 @@ from ludus.judge.judge import JudgeLog
 from ludus.judge.milestones import Milestones
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.model import Model
-from ludus.nn.schedules import Schedule
 from ludus.session.begun import CHANGED, Begun, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
@@ -28,13 +26,15 @@ from ludus.supervised.evaluated import Evaluated
 from ludus.supervised.fit import Fit
 from ludus.supervised.length import lengthened
 from ludus.supervised.preflight import check_data, make_model
+from ludus.supervised.rate_control import PART, UNSET, RateControl, WatchPlateau
 from ludus.supervised.short_config import block_of, expand
+from ludus.supervised.tuned import Tuned
 from ludus.supervised.update import count_examples
 from ludus.supervised.updating import make_update
 from ludus.supervised.watchers import GUARD, WatchMonitors, make_judge, with_judge
 
 
-class BaseTrainer(Evaluated, Trainer):
+class BaseTrainer(Evaluated, Tuned, Trainer):
     """Learns from labelled examples.
 
     train
@@ -114,6 +114,7 @@ class BaseTrainer(Evaluated, Trainer):
             config.refuse_unreached(self.train_data.length())
         self._unrepeatable = check_data(datasets)
         self.num_train_steps = config.count_steps(self.train_data.length())
+        self.rate_control = RateControl(config, self._given_schedule)
         self.fitting = self._make_fitting()
         self._engine_notes: Sequence[str] = ()
         self._make_update()
@@ -130,7 +131,7 @@ class BaseTrainer(Evaluated, Trainer):
 
     def _make_update(self) -> None:
         """Make what moves the weights of the model at hand, and let an engine execute it."""
-        self.update, chosen = make_update(
+        made = make_update(
             self.config,
             self.model,
             self.train_data,
@@ -138,9 +139,11 @@ class BaseTrainer(Evaluated, Trainer):
             run_steps=self.num_train_steps,
             has_begun=has_begun(self.run.files),
             tell=self._tell_of_engine,
+            given=self._given_optimizer,
         )
+        self.update, self._engine_notes = made.update, made.notes
         self.flat, self.optimizer = self.update.flat, self.update.optimizer
-        self.config, self._engine_notes = self.config.replace(engine=chosen.engine), chosen.notes
+        self.config = self.config.replace(engine=made.engine, memory_format=made.memory_format)
         self._plain_state = PlainState(self.model, self.model.module)
 
     def _make_fitting(self) -> Fit:
@@ -156,18 +159,12 @@ class BaseTrainer(Evaluated, Trainer):
             max_epochs=config.max_epochs,
             max_steps=config.max_steps,
             then=(Stage(name="sum_up", work=lambda run: self.update.close_epoch()), validate),
-            on_enter=lambda: self.update.drop_unfinished(),
+            on_enter=self._begin_fit,
         )
 
-    def _schedule_for(self, num_batches: int | None) -> Schedule:
-        config = self.config
-        rate, run_steps = config.optimizer.learning_rate, config.count_steps(num_batches)
-        return Schedule(config.learning_rate_schedule, initial=rate, run_steps=run_steps)
-
-    @property
-    def schedule(self) -> Schedule:
-        """How the learning rate changes with the optimisation steps."""
-        return self.fitting.schedule
+    def _begin_fit(self) -> None:
+        self.update.drop_unfinished()
+        self.rate_control.begin()
 
     def _prepare_observers(self) -> None:
         intervals = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
@@ -183,20 +180,6 @@ class BaseTrainer(Evaluated, Trainer):
     def _keep(self, name: str, weights: Weights, note: Mapping[str, Any]) -> None:
         about = {"architecture": self.model.architecture, "dataset": self.dataset_name, **note}
         self.run.keep_model(name, weights, about)
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return a copy, on the CPU, of what is evaluated: the running mean if there is one."""
-        ema = self.update.ema
-        with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
-            state = self.model.state_dict()
-            return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
-
-    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights that a saved state would be evaluated with."""
-        self.model.load_state_dict(state["model"])
-        if self.update.ema is not None:
-            self.flat.load(self.update.ema, state["update"]["ema"])
-        return self.weights()
 
     def checkpoint_name(self, run: Run) -> str:
         """Return the name of the weights saved at a milestone."""
@@ -220,6 +203,7 @@ class BaseTrainer(Evaluated, Trainer):
             **({} if self.beside is None else {"evaluation": self.beside}),
             **({"judge": self.judge} if self.judge.scores else {}),
             "milestones": self.milestones,
+            PART: self.rate_control,
         }
 
     def observers(self) -> Sequence[Observer]:
@@ -228,16 +212,15 @@ class BaseTrainer(Evaluated, Trainer):
         guard = WatchDivergence(GUARD, log, check=self.update.check)
         judge = JudgeLog(self.judge, log, lambda score: self.weights(), keep=self._keep)
         watch = WatchMonitors(self.config.monitors(), log)
-        judged: list[Observer] = [judge, watch] if self.judge.scores else []
-        return [self.write_log, guard, *judged, self.milestones]
+        plateau = WatchPlateau(self.rate_control.hear, log)
+        judged: list[Observer] = [judge] if self.judge.scores else []
+        judged += [plateau] if self.rate_control.plateau else []
+        return [self.write_log, guard, *judged, *([watch] if judged else []), self.milestones]
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a state of an earlier version with the parts of this one."""
-        return with_judge(state)
-
-    def forget_models(self, names: Collection[str] | None) -> None:
-        """Forget the best model: its weights are lost, or in another run's directory."""
-        self.judge.forget_models(names)
+        state = with_judge(state)
+        return state if PART in state else {**state, PART: UNSET}
 
     def open(self) -> None:
         """Say what fit changed, and what is not done as a long run would like it."""
@@ -245,10 +228,14 @@ class BaseTrainer(Evaluated, Trainer):
             self.run.tell(note, event=CHANGED)
         for note in self._engine_notes:
             self._tell_of_engine(note)
-        if (decay := self.config.ema_decay) is not None:
+        if self.config.tf32 is True and self.device.type != "cuda":
+            self.run.tell(f"'tf32' is true, which does nothing on {self.device.type}", event="tf32")
+        if self.update.ema is not None:
+            decay, kind = self.config.ema_decay, self.config.optimizer.kind
+            by = f"ema_decay {decay:g}" if decay is not None else kind
             self.run.tell(
-                f"validation, test and kept models are of the mean of the weights (ema_decay {decay:g}),"
-                " not of the last weights",
+                f"validation, test and kept models are of the mean of the weights ({by}), not of the"
+                " last weights",
                 event="evaluated_weights",
             )
 
@@ -261,10 +248,6 @@ class BaseTrainer(Evaluated, Trainer):
         if self.beside is not None:
             self.beside.close()
 
-    def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and place of the best model so far."""
-        return self.judge.best if hasattr(self, "judge") else None
-
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons of the data, of the model and of an evaluation beside training."""
         if not hasattr(self, "_plain_state"):
@@ -276,7 +259,7 @@ class BaseTrainer(Evaluated, Trainer):
     def train_step(self, batch: object, batch_idx: int) -> Mapping[str, Any] | None:
         """Learn from one batch and return its metrics; override it to learn in another way."""
         counters = self.run.counters
-        learning_rate = self.fitting.learning_rate(self.run)
+        learning_rate = self._learning_rate()
         metrics = self.update(
             batch, batch_idx, learning_rate=learning_rate, is_last=self.train_data.has_ended()
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -21,9 +21,13 @@ from ludus.core.errors import ConfigError, nearest
 from ludus.judge.directions import Direction, direction_of
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.groups import is_inside
+from ludus.nn.memory_format import MemoryFormatKey
 from ludus.nn.model import CLASS_LOSSES, Loss
-from ludus.nn.optimizer import OptimizerSection
-from ludus.nn.schedules import ScheduleSection, too_long
+from ludus.nn.optimizer import AnyOptimizerSection
+from ludus.nn.precision import Precision
+from ludus.nn.schedules import LearningRateScheduleSection, too_long
+from ludus.nn.schedules.plateau import Plateau
+from ludus.session.device import Tf32
 
 
 class EarlyStoppingConfig(StrictConfig):
@@ -46,6 +50,8 @@ class BestModelConfig(StrictConfig):
     """The metric compared: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
     mode: Direction | None
     """Whether less (min) or more (max) is better; null goes by the metric's name."""
+    keep: Positive
+    """How many of the best models to keep; models/best is the best of them."""
 
 
 class ParameterGroupConfig(StrictConfig):
@@ -69,7 +75,7 @@ class SupervisedConfig(TrainerConfig):
     model: ModelSection | None
     """The network; null if the script passes its own model."""
     loss: Loss
-    """The loss function that is minimised."""
+    """The loss function that is minimised; from_model takes the `loss` that the model itself returns."""
     batch_size: Positive
     """How many examples each batch holds; a loader of your own keeps its own size."""
     drop_last: bool
@@ -82,17 +88,27 @@ class SupervisedConfig(TrainerConfig):
     """Gradient accumulation: how many batches make one optimisation step; gradients are averaged."""
     max_grad_norm: PositiveFloat | None
     """Clip the gradient to this norm; null does not clip."""
-    optimizer: OptimizerSection
+    optimizer: AnyOptimizerSection
     """The optimizer: how weights move along the gradient."""
     parameter_groups: list[ParameterGroupConfig]
     """Parameters with a learning rate of their own, or frozen; empty trains all alike."""
-    learning_rate_schedule: ScheduleSection
+    learning_rate_schedule: LearningRateScheduleSection
     """How the learning rate changes with the optimisation steps."""
-    precision: Literal["float32", "bfloat16", "float16"]
-    """What the network computes in; weights stay float32."""
+    gradient_checkpointing: list[Annotated[str, Field(min_length=1)]]
+    """Modules whose activations are recomputed in the backward pass, not kept: less memory, up to a third
+    more time, the same numbers; `blocks.*` is each module in `blocks`, each recomputed by itself."""
+    precision: Precision
+    """What the network computes in; weights stay float32, but with bfloat16_pure: there weights, gradients
+    and moments (but of norm layers) are bfloat16: half the memory, steps below 1/256 of a weight are lost."""
+    tf32: Tf32
+    """Let CUDA compute float32 products in TF32, which has 10 bits of mantissa, not 23: several times as
+    fast on tensor cores; true: all, convolutions: those of convolutions and RNNs, false: none."""
     engine: EngineKey
     """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
     graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
+    memory_format: MemoryFormatKey
+    """How images and the weights of convolutions lie in memory: contiguous, channels_last, or auto, which on
+    CUDA takes the faster of the two."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None
     """Evaluate and save a debiased exponential moving average (EMA) of the weights; null for none."""
     with_validation: bool
@@ -141,7 +157,10 @@ class SupervisedConfig(TrainerConfig):
     def monitors(self) -> dict[str, str]:
         """Return the metrics that are watched, by the section that names each."""
         sections = {"early_stopping": self.early_stopping, "best_model": self.best_model}
-        return {name: one.metric for name, one in sections.items() if one is not None}
+        found = {name: one.metric for name, one in sections.items() if one is not None}
+        if isinstance(self.learning_rate_schedule, Plateau):
+            found["learning_rate_schedule"] = self.learning_rate_schedule.metric
+        return found
 
     def refuse_unlogged(self) -> None:
         """Raise ConfigError where a metric is watched that no run of plain models logs."""
@@ -177,10 +196,16 @@ class SupervisedConfig(TrainerConfig):
                 meant = nearest(metric, self._plain_metrics())
                 yield f"'{section}.metric' is {metric}: {error}{'.' if meant else ''}{meant}"
         yield from self._overlaps()
+        if self.optimizer.kind == "schedule_free_adamw" and self.ema_decay is not None:
+            yield (
+                "'optimizer.kind' is schedule_free_adamw, which evaluates a mean of the weights already;"
+                " set 'ema_decay' to null"
+            )
         if (
             self.data is not None
             and self.with_validation
-            and not getattr(self.data, "validation_fraction", 1)
+            and getattr(self.data, "validation_fraction", None) == 0
+            and getattr(self.data, "validation_path", None) is None
         ):
             yield "'with_validation' is on, but 'data.validation_fraction' is 0; raise it, or turn it off"
         outputs = getattr(self.model, "outputs", None)

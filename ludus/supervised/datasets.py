@@ -12,7 +12,9 @@ from ludus.config.registry import find
 from ludus.core.errors import ConfigError
 from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import Batches, MemoryBatches, make_batches
+from ludus.data.batches.splits import Splits
 from ludus.seeds import generator
+from ludus.supervised.collated import Collated, CollatedBatches
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
 
@@ -54,9 +56,21 @@ def make_sources(
         splits = dataset.load(generator(config.seed, "split"))
         sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
         name = splits.name
+        _refuse_too_few_outputs(config, splits)
     if config.with_validation and sources["validation"] is None and not has_evaluator:
         raise ConfigError("'with_validation' is on, but there is no validation data; turn it off")
     return sources, name
+
+
+def _refuse_too_few_outputs(config: SupervisedConfig, splits: Splits) -> None:
+    """Raise ConfigError for a model with fewer outputs than classes, which a first batch may not show."""
+    outputs, count = getattr(config.model, "outputs", None), splits.num_classes
+    if config.loss != "cross_entropy" or outputs is None or count is None:
+        return
+    if outputs < count:
+        raise ConfigError(
+            f"'model.outputs' is {outputs}, but the data has {count} classes; set it to {count}"
+        )
 
 
 def make_evaluators(
@@ -80,15 +94,17 @@ def _batches(
     config: SupervisedConfig, source: object, device: torch.device, *, is_training: bool
 ) -> MemoryBatches | LoaderBatches:
     size = config.batch_size
-    return make_batches(
-        source,
-        batch_size=size if is_training else max(size, _EVALUATION_BATCH),
-        shuffle=is_training,
-        drop_last=is_training and config.drop_last,
-        workers=config.settings.workers,
-        seed=config.seed,
-        device=device,
-    )
+    options: dict[str, Any] = {
+        "batch_size": size if is_training else max(size, _EVALUATION_BATCH),
+        "shuffle": is_training,
+        "drop_last": is_training and config.drop_last,
+        "workers": config.settings.workers,
+        "seed": config.seed,
+        "device": device,
+    }
+    if isinstance(source, Collated):
+        return CollatedBatches(source, **options)
+    return make_batches(source, **options)
 
 
 def _dataset_name(loader: object) -> str:

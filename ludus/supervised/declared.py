@@ -24,11 +24,24 @@ def _to_2(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _to_4(data: dict[str, Any]) -> dict[str, Any]:
+    """Give the keys that version 4 added the values that version 3 behaved by."""
+    if not has_keys(data, *_KNOWN_BY):
+        return data
+    data.setdefault("memory_format", "contiguous")
+    if isinstance(best := data.get("best_model"), dict):
+        best.setdefault("keep", 1)
+    data.setdefault("gradient_checkpointing", [])
+    # What torch does unless it is told otherwise.
+    data.setdefault("tf32", "convolutions")
+    return data
+
+
 declare(
     "ludus.supervised",
     lengths={"max_steps": "opt_steps", "max_epochs": "epoch"},
     needs={"sklearn": "ludus[supervised]"},
-    migrations={1: _to_2},
+    migrations={1: _to_2, 3: _to_4},
     renamed=_renamed,
     earlier_names={"schedule": "learning_rate_schedule"},
     other_names={

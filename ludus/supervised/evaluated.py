@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,12 +17,16 @@ from ludus.data.batches.memory import Batches
 from ludus.judge.beside import AsyncEvaluator
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
+from ludus.nn.base_weights import base_digest
 from ludus.nn.flat import FlatParameters
-from ludus.nn.model import Model
+from ludus.nn.model import FROM_MODEL, Model
+from ludus.nn.optimizer import Optimizer
+from ludus.nn.precision import autocast_in
 from ludus.supervised.datasets import make_evaluators
 from ludus.supervised.evaluation_job import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.preflight import check_model
+from ludus.supervised.rate_control import RateControl
 from ludus.supervised.update import Update
 
 _SCORE = "validation/score"
@@ -40,9 +44,9 @@ class Evaluated:
     update: Update
     train_data: Batches
     evaluators: Mapping[str, SupervisedEvaluator]
-    weights: Callable[[], dict[str, Tensor]]
-    best: Callable[[], Mapping[str, Any] | None]
+    optimizer: Optimizer
     judge: Judge
+    rate_control: RateControl
     callbacks: dict[str, object]
     _keep: Callable[[str, Weights, Mapping[str, Any]], None]
     device: torch.device
@@ -51,11 +55,29 @@ class Evaluated:
     make_evaluator = staticmethod(evaluator_of)
     evaluation_job = SupervisedJob
 
+    def weights(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of what is evaluated: the running mean if there is one."""
+        ema = self.update.ema
+        with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
+            state = self.model.state_dict()
+            return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights that a saved state would be evaluated with."""
+        self.model.load_state_dict(state["model"])
+        if (ema := self.update.learner.ema) is not None:
+            ema.load_means(state["update"]["ema"])
+        elif self.update.ema is not None:
+            self.optimizer.load_state_dict(state["optimizer"])
+        return self.weights()
+
     def data_facts(self) -> Mapping[str, str]:
         """Return what the data to learn from, and those to measure on, are known by."""
         data: dict[str, Batches] = {"training": self.train_data}
         data |= {role: one.data for role, one in self.evaluators.items()}
-        return {role: found for role, one in data.items() if (found := one.digest()) is not None}
+        facts = {role: found for role, one in data.items() if (found := one.digest()) is not None}
+        base = base_digest(self.model.module)
+        return facts if base is None else {**facts, "the frozen base": base}
 
     def _changed_later(self) -> list[str]:
         """Return what is wrong with data to measure on that came to be others during the run."""
@@ -65,6 +87,18 @@ class Evaluated:
     def beside(self) -> AsyncEvaluator | None:
         """What validates in a process of its own, where the script has set such an evaluator."""
         return self.evaluator if isinstance(self.evaluator, AsyncEvaluator) else None
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return metric, score and place of the best model so far."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def runners_up(self) -> Sequence[Mapping[str, Any]]:
+        """Return the same for each model that is kept after the best one, the best first."""
+        return self.judge.runners_up if hasattr(self, "judge") else ()
+
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Forget best models whose weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)
 
     def _prepare_evaluator(self) -> None:
         """Refuse an evaluator that cannot do what is asked of it, before any work is done."""
@@ -77,7 +111,10 @@ class Evaluated:
         check_made_for(type(self), self.config, self.evaluator)
         scorer = getattr(self.evaluator, "scorer", None)
         if isinstance(scorer, SupervisedEvaluator):
-            check_model(self.model, scorer.data, what="be measured on the data of the evaluator")
+            with autocast_in(self.config.precision, self.device):
+                check_model(
+                    self.model, scorer.data, what="be measured on the data of the evaluator"
+                )
         if (beside := self.beside) is None:
             return
         rebuilt = {"kind", "model", "loss"}
@@ -95,6 +132,7 @@ class Evaluated:
         """Return whether a script's own model, evaluator, trainer or callback may log other metrics."""
         steps = ("training_step", "evaluation_step")
         is_own = any(getattr(type(self.model), s, None) is not getattr(Model, s) for s in steps)
+        is_own = is_own or self.model.loss == FROM_MODEL
         is_given = self.evaluator is not None or bool(self.callbacks)
         return is_own or is_given or not type(self).__module__.startswith("ludus.")
 
@@ -105,6 +143,8 @@ class Evaluated:
     def _validate(self, run: Run) -> Mapping[str, float]:
         if self.beside is None:
             metrics = self.evaluate(self.eval_data, training_mode=True)
+            for told in [told for one in self.evaluators.values() for told in one.data.news()]:
+                run.tell(told, event="data")
             return {**self._also_watched(metrics), **metrics}
         self._settle(run)
         if not run.is_ending:
@@ -141,6 +181,7 @@ class Evaluated:
             keep=self._keep,
             scores=self.judge.scores_in(metrics),
         )
+        self.rate_control.hear(run, metrics)
 
     def evaluate(self, data: object = None, training_mode: bool = False) -> dict[str, float]:
         """Return the metrics of the weights as they are now, the running mean if there is one.

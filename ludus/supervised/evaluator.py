@@ -11,8 +11,9 @@ import torch
 from ludus.core.errors import LudusError
 from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import MemoryBatches
-from ludus.nn.learner import Precision
+from ludus.nn.calling import split_batch
 from ludus.nn.model import Model
+from ludus.nn.precision import Precision, autocast_in
 from ludus.seeds import derive, forked
 from ludus.supervised.more_metrics import numbers_in
 from ludus.supervised.update import count_examples, exact_type
@@ -61,18 +62,15 @@ class SupervisedEvaluator:
         """Return the outputs for all examples, as float32, and their targets, both on the CPU."""
         outputs, targets = [], []
         with contextlib.closing(self._batches(agent)) as batches:
-            for inputs, target in batches:
+            for batch in batches:
+                inputs, target = split_batch(batch)
                 outputs.append(agent(inputs).float().cpu())
                 targets.append(target.cpu())
         return torch.cat(outputs), torch.cat(targets)
 
     def _batches(self, agent: Model) -> Generator[Any, None, None]:
         """Yield all batches; in between, the model is in eval mode and needs no gradient."""
-        autocast = torch.autocast(
-            self._device.type,
-            dtype=getattr(torch, self._precision),
-            enabled=self._precision != "float32",
-        )
+        autocast = autocast_in(self._precision, self._device)
         fork = forked(derive(self._seed, self._prefix))
         with fork, agent.evaluating(), torch.no_grad(), autocast:
             self.data.start(0)

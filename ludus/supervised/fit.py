@@ -119,7 +119,10 @@ class Fit:
             if run.round(EPOCH) == 0:
                 self._enter(run)
             data.start(run.counters["epoch"])
-        return self._learn(data.next(), data.position - 1)
+        batch = data.next()
+        for told in data.news():
+            run.tell(told, event="data")
+        return self._learn(batch, data.position - 1)
 
     def _enter(self, run: Run) -> None:
         """Begin anew; what this changes was saved as it is now, at the boundary before the first step."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.data.batches.memory import Batches
-from ludus.nn.model import Model
+from ludus.nn.model import FROM_MODEL, Model
+from ludus.nn.precision import autocast_in, lower_weights
 from ludus.seeds import derive, forked
+from ludus.supervised.collated import CollatedBatches
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import Datasets
 
@@ -35,8 +38,11 @@ def make_model(
             f"'loss' is {config.loss}, but the model was made for {model.loss}; agree on one"
         )
     model.module.to(device)
+    if isinstance(data, CollatedBatches):
+        data.check_network(model.module)
+    lower_weights(model.module, config.precision)
     model.train()
-    with forked(0):
+    with forked(0), autocast_in(config.precision, device):
         check_model(model, data)
     return model
 
@@ -48,15 +54,26 @@ def check_model(model: Model, data: Batches, *, what: str = "learn from this dat
         return
     try:
         with torch.no_grad(), model.evaluating():
-            model.evaluation_step(batch, 0)
+            result = model.evaluation_step(batch, 0)
+            if not isinstance(result, Mapping) or "loss" not in result:
+                found = "nothing" if result is None else f"a {type(result).__name__} without one"
+                raise TypeError(f"evaluation_step returned no 'loss' but {found}")
+    except LudusError as error:
+        raise ConfigError(str(error)) from None
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, LookupError, ValueError, TypeError, AttributeError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
             f"the model cannot {what}: {problem} (the batch is {_shapes(batch)},"
-            f" the loss {model.loss}); make model.inputs and model.outputs fit the data"
+            f" the loss {model.loss}); {_remedy(model)}"
         ) from None
+
+
+def _remedy(model: Model) -> str:
+    if model.loss == FROM_MODEL:
+        return "make the batches such as the model's forward takes"
+    return "make model.inputs and model.outputs fit the data"
 
 
 def first_batch(data: Batches) -> Any:
@@ -79,7 +96,7 @@ def check_data(datasets: Datasets) -> list[str]:
 def _shapes(batch: object) -> str:
     if isinstance(batch, torch.Tensor):
         return f"{str(batch.dtype).removeprefix('torch.')} {tuple(batch.shape)}"
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return ", ".join(f"{key}: {_shapes(value)}" for key, value in batch.items())
     if isinstance(batch, list | tuple):
         return " and ".join(_shapes(value) for value in batch)

@@ -116,7 +116,7 @@ def _watchers(short: Mapping[str, Any]) -> dict[str, Any]:
         section = {"metric": metric, "patience": patience, "mode": None, "min_delta": 0.0}
         found["early_stopping"] = section if is_on else None
     if (is_on := short.get("save_best")) is not None:
-        section = {"metric": short.get("saving_metric", default), "mode": None}
+        section = {"metric": short.get("saving_metric", default), "mode": None, "keep": 1}
         found["best_model"] = section if is_on else None
     if (is_on := short.get("use_milestones")) is not None:
         found["milestone_every_epochs"] = short.get("log_interval", 10) if is_on else 0

@@ -6,34 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.nn.ema import TOTAL, without_total
 from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.choice import Chosen
+from ludus.nn.engines.guarded import GuardedCall
 from ludus.nn.engines.settings import Executed
-from ludus.nn.flat import Vectors
+from ludus.nn.flat import Vectors, copy_all
 from ludus.nn.groups import Group
-from ludus.nn.learner import Forward, Learner, Precision
+from ludus.nn.learner import Forward, Learner
+from ludus.nn.memory_format import MemoryFormat
 from ludus.nn.model import Model
-from ludus.nn.optimizer import Adam, Sgd
+from ludus.nn.optimizer import OptimizerConfig
+from ludus.nn.precision import Precision
+from ludus.nn.recompute import Recomputed
+from ludus.nn.torch_optimizer import Make
 from ludus.supervised.more_metrics import MORE, MoreMetrics
+from ludus.supervised.step_module import StepModule
 
-
-class StepModule(nn.Module):
-    """Makes `training_step` a forward pass, so that weights can be handed to it from outside."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.module = model.module
-        # In a list, so that torch does not take the Model for a child of this module.
-        self._model = [model]
-
-    def forward(self, batch: object, batch_idx: int) -> dict[str, Tensor]:
-        """Return what the model's training_step returns."""
-        return self._model[0].training_step(batch, batch_idx)
+COMPILED = "compiled"
+"""The key of what is compiled in a state; it is there where a network is called through the compiler."""
 
 
 class Update:
@@ -46,7 +41,7 @@ class Update:
     def __init__(
         self,
         model: Model,
-        optimizer: Adam | Sgd,
+        optimizer: OptimizerConfig,
         *,
         accumulate: int,
         max_grad_norm: float | None,
@@ -54,12 +49,18 @@ class Update:
         ema_decay: float | None,
         highest_rate: float | None = None,
         groups: Sequence[Group] = (),
+        memory_format: MemoryFormat = "contiguous",
+        recomputed: Sequence[str] = (),
+        given: Make | None = None,
+        keeps_gradients: bool = True,
     ) -> None:
         self.model = model
+        segments = Recomputed(model.module, recomputed) if recomputed else None
+        self.step_module = StepModule(model, memory_format, segments)
         self.learner = Learner(
             model.module, optimizer, max_grad_norm=max_grad_norm, precision=precision,
-            ema_decay=ema_decay, highest_rate=highest_rate, called=StepModule(model),
-            groups=groups,
+            ema_decay=ema_decay, highest_rate=highest_rate, called=self.step_module,
+            groups=groups, given=given, keeps_gradients=keeps_gradients,
         )  # fmt: skip
         self.flat, self.optimizer = self.learner.flat, self.learner.optimizer
         self._accumulate = accumulate
@@ -76,6 +77,7 @@ class Update:
         self._share = None if accumulate == 1 else torch.zeros((), device=device)
         self._last_numbers = (0.0, 0)
         self._is_eager = True
+        self._network: GuardedCall | None = None
         self._gather: Executed = self.gather
         self._learn: Executed = self.learn
 
@@ -89,6 +91,11 @@ class Update:
         else:
             self._gather, self._learn = chosen.by(self.gather), chosen.by(self.learn)
 
+    def call_network(self, call: GuardedCall) -> None:
+        """Call the network and its loss through torch's compiler from now on."""
+        self._is_eager, self._network = False, call
+        self.learner.forward = call
+
     @property
     def numbers(self) -> tuple[Tensor, Tensor | None]:
         """The learning rate and, where batches are gathered, one over how many are in the step."""
@@ -96,8 +103,15 @@ class Update:
 
     @property
     def ema(self) -> Vectors | None:
-        """The mean weights, where there are any."""
-        return None if self.learner.ema is None else self.learner.ema.vectors
+        """The mean of the weights, which is evaluated, where there is one: the EMA's or the optimizer's."""
+        ema = self.learner.ema
+        return self.optimizer.evaluated if ema is None else ema.vectors
+
+    def begin_mean(self) -> None:
+        """Let the mean of the weights, where there is one, be the weights as they are."""
+        if self.learner.ema is not None:
+            copy_all(self.learner.ema.vectors, self.flat.vectors)
+        self.optimizer.begin_mean()
 
     def __call__(
         self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
@@ -168,8 +182,7 @@ class Update:
     def drop_unfinished(self) -> None:
         """Forget the batches of a step and of an epoch that were left in their middle."""
         if self.num_gathered:
-            for gradient in self.flat.gradients:
-                gradient.zero_()
+            self.flat.clear_gradients()
         self.num_gathered = 0
         self.close_epoch()
 
@@ -178,18 +191,19 @@ class Update:
         flat = self.flat
         return {
             **self.learner.step_state(),
-            "gradient": flat.by_name(flat.gradients) if self.num_gathered else None,
+            "gradient": flat.gradients_by_name() if self.num_gathered else None,
             "num_gathered": self.num_gathered,
             "totals": self.totals,
             "num_examples": self.num_examples,
             **self.more.state(),
+            **({} if self._network is None else {COMPILED: self._network.state_dict()}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
         names = ("gradient", "num_gathered", "totals", "num_examples")
         known = without_total(self.learner.step_state())
-        optional = [MORE] if self.learner.ema is None else [TOTAL, MORE]
+        optional = [MORE, COMPILED] if self.learner.ema is None else [TOTAL, MORE, COMPILED]
         states.check_keys(state, *known, *names, optional=optional)
         num_gathered = states.whole(state, "num_gathered", at_most=self._accumulate - 1)
         if num_gathered > 0:
@@ -202,10 +216,12 @@ class Update:
         self.more.check(state)
         self.learner.load_step_state(state)
         self.more.load(state)
-        for gradient in self.flat.gradients:
-            gradient.zero_()
+        if self._network is not None and COMPILED in state:
+            with states.within(COMPILED):
+                self._network.load_state_dict(state[COMPILED])
+        self.flat.clear_gradients()
         if num_gathered:
-            self.flat.load(self.flat.gradients, state["gradient"], finite=False)
+            self.flat.load_gradients(state["gradient"])
         self.num_gathered, self.num_examples = num_gathered, num_examples
         self.totals.copy_(totals)
 
@@ -217,18 +233,28 @@ def _loss_of(
 
     def loss_of(forward: Forward) -> tuple[Tensor, dict[str, Tensor]]:
         result = forward(batch, batch_idx)
+        if result.__class__ is not dict or "loss" not in result:
+            result = _refuse_lossless(result)
         return result["loss"], result
 
     return loss_of
 
 
+def _refuse_lossless(result: object) -> dict[str, Tensor]:
+    """Return what a step gave as a dict; raise LudusError if it has no loss."""
+    if isinstance(result, Mapping) and "loss" in result:
+        return dict(result)
+    found = "nothing" if result is None else f"a {type(result).__name__} without one"
+    raise LudusError(f"training_step returned no 'loss' but {found}; return a dict with one")
+
+
 def count_examples(batch: object) -> int:
-    """Return how many examples a batch holds: the rows of its first tensor."""
+    """Return how many examples a batch holds: the rows of its first tensor that has any."""
     # The common batch, which is asked some times a step.
     if batch.__class__ is tuple and batch and batch[0].__class__ is Tensor and batch[0].ndim:
         return int(batch[0].shape[0])
     tensor = _first_tensor(batch)
-    if tensor is None or tensor.ndim == 0:
+    if tensor is None:
         raise LudusError(
             f"a batch is a {type(batch).__name__} without a tensor whose rows are examples; let the"
             " loader's collate_fn make one"
@@ -238,7 +264,7 @@ def count_examples(batch: object) -> int:
 
 def _first_tensor(batch: object) -> Tensor | None:
     if isinstance(batch, Tensor):
-        return batch
+        return batch if batch.ndim else None
     if isinstance(batch, Mapping | list | tuple):
         for value in batch.values() if isinstance(batch, Mapping) else batch:
             tensor = _first_tensor(value)

@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
 
 from ludus.core.errors import ConfigError
 from ludus.data.batches.memory import Batches
-from ludus.nn.engines.choice import Chosen, Subject, Tell, choose_engine
+from ludus.nn.engines.choice import (
+    Chosen,
+    EngineKey,
+    EngineName,
+    Subject,
+    Tell,
+    choose_engine,
+    eager_executor,
+)
+from ludus.nn.engines.gate import why_not_repeatable
+from ludus.nn.engines.network import Plan, choose_call
+from ludus.nn.engines.trial import Trial
 from ludus.nn.groups import Group
+from ludus.nn.memory_format import MemoryFormat, choose_format
 from ludus.nn.model import Model
+from ludus.nn.optimizer import Sgd
+from ludus.nn.recompute import WHY_EAGER
 from ludus.nn.schedules import Schedule
+from ludus.nn.torch_optimizer import Make, TorchOptimizer
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.preflight import first_batch
+from ludus.supervised.step_module import StepModule
 from ludus.supervised.update import Update
 
 # Below this many steps the time a compiled update saves does not pay for compiling it.
 _WORTH_COMPILING = 200_000
+_LARGE = 1 << 22
+"""From this many weights on, passes over all gradients, to add and to clear them, cost more than launches."""
+
+
+class Made(NamedTuple):
+    """An update, and what was decided about how it is executed."""
+
+    update: Update
+    engine: EngineName
+    memory_format: MemoryFormat
+    notes: list[str]
+    """What the user is told of it."""
 
 
 def make_update(
@@ -27,11 +60,21 @@ def make_update(
     run_steps: int,
     has_begun: bool,
     tell: Tell,
-) -> tuple[Update, Chosen]:
-    """Return the update, executed by an engine, and which that is, with what to tell.
+    given: Make | None = None,
+) -> Made:
+    """Return the update, executed by an engine, and what was decided, with what to tell.
 
-    Raise ConfigError where one is asked for by name that cannot.
+    Raise ConfigError where an engine is asked for by name that cannot.
     """
+    _refuse_complex(model)
+    device = next(model.module.parameters()).device
+
+    def trial(memory_format: MemoryFormat) -> Trial | None:
+        if (batch := first_batch(data)) is None:
+            return None
+        return Trial(StepModule(model, memory_format), (batch, 0), precision=config.precision)
+
+    memory_format, notes = choose_format(config.memory_format, model.module, device, trial)
     update = Update(
         model,
         config.optimizer,
@@ -41,24 +84,131 @@ def make_update(
         ema_decay=config.ema_decay,
         highest_rate=schedule.highest,
         groups=_groups(config),
+        memory_format=memory_format,
+        recomputed=config.gradient_checkpointing,
+        given=given,
+        keeps_gradients=_keeps_gradients(config, model, given),
     )
     if update.flat.frozen and all(update.flat.frozen.values()):
         raise ConfigError(
             "'parameter_groups' freezes every parameter of the network, so nothing would learn; free one"
         )
+    _refuse_half_sgd(update)
+    choose = _choose_engine
+    if config.engine in ("auto", "compiled") and why_not_repeatable(model, [model.module]):
+        choose = _choose_call
+    engine, more = choose(config, update, data, num_steps=run_steps, has_begun=has_begun, tell=tell)
+    return Made(update, engine, memory_format, notes + more)
+
+
+def _choose_engine(
+    config: SupervisedConfig,
+    update: Update,
+    data: Batches,
+    *,
+    num_steps: int,
+    has_begun: bool,
+    tell: Tell,
+) -> tuple[EngineName, list[str]]:
+    """Let an engine execute the whole update, of a network that is known to repeat itself."""
 
     def example() -> Sequence[object] | None:
         batch = first_batch(data)
         return None if batch is None else (batch, *update.numbers)
 
-    device = update.flat.device
-    subject = Subject(update.learn, model, [model.module], device, example, others=[model])
-    is_long = run_steps >= _WORTH_COMPILING
-    chosen = choose_engine(config.engine, subject, is_long=is_long, has_begun=has_begun, tell=tell)
+    model, device = update.model, update.flat.device
+    why_eager = WHY_EAGER if config.gradient_checkpointing else None
+    subject = Subject(
+        update.learn, model, [model.module], device, example, others=[model], why_eager=why_eager
+    )
+    is_long = num_steps >= _WORTH_COMPILING
+    wanted, notes = config.engine, list[str]()
+    if isinstance(update.optimizer, TorchOptimizer):
+        wanted, notes = "eager", _called(config.engine, update.optimizer.name, device)
+    chosen = choose_engine(wanted, subject, is_long=is_long, has_begun=has_begun, tell=tell)
+    chosen = chosen._replace(notes=[*notes, *chosen.notes])
     if chosen.used == "compiled" and (arguments := example()) is not None:
         update.more.find(model, arguments[0])
     update.execute(chosen)
-    return update, chosen
+    return chosen.engine, chosen.notes
+
+
+def _choose_call(
+    config: SupervisedConfig,
+    update: Update,
+    data: Batches,
+    *,
+    num_steps: int,
+    has_begun: bool,
+    tell: Tell,
+) -> tuple[EngineName, list[str]]:
+    """Compile a network that nobody vouches for, with its loss, where that pays."""
+
+    def trial() -> Trial | None:
+        if (batch := first_batch(data)) is None:
+            return None
+        return Trial(update.step_module, (batch, 0), precision=config.precision)
+
+    why_not = "its training_step uses batch_idx" if uses_batch_index(update.model) else None
+    if config.gradient_checkpointing:
+        why_not = WHY_EAGER
+    device, num_passes = update.flat.device, num_steps * config.accumulate
+    plan = Plan(update.step_module, device, num_passes, trial, why_not)
+    call, notes = choose_call(config.engine, plan, has_begun=has_begun, tell=tell)
+    engine: EngineName = "eager" if call is None else "compiled"
+    if call is None:
+        quick = "captured as a CUDA graph" if device.type == "cuda" else "taped"
+        notes.append(
+            f"the update is not {quick}: {why_not_repeatable(update.model, [update.model.module])}"
+        )
+    update.execute(Chosen(engine, eager_executor([update.model.module]), engine, notes))
+    if call is not None:
+        update.call_network(call)
+    return engine, notes
+
+
+def _keeps_gradients(config: SupervisedConfig, model: Model, given: Make | None) -> bool:
+    """Return whether gradients are kept in vectors: engines replay that, and small networks gain by it."""
+    if config.engine == "eager":
+        is_replayed = False
+    else:
+        is_replayed = config.engine in ("tape", "graph") or not why_not_repeatable(
+            model, [model.module]
+        )
+    weights = [weight for weight in model.module.parameters() if weight.requires_grad]
+    is_large = sum(weight.numel() for weight in weights) >= _LARGE
+    is_fused = given is None and config.optimizer.kind in ("adam", "adamw", "sgd")
+    return is_replayed or not (is_large and is_fused)
+
+
+def _refuse_complex(model: Model) -> None:
+    for name, parameter in model.module.named_parameters():
+        if parameter.requires_grad and parameter.is_complex():
+            raise ConfigError(
+                f"the parameter {name} is complex, which no optimizer of ludus moves; hold its real and"
+                " imaginary parts in one more dimension, and compute with torch.view_as_complex of it"
+            )
+
+
+def _called(engine: EngineKey, name: str, device: torch.device) -> list[str]:
+    """Return what to tell of an optimizer of torch; raise ConfigError where an engine is to replay it."""
+    why = f"the optimizer {name} is one of torch, whose steps no engine replays"
+    if engine not in ("auto", "eager"):
+        raise ConfigError(f"'engine' is {engine}, but {why}; set engine to auto, or to eager")
+    waits = ", and waits for the device at every step" if device.type == "cuda" else ""
+    return [f"the update is called eagerly{waits}: {why}"] if engine == "auto" or waits else []
+
+
+def _refuse_half_sgd(update: Update) -> None:
+    """Raise ConfigError where torch would not move the weights as it says."""
+    # Seen in torch 2.13: its kernel leaves most weights where they are, and momentum reads unwritten memory.
+    halves = [v for v in update.flat.vectors if v.dtype.itemsize < 4 and v.device.type == "cpu"]
+    if halves and isinstance(update.optimizer.config, Sgd):
+        kind = str(halves[0].dtype).removeprefix("torch.")
+        raise ConfigError(
+            f"'optimizer.kind' is sgd, but torch's SGD for {kind} weights computes wrong numbers on a CPU;"
+            " use adam or adamw, a GPU, or weights in float32"
+        )
 
 
 def _groups(config: SupervisedConfig) -> list[Group]:
@@ -67,3 +217,17 @@ def _groups(config: SupervisedConfig) -> list[Group]:
         Group(group.prefix, (group.prefix,), rate=group.rate, is_frozen=group.frozen)
         for group in config.parameter_groups
     ]
+
+
+def uses_batch_index(model: Model) -> bool:
+    """Return whether a model's training_step looks at the number of the batch."""
+    function = inspect.unwrap(type(model).training_step)
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_argcount < 3:
+        return False
+    name = code.co_varnames[2]
+    return any(
+        str(step.argval) == name or (isinstance(step.argval, tuple) and name in step.argval)
+        for step in dis.get_instructions(code)
+        if step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE"))
+    )

@@ -22,7 +22,7 @@ def make_judge(config: SupervisedConfig, end: Callable[[Run, str], None] | None 
     """
     scores = []
     if (best := config.best_model) is not None:
-        scores.append(Score("best_model", best.metric, best.mode))
+        scores.append(Score("best_model", best.metric, best.mode, keep=best.keep))
     if (stopping := config.early_stopping) is not None:
         scores.append(
             Score(

@@ -17,7 +17,7 @@ from ludus.core.trainer import Trainer
 from ludus.session.session import Session
 from ludus.session.standing import DIFFERS
 from ludus.store import checkpoint, directory
-from ludus.store.bests import best_number
+from ludus.store.bests import best_number, every_best
 from ludus.store.overlap import WEIGHTS
 from ludus.store.places import below, open_storage
 from ludus.testing.recorder import listen
@@ -43,12 +43,13 @@ class Ending:
 def ending_of(place: str | Path) -> Ending:
     """Return what is left of a run that has ended."""
     storage = open_storage(place)
-    # Which older best models are still kept depends on how often the run was saved; `best` does not.
+    # Which older best models are still kept depends on how often the run was saved; those named do not.
     saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
+    named = [best["model"] for best in every_best(saved.manifest)]
     models = tuple(
         (name, storage.sha256(f"models/{name}/weights.safetensors"))
         for name in storage.names("models")
-        if "." not in name and best_number(name) is None
+        if "." not in name and (best_number(name) is None or f"models/{name}" in named)
     )
     heard = saved.state.get("callback.recorder", {}).get("heard", [])
     metrics = hashlib.sha256(storage.read("metrics.jsonl")).hexdigest()
@@ -223,8 +224,8 @@ def check_negative_controls(
             for instant in (instants[:2] if part == "random" else instants)
             if instant
         )
-        if part in ("logger", "random") and not any(lost):
-            # Nothing waited to be logged, or nobody drew from the global generators.
+        if part in ("logger", "random", "learning_rate") and not any(lost):
+            # Nothing waited to be logged, nobody drew from the global generators, no rate was set.
             continue
         assert differs, f"leaving out '{part}' changes nothing: is it a part at all?"
 

@@ -235,7 +235,7 @@ def test_a_model_that_a_hook_sets_resumes_exactly_from_anywhere(start: str, tmp_
     def make() -> ActiveTrainer:
         trainer = trainer_of(
             model=None, max_rounds=3, max_epochs=1, start=start, with_validation=True,
-            best_model={"metric": "validation/epoch_loss", "mode": None},
+            best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
             **{"settings.checkpoint.every_stages": 1},
         )  # fmt: skip
         trainer.set_model([network(1), network(2)])
@@ -252,7 +252,9 @@ ACTIVATIONS = [
 ]
 
 
-@pytest.mark.parametrize("best", [None, {"metric": "validation/epoch_loss", "mode": None}])
+@pytest.mark.parametrize(
+    "best", [None, {"metric": "validation/epoch_loss", "mode": None, "keep": 1}]
+)
 def test_kept_weights_are_evaluated_in_the_network_of_their_candidate(
     best: dict[str, Any] | None, tmp_path: Path, call: Ludus
 ) -> None:
@@ -349,7 +351,7 @@ def test_the_best_weights_of_a_model_that_gave_way_are_forgotten(tmp_path: Path)
     wide = nn.Sequential(nn.Linear(13, 9), nn.ReLU(), nn.Linear(9, 3))
     trainer = trainer_of(
         model=None, max_rounds=1, max_epochs=4, with_validation=True, start="warm",
-        best_model={"metric": "validation/epoch_loss", "mode": None},
+        best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
         optimizer={**ludus.example("active").optimizer.model_dump(), "learning_rate": 1e-9},
     )  # fmt: skip
     trainer.set_model([network(1), wide])
@@ -362,7 +364,7 @@ def test_the_best_weights_of_a_model_that_gave_way_are_forgotten(tmp_path: Path)
 
 
 def test_validation_beside_training_is_heard_in_the_round_that_it_is_of(tmp_path: Path) -> None:
-    best = {"metric": "validation/epoch_loss", "mode": None}
+    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
     found = []
     for is_beside in (False, True):
         trainer = trainer_of(with_validation=True, max_epochs=3, best_model=best)

@@ -19,7 +19,7 @@ from tests.active.conftest import small_active
 from tests.supervised.conftest import lines
 
 FAST = {**ludus.example("active").optimizer.model_dump(), "learning_rate": 0.05}
-WORST = {"metric": "validation/epoch_loss", "mode": "max"}
+WORST = {"metric": "validation/epoch_loss", "mode": "max", "keep": 1}
 
 
 def test_the_best_weights_of_a_round_are_tested_and_asked_with_their_running_mean(

@@ -56,7 +56,7 @@ entries = {
     "example": lambda: ludus.example("vanilla_ppo"),
     "attribute": lambda: ludus.TensorDictRlTrainer,
     "import": lambda: __import__("ludus.arena.agents.combined"),
-    "settings": lambda: ludus.build_trainer({"version": 3, "kind": "spg"}),
+    "settings": lambda: ludus.build_trainer({"version": 4, "kind": "spg"}),
 }
 for name, entry in entries.items():
     try:

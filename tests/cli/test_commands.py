@@ -166,11 +166,11 @@ def test_explain_tells_the_other_kinds_that_a_section_may_be_of(call: Ludus, con
     meanings = {
         key.split(" ")[0]: meaning for key, meaning in zip(told[::2], told[1::2], strict=True)
     }
-    assert " Other kinds: active, dqn, " in meanings["kind"]
-    assert meanings["data.kind"].endswith(
-        " Other kinds: breast_cancer, diabetes, digits, synthetic."
+    assert " Other kinds: active, " in meanings["kind"]
+    assert (
+        " Other kinds: breast_cancer, csv, diabetes, digits, huggingface, " in meanings["data.kind"]
     )
-    assert meanings["optimizer.kind"].endswith("sgd.")
+    assert ", sgd" in meanings["optimizer.kind"]
     assert meanings["settings.loggers.0.kind"].endswith(
         " Other kinds: console, jsonl, tensorboard."
     )
@@ -203,9 +203,7 @@ def test_explain_names_the_kinds_of_a_section_that_is_not_there(call: Ludus) -> 
     Path("dqn.yaml").write_text(ludus.example("dqn").to_yaml())
     told = call("explain", "dqn.yaml", "replay.prioritised.beta_schedule.final").refusal()
     assert "replay.prioritised is null, and the keys of 'replay.prioritised.beta_schedule'" in told
-    assert told.endswith(
-        "depend on its kind, one of: constant, exponential, inverse, linear, cosine, piecewise"
-    )
+    assert told.endswith("inverse, linear, one_cycle, piecewise, plateau, warm_restarts")
 
 
 def test_explain_refuses_a_key_that_is_not_there(call: Ludus, config: str) -> None:
@@ -513,8 +511,8 @@ MISTAKES = {
     "batch_size=" + "9" * 5000: "a number of 5000 digits",
     f"batch_size={2**63}": "'batch_size' must be less than 9223372036854775808",
     "batch_sizes=3": "Did you mean 'batch_size'?",
-    "optimizer={}": "'optimizer' must be a section with a 'kind', one of: adam, adamw, sgd",
-    "optimizer={kind: nope}": "'optimizer.kind' is 'nope'. Known: adam, adamw, sgd.",
+    "optimizer={}": "'optimizer' must be a section with a 'kind', one of: adam, ",
+    "optimizer={kind: nope}": "no optimizer kind is named 'nope'. Known: adam, ",
     "optimizer={": "override optimizer: line 1, column 2: not readable as YAML",
     "learning_rate=.nan": "'optimizer.learning_rate' must be a finite number (found NaN)",
     "learning_rate=1e400": "'optimizer.learning_rate' must be a finite number",

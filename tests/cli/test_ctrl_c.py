@@ -25,6 +25,8 @@ def run(place: Path, *words: str, module: str = "ludus") -> subprocess.Completed
     return subprocess.run(
         [sys.executable, "-m", module, *words], cwd=place, env={**os.environ, "PYTHONPATH": paths},
         capture_output=True, text=True, timeout=300, check=False,
+        # A suite that a shell started in the background ignores the signal, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
 
 

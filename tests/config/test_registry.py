@@ -124,6 +124,7 @@ def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folders |= {"network": "rl/networks", "game": "games/rules", "player": "games/players"}
     folders |= {"strategy": "active/strategies", "oracle": "active/oracles"}
     folders |= {"state_estimation": "active/drift/kinds", "shift": "active/drift/shift_kinds"}
+    folders |= {"optimizer": "nn/optimizers", "schedule": "nn/schedules"}
     folders |= {"protocol": "arena/protocols", "scenario": "arena/scenarios"}
     folders |= {"arena_agent": "arena/agents/kinds", "body": "arena/agents/bodies"}
     folders |= {"analyser": "arena/analysers", "parallel_env": "arena/parallel_envs"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import sys
 from collections import deque
@@ -18,8 +19,10 @@ from torch.utils.data import DataLoader
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, kinds, memory, unsaved
+from ludus.core.attribute_values import attribute_values
 from ludus.core.looking import Look, digest_of
 from ludus.core.unsaved import UnsavedState
+from ludus.session.digests import weights_in
 from tests.toy import ToyTrainer, toy_config
 
 
@@ -262,3 +265,42 @@ def test_the_reason_names_the_attribute_of_an_object_that_changed(tmp_path: Path
     trainer.add(Holder(), name="mine")
     (reason,) = trainer.fit(root=str(tmp_path)).inexact_because
     assert reason.startswith("the callback 'mine' changes (box.second), which")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="there a dict costs nothing")
+def test_looking_and_finding_weights_give_no_part_a_dict_of_its_own() -> None:
+    """An object that was once asked for its `__dict__` is slower to read from then on."""
+
+    class Inner:
+        def __init__(self) -> None:
+            self.count, self.rows = 3, [1.0, 2.0]
+
+    class Part:
+        def __init__(self) -> None:
+            self.first, self.second = Inner(), Inner()
+
+    part = Part()
+    look = Look()
+    look.leave_out([part])
+    assert look.digest([part.first]) == look.digest([part.second])
+    weights_in({"part": part})
+    inside = (part.first, part.second, part.first.rows)
+    for one in (part, part.first, part.second):
+        assert not any(isinstance(held, dict) for held in gc.get_referents(one))
+    assert [one in attribute_values(part) for one in inside] == [True, True, False]
+
+
+def test_attribute_values_are_the_same_whether_an_object_has_a_dict_or_not() -> None:
+    class Slotted:
+        __slots__ = ("__dict__", "place")
+
+    class Plain:
+        pass
+
+    for kind in (Slotted, Plain):
+        thing: Any = kind()
+        thing.place, thing.table, thing.more = 1, {"a": 2}, [3]
+        before = attribute_values(thing)
+        assert vars(thing)
+        assert sorted(map(str, attribute_values(thing))) == sorted(map(str, before))
+        assert sorted(map(str, before)) == ["1", "[3]", "{'a': 2}"]

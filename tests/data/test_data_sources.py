@@ -21,6 +21,8 @@ SHAPES = {
     "synthetic": (400, 8, "classification", 3),
     "wine": (178, 13, "classification", 3),
 }
+# Their files are made in tests of their own.
+FROM_FILES = ("csv", "huggingface", "image_folder", "parquet", "tokens")
 SYNTHETIC = {
     "examples": 400, "columns": 8, "informative": 4, "redundant": 2, "class_shares": [0.5, 0.3, 0.2],
     "clusters_per_class": 2, "separation": 2.0, "flipped_labels": 0.0, "table_seed": 0,
@@ -51,7 +53,7 @@ def parts(splits: Splits) -> list[Examples]:
 
 
 def test_every_built_in_data_set_is_tested_here() -> None:
-    assert kinds("dataset") == sorted(SHAPES)
+    assert kinds("dataset") == sorted({*SHAPES, *FROM_FILES})
 
 
 @pytest.mark.parametrize("kind", SHAPES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
@@ -23,9 +25,10 @@ from torch.utils.data import (
 )
 
 from ludus.core.errors import CheckpointError, ConfigError, LudusError
-from ludus.data.batches.loader import LoaderBatches, to_device
+from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import MemoryBatches, make_batches
-from ludus.data.batches.seeded_loader import is_same
+from ludus.data.batches.seeded_loader import is_same, sentence_of
+from ludus.data.upload import to_device
 from ludus.seeds import seed_everything
 
 CPU = torch.device("cpu")
@@ -496,3 +499,108 @@ def test_a_state_from_before_the_first_epoch_stands_before_it(source: Callable[[
     assert batches.state_dict() == state
     with pytest.raises(CheckpointError, match="'position' is 1; it must be from 0 to 0"):
         batches.load_state_dict({"epoch": -1, "position": 1})
+
+
+class Waiting:
+    """Stands for the queue of a CUDA device: first in, first out."""
+
+    def __init__(self) -> None:
+        self.batches: list[Any] = []
+        self.most = 0
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def put(self, batch: Any) -> None:
+        self.batches.append(batch)
+        self.most = max(self.most, len(self))
+
+    def take(self) -> Any:
+        return self.batches.pop(0)
+
+    def clear(self) -> None:
+        self.batches.clear()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_drawn_ahead_are_the_same_and_a_resume_loses_none(workers: int) -> None:
+    """What a CUDA device is given, with a queue that needs none; tests/gpu has the real one."""
+    plain = make(Noisy(), batch_size=4)
+    ahead = make(Noisy(), batch_size=4, workers=workers)
+    queue: Any = Waiting()
+    ahead._uploads = queue
+    for number in (0, 1):
+        expected = epoch(plain, number)
+        ahead.start(number)
+        assert rest(ahead) == expected
+    assert queue.most == 3
+    ahead.start(1)
+    ahead.next()
+    assert (ahead.position, len(queue)) == (1, 2)
+    state = ahead.state_dict()
+    ahead.next()
+    ahead.load_state_dict(state)
+    assert len(queue) == 0
+    assert rest(ahead) == expected[1:]
+    ahead.close()
+
+
+class Refusing(Dataset[Tensor]):
+    """Raises an error of ours, as a data set does that finds a broken file."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Tensor:
+        raise LudusError("the file a.png is broken; mend it")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_refusal_of_a_worker_is_its_sentence_without_a_traceback(workers: int) -> None:
+    batches = make(Refusing(), workers=workers)
+    batches.start(0)
+    with pytest.raises(LudusError) as caught:
+        batches.next()
+    assert str(caught.value) == "the file a.png is broken; mend it"
+    batches.close()
+
+
+class Deadly(Dataset[Tensor]):
+    """Ends the worker that reads it, as a system does that is out of memory."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Tensor:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def test_a_worker_that_is_killed_is_told_in_a_sentence() -> None:
+    batches = make(Deadly(), workers=1)
+    batches.start(0)
+    with pytest.raises(
+        LudusError, match=r"^a process that loads data is gone: DataLoader worker .*; then resume"
+    ) as e:
+        batches.next()
+    assert len(str(e.value).splitlines()) == 1
+    batches.close()
+
+
+class Faulty(Dataset[Tensor]):
+    """Has a mistake of its own."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Tensor:
+        raise RuntimeError("a mistake")
+
+
+def test_an_error_of_the_data_set_itself_keeps_its_type_and_traceback() -> None:
+    batches = make(Faulty())
+    batches.start(0)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        batches.next()
+    raised = RuntimeError("Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: x")
+    assert sentence_of(raised) is raised

@@ -35,7 +35,7 @@ def small_config(**changes: Any) -> Any:
             "layer_norm": False,
             "dropout": 0.2,
         },
-        best_model={"metric": "validation/epoch_loss", "mode": None},
+        best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
         **{
             "learning_rate_schedule.warmup_steps": 1,
             "settings.device": "cpu",

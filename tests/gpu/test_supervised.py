@@ -49,7 +49,7 @@ def make(**changes: Any) -> ludus.Trainer:
                 "layer_norm": True,
                 "dropout": 0.1,
             },
-            "best_model": {"metric": "validation/epoch_loss", "mode": None},
+            "best_model": {"metric": "validation/epoch_loss", "mode": None, "keep": 1},
             "settings.device": "cuda",
             "settings.display": "none",
             "settings.loggers": [],
@@ -61,7 +61,7 @@ def make(**changes: Any) -> ludus.Trainer:
     return ludus.Trainer(config, train_loader=data, val_loader=data)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16", "bfloat16_pure"])
 def test_killed_anywhere_on_a_gpu_a_run_ends_with_the_same_bytes(precision, tmp_path: Path) -> None:
     trainers.check_kill_anywhere(lambda: make(precision=precision), tmp_path, max_kills=4)
 
@@ -102,3 +102,19 @@ def test_a_bad_gradient_is_skipped_on_the_device_and_told_at_the_next_write(tmp_
         trainer.fit(root=str(tmp_path))
     assert torch.isfinite(trainer.flat.vectors[0]).all()
     assert torch.isfinite(trainer.update.ema[0]).all()
+
+
+def test_tf32_is_less_exact_and_repeats_and_leaves_torch_as_it_was(tmp_path: Path) -> None:
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    losses: dict[Any, list[float]] = {}
+    for tf32 in (False, True):
+        for name in ("first", "again"):
+            # A width at which the library has kernels of TF32 to choose from.
+            trainer = make(tf32=tf32, **{"model.widths": [512, 512], "model.dropout": 0.0})
+            trainer.fit(root=str(tmp_path), name=f"{name}-{tf32}")
+            losses.setdefault(tf32, []).append(trainer.logger.written["train/epoch_loss"])
+    assert losses[False][0] == losses[False][1]
+    assert losses[True][0] == losses[True][1]
+    assert losses[True][0] != losses[False][0]
+    assert losses[True][0] == pytest.approx(losses[False][0], rel=0.05)
+    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before

@@ -179,3 +179,20 @@ shown_elsewhere(
     "arena/test_statistics.py::test_message_information_is_a_bit_where_symbols_give_the_label_away",
     "analyser message_information", "kind",
 )  # fmt: skip
+
+shown_elsewhere(
+    "supervised/test_learning_rates.py::test_a_run_on_a_plateau_reduces_its_learning_rate",
+    "schedule plateau",
+    "kind", "warmup_steps", "metric", "mode", "factor", "patience", "min_delta", "cooldown", "minimum",
+)  # fmt: skip
+shown_elsewhere(
+    "supervised/test_learning_rates.py::test_a_function_of_the_step_scales_the_learning_rate",
+    "schedule given",
+    "kind",
+)
+shown_elsewhere(
+    "supervised/test_own_optimizers.py::test_the_given_kind_starts_from_its_learning_rate",
+    "optimizer given",
+    "kind",
+    "learning_rate",
+)

@@ -16,7 +16,7 @@ from ludus.config.registry import find
 from ludus.config.sections import StrictConfig, validate
 from ludus.core.run import Run
 from ludus.nn.flat import FlatParameters
-from ludus.nn.optimizer import Optimizer, OptimizerSection
+from ludus.nn.optimizer import AnyOptimizerSection, Optimizer
 from ludus.nn.schedules import Schedule, ScheduleSection
 from ludus.rl.network_config import make_body
 from ludus.session.logger import Logger
@@ -27,18 +27,32 @@ from tests.keys.table import changes
 
 
 class _Optimizer(StrictConfig):
-    section: OptimizerSection
+    section: AnyOptimizerSection
     """One optimizer."""
 
 
 ADAM = {"learning_rate": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.0}
 SGD = {"learning_rate": 0.1, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0}
+RMSPROP = {
+    "learning_rate": 0.1, "alpha": 0.9, "eps": 1e-8, "momentum": 0.0, "centered": False, "weight_decay": 0.0,
+}  # fmt: skip
+RADAM = {**ADAM, "decoupled": True}
+MUON = {
+    **ADAM, "momentum": 0.9, "nesterov": False, "newton_schulz_steps": 5, "adjust": "original",
+    "adamw_parameters": [], "adamw_rate": 1.0,
+}  # fmt: skip
+FREE = {**ADAM, "step_power": 0.0, "rate_power": 2.0}
+OPTIMIZERS = {
+    "adam": ADAM, "adamw": ADAM, "sgd": SGD, "rmsprop": RMSPROP, "radam": RADAM, "muon": MUON,
+    "schedule_free_adamw": FREE,
+}  # fmt: skip
 GRADIENTS = ([1.0, -2.0], [3.0, 0.5], [0.0, 1.0])
 
 
 def moved(kind: str, **changed: Any) -> list[Tensor]:
     """Return the weights, 1 and 2 at first, after each of three steps."""
-    data = {"kind": kind.split()[1], **(SGD if kind.endswith("sgd") else ADAM), **changed}
+    name = kind.split()[1]
+    data = {"kind": name, **OPTIMIZERS[name], **changed}
     config = validate(_Optimizer, {"section": data}, source="x").section
     weights = nn.Linear(2, 1, bias=False)
     flat = FlatParameters(weights)
@@ -108,6 +122,118 @@ def test_so_much_of_the_last_step_is_taken_again_and_perhaps_ahead(kind: str) ->
         assert torch.allclose(found, place, atol=1e-5)
 
 
+RMS, RECTIFIED, MUONS = "optimizer rmsprop", "optimizer radam", "optimizer muon"
+FREES = "optimizer schedule_free_adamw"
+START = torch.tensor([1.0, 2.0])
+
+
+@changes(f"{RMS}, {RECTIFIED}, {MUONS}, {FREES}", "kind", "learning_rate", "weight_decay")
+def test_further_kinds_go_as_far_as_their_rate_and_decay(kind: str) -> None:
+    way, twice = moved(kind)[0] - START, moved(kind, learning_rate=0.2)[0] - START
+    assert torch.allclose(twice, 2 * way, atol=1e-3)
+    expected = {
+        # The gradient 1, -2 over the root of a tenth of its square; as it is; orthogonal; over its root.
+        RMS: [-0.1 / 0.1**0.5, 0.1 / 0.1**0.5],
+        RECTIFIED: [-0.1, 0.2],
+        MUONS: [-0.031, 0.061],
+        FREES: [-0.1, 0.1],
+    }[kind]
+    assert torch.allclose(way, torch.tensor(expected), rtol=0.3)
+    pulled = moved(kind, weight_decay=0.05)[-1]
+    assert not torch.allclose(pulled, moved(kind)[-1], atol=1e-4)
+
+
+@changes(RMS, "alpha", "eps", "momentum", "centered")
+def test_rmsprop_goes_by_its_means(kind: str) -> None:
+    for alpha, eps, momentum, centered in ((0.5, 0.1, 0.0, False), (0.9, 1e-3, 0.5, True)):
+        square, mean, last, place = torch.zeros(2), torch.zeros(2), torch.zeros(2), START
+        for gradient in torch.tensor(GRADIENTS):
+            square = alpha * square + (1 - alpha) * gradient**2
+            mean = alpha * mean + (1 - alpha) * gradient
+            spread = square - mean**2 if centered else square
+            last = momentum * last + gradient / (spread.sqrt() + eps)
+            place = place - 0.1 * last
+        options = {"alpha": alpha, "eps": eps, "momentum": momentum, "centered": centered}
+        assert torch.allclose(moved(kind, **options)[-1], place, atol=1e-5)
+
+
+@changes(f"{RECTIFIED}, {FREES}", "beta1", "beta2", "eps")
+def test_further_kinds_of_adam_have_its_numbers(kind: str) -> None:
+    plain = moved(kind)[-1]
+    # Three steps are too few for radam to divide by its second moment, but with a shorter memory it is known.
+    for changed in (
+        {"beta1": 0.5},
+        {"beta2": 0.7} if kind == FREES else {"beta2": 0.9, "eps": 1e-8},
+    ):
+        found = long(kind, **changed)
+        assert not torch.allclose(found, long(kind), atol=1e-3), changed
+    assert not torch.allclose(long(kind, eps=1.0), long(kind), atol=1e-3)
+    assert torch.isfinite(plain).all()
+
+
+def long(kind: str, **changed: Any) -> Tensor:
+    """Return the weights after as many steps as rectified Adam needs to divide by its second moment."""
+    global GRADIENTS
+    few, GRADIENTS = GRADIENTS, GRADIENTS * 5
+    try:
+        return moved(kind, **changed)[-1]
+    finally:
+        GRADIENTS = few
+
+
+@changes(RECTIFIED, "decoupled")
+def test_the_decay_is_added_to_the_gradient_or_kept_apart(kind: str) -> None:
+    apart, added = (moved(kind, weight_decay=0.5, decoupled=one)[0] for one in (True, False))
+    # Of the first step, which is plain, both are the same: the decay is a part of the gradient.
+    assert torch.allclose(apart, added, atol=1e-5)
+    both = [long(kind, weight_decay=0.5, decoupled=one) for one in (True, False)]
+    assert not torch.allclose(*both, atol=1e-3)
+
+
+@changes(MUONS, "momentum", "nesterov", "newton_schulz_steps", "adjust")
+def test_a_matrix_moves_by_its_orthogonalised_momentum(kind: str) -> None:
+    plain = moved(kind)
+    for changed in ({"momentum": 0.1}, {"nesterov": True}, {"newton_schulz_steps": 1}):
+        assert not torch.allclose(moved(kind, **changed)[-1], plain[-1], atol=1e-3), changed
+    # One row of two: sqrt(max(1, 1 / 2)) is 1, and 0.2 * sqrt(2) is the other factor.
+    way, other = plain[0] - START, moved(kind, adjust="match_rms_adamw")[0] - START
+    assert torch.allclose(other, 0.2 * math.sqrt(2) * way, atol=1e-3)
+
+
+@changes(MUONS, "adamw_parameters", "adamw_rate", "beta1", "beta2", "eps")
+def test_adamw_moves_what_is_named(kind: str) -> None:
+    named = {"adamw_parameters": ["weight"]}
+    for changed in ({}, {"beta1": 0.5}, {"beta2": 0.5}, {"eps": 1.0}):
+        assert torch.allclose(
+            moved(kind, **named, **changed)[-1], moved("optimizer adamw", **changed)[-1], atol=1e-5
+        )
+    half = moved(kind, **named, adamw_rate=0.5)[-1]
+    assert torch.allclose(half, moved("optimizer adamw", learning_rate=0.05)[-1], atol=1e-5)
+
+
+@changes(FREES, "step_power", "rate_power")
+def test_later_iterates_count_more_in_the_mean(kind: str) -> None:
+    assert not torch.allclose(moved(kind, step_power=2.0)[-1], moved(kind)[-1], atol=1e-4)
+    # At one rate all iterates count alike, whatever the power of the rate.
+    assert torch.allclose(moved(kind, rate_power=0.0)[-1], moved(kind)[-1], atol=1e-6)
+    rates = iter([0.1, 0.2, 0.3, 0.1, 0.2, 0.3])
+    found = [moved_at(kind, rates, rate_power=power) for power in (0.0, 2.0)]
+    assert not torch.allclose(*found, atol=1e-4)
+
+
+def moved_at(kind: str, rates: Any, **changed: Any) -> Tensor:
+    """Return the weights after three steps, each at the next of these rates."""
+    data = {"kind": kind.split()[1], **FREE, **changed}
+    config = validate(_Optimizer, {"section": data}, source="x").section
+    flat = FlatParameters(nn.Linear(2, 1, bias=False))
+    flat.vectors[0].copy_(START)
+    optimizer = Optimizer(config, flat)
+    for gradient in GRADIENTS:
+        flat.gradients[0].copy_(torch.tensor(gradient))
+        optimizer.step(torch.tensor(next(rates)), stays=[None])
+    return flat.vectors[0].clone()
+
+
 # Schedules, from 2 and over 100 steps unless they say otherwise
 
 
@@ -123,12 +249,14 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "linear": {"final": 0.5, "total_steps": 40},
     "cosine": {"final": 0.5, "total_steps": 40},
     "piecewise": {"points": [[0, 2.0], [10, 4.0], [30, 1.0]]},
+    "warm_restarts": {"final": 0.5, "first_period": 8, "period_factor": 2},
 }
 
 
 def scheduled(kind: str, **changed: Any) -> Schedule:
     name = kind.split()[1]
-    data = {"kind": name, "warmup_steps": 0, **SCHEDULES[name], **changed}
+    warmup = {} if name == "one_cycle" else {"warmup_steps": 0}
+    data = {"kind": name, **warmup, **{**SCHEDULES, "one_cycle": ONE_CYCLE}[name], **changed}
     return Schedule(
         validate(_Schedule, {"section": data}, source="x").section, initial=2.0, run_steps=100
     )
@@ -141,7 +269,16 @@ FORMULAS = {
     "linear": lambda t: 0.5 + 1.5 * (1 - min(t / 40, 1)),
     "cosine": lambda t: 0.5 + 1.5 * 0.5 * (1 + math.cos(math.pi * min(t / 40, 1))),
     "piecewise": lambda t: 2 + 0.2 * t if t < 10 else 4 - 0.15 * (t - 10) if t < 30 else 1.0,
+    "warm_restarts": lambda t: _annealed(
+        *((t, 8) if t < 8 else (t - 8, 16) if t < 24 else (t - 24, 32))
+    ),
 }
+
+
+def _annealed(step: int, period: int) -> float:
+    return 0.5 + 1.5 * 0.5 * (1 + math.cos(math.pi * (step % period) / period))
+
+
 EVERY = ", ".join(f"schedule {name}" for name in SCHEDULES)
 FALLING = "schedule exponential, schedule inverse, schedule linear, schedule cosine"
 ENDING = "schedule linear, schedule cosine"
@@ -150,7 +287,7 @@ ENDING = "schedule linear, schedule cosine"
 @changes(EVERY, "kind")
 def test_a_schedule_goes_by_its_formula(kind: str) -> None:
     schedule, formula = scheduled(kind), FORMULAS[kind.split()[1]]
-    assert [schedule(t) for t in range(60)] == pytest.approx([formula(t) for t in range(60)])
+    assert [schedule(t) for t in range(50)] == pytest.approx([formula(t) for t in range(50)])
 
 
 @changes(EVERY, "warmup_steps")
@@ -200,6 +337,35 @@ def test_the_larger_the_rate_the_slower_it_falls(kind: str) -> None:
 def test_it_goes_from_point_to_point(kind: str) -> None:
     schedule = scheduled(kind, points=[[0, 2.0], [4, 0.0]])
     assert [schedule(t) for t in range(6)] == pytest.approx([2.0, 1.5, 1.0, 0.5, 0.0, 0.0])
+
+
+@changes("schedule warm_restarts", "final", "first_period", "period_factor")
+def test_each_period_anneals_from_the_initial_towards_the_final_value(kind: str) -> None:
+    schedule = scheduled(kind, final=1.0, first_period=4, period_factor=3)
+    starts = [t for t in range(60) if schedule(t) == 2.0]
+    assert starts == [0, 4, 16, 52]
+    assert min(schedule(t) for t in range(60)) == pytest.approx(1.0, abs=0.01)
+    assert schedule(3) > schedule(15) > schedule(51) > 1.0
+
+
+ONE_CYCLE: dict[str, Any] = {
+    "peak": 4.0, "final": 0.5, "rising_share": 0.5, "shape": "linear", "three_phases": False,
+    "total_steps": 10,
+}  # fmt: skip
+
+
+@changes("schedule one_cycle", *ONE_CYCLE, "kind")
+def test_one_cycle_rises_to_its_peak_and_falls_to_its_final_value(kind: str) -> None:
+    plain = [2.0, 2.5, 3.0, 3.5, 4.0, 3.3, 2.6, 1.9, 1.2, 0.5, 0.5]
+    assert [scheduled(kind)(t) for t in range(11)] == pytest.approx(plain)
+    assert max(scheduled(kind, peak=6.0)(t) for t in range(11)) == 6.0
+    assert scheduled(kind, final=0.1)(9) == pytest.approx(0.1)
+    assert scheduled(kind, rising_share=0.3)(2) == pytest.approx(4.0)
+    assert scheduled(kind, shape="cosine")(1) == pytest.approx(3 - math.cos(math.pi / 4))
+    three = scheduled(kind, three_phases=True, rising_share=0.4)
+    assert [three(3), three(6), three(9)] == pytest.approx([4.0, 2.0, 0.5])
+    assert scheduled(kind, total_steps=20)(9) == pytest.approx(4.0)
+    assert scheduled(kind, total_steps=None)(99) == pytest.approx(0.5)
 
 
 # Networks of agents, and models

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import ludus
 from ludus.core.errors import ConfigError
@@ -149,6 +150,24 @@ def test_the_learning_rate_follows_its_schedule(kind: str) -> None:
     assert not torch.equal(outcome.moments[7]["model"], outcome.moments[8]["model"])
 
 
+@changes(SUPERVISED, "gradient_checkpointing")
+def test_what_named_modules_compute_is_not_kept_and_the_numbers_are_the_same(kind: str) -> None:
+    assert torch.equal(run(kind, gradient_checkpointing=["layers"]).weights, run(kind).weights)
+    sizes = []
+    for names in ([], ["layers"]):
+        outcome = run(kind, gradient_checkpointing=names, engine="eager")
+        kept: list[torch.Tensor] = []
+        hooks = torch.autograd.graph.saved_tensors_hooks(
+            lambda t, k=kept: k.append(t) or t, lambda t: t
+        )
+        with hooks:
+            outcome.trainer.update.learner._called(outcome.batches[0], 0)
+        sizes.append(sum(one.numel() for one in kept))
+    assert sizes[1] < sizes[0]
+    with pytest.raises(ConfigError, match="the network has no module of that name"):
+        Outcome(tiny(kind, gradient_checkpointing=["body"]))
+
+
 @changes(SUPERVISED, "precision")
 def test_the_network_computes_in_the_precision_and_weights_stay_float32(kind: str) -> None:
     for precision in ("bfloat16", "float16"):
@@ -156,6 +175,28 @@ def test_the_network_computes_in_the_precision_and_weights_stay_float32(kind: st
         assert outcome.weights.dtype == torch.float32
         assert differ(outcome, run(kind))
         assert torch.allclose(outcome.weights, run(kind).weights, atol=0.02)
+    if kind == "active":
+        with pytest.raises(ConfigError, match="bfloat16_pure is not for models that are asked"):
+            tiny(kind, precision="bfloat16_pure")
+        return
+    pure = run(kind, precision="bfloat16_pure")
+    assert pure.weights.dtype == torch.bfloat16
+    assert torch.allclose(pure.weights.float(), run(kind).weights, atol=0.05)
+
+
+@changes(SUPERVISED, "tf32")
+def test_on_the_cpu_tf32_changes_nothing_and_a_run_says_so(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it sets on CUDA is in tests/session/test_device.py, and what that does in tests/gpu."""
+    outcome = run(kind, tf32=True)
+    assert torch.equal(outcome.weights, run(kind).weights)
+    said: list[str] = []
+    for value in (False, True):
+        monkeypatch.setattr(outcome.trainer, "config", tiny(kind, tf32=value))
+        monkeypatch.setattr(outcome.trainer.run, "tell", lambda text, event: said.append(text))
+        outcome.trainer.open()
+        assert ("'tf32' is true, which does nothing on cpu" in said) is value
 
 
 @changes(SUPERVISED, "engine")
@@ -231,7 +272,9 @@ def test_better_is_less_or_more_and_by_more_than_the_delta(kind: str) -> None:
 @changes(SUPERVISED, "best_model", "best_model.metric", "best_model.mode")
 def test_the_best_model_by_the_metric_is_kept(kind: str) -> None:
     def best(**section: Any) -> Any:
-        return run(kind, max_epochs=4, best_model={"mode": None, **section}).trainer.best()
+        return run(
+            kind, max_epochs=4, best_model={"mode": None, "keep": 1, **section}
+        ).trainer.best()
 
     assert run(kind, max_epochs=4).trainer.best() is None
     least = best(metric="train/epoch_loss")
@@ -242,6 +285,15 @@ def test_the_best_model_by_the_metric_is_kept(kind: str) -> None:
     )
     assert best(metric="train/epoch_loss", mode="max")["counters"]["epoch"] == 1
     assert best(metric="validation/epoch_accuracy")["mode"] == "max"
+
+
+@changes(SUPERVISED, "best_model.keep")
+def test_so_many_of_the_best_models_are_kept(kind: str) -> None:
+    for keep in (1, 3):
+        best = {"metric": "train/epoch_loss", "mode": None, "keep": keep}
+        trainer = run(kind, max_epochs=4, best_model=best).trainer
+        found = [trainer.best(), *trainer.runners_up()]
+        assert [one["counters"]["epoch"] for one in found] == [4, 3, 2][:keep]
 
 
 @changes(SUPERVISED, "milestone_every_epochs")
@@ -266,3 +318,19 @@ def test_another_seed_is_another_run_and_the_same_one_the_same(kind: str) -> Non
 @changes(SUPERVISED, "name")
 def test_the_name_changes_nothing(kind: str) -> None:
     assert torch.equal(Outcome(tiny(kind, name="another")).weights, run(kind).weights)
+
+
+@changes(SUPERVISED, "memory_format")
+def test_convolutions_lie_in_memory_as_it_says(kind: str) -> None:
+    images = {"data": {**WINE, "kind": "digits", "standardise": False}}
+    network = {
+        "kind": "cnn", "channels": 1, "height": 8, "width": 8, "blocks": [4, 4], "outputs": 10,
+        "activation": "relu", "dropout": 0.0,
+    }  # fmt: skip
+    for key, is_last in (("channels_last", True), ("contiguous", False), ("auto", False)):
+        trainer: Any = ludus.build_trainer(tiny(kind, **images, model=network, memory_format=key))
+        trainer.set_logger(ludus.Logger({"backends": []}))
+        trainer.prepare(max_steps=None)
+        second = [one for one in trainer.model.module.modules() if isinstance(one, nn.Conv2d)][1]
+        assert (second.weight.stride(1) == 1) is is_last
+        assert trainer.config.memory_format == ("channels_last" if is_last else "contiguous")

@@ -84,9 +84,8 @@ _JUDGED, _STEPS = "ludus/rl/evaluation/judge.py", "ludus/rl/sampling/step_proces
 _REPLAY, _PER, _TREE = (f"ludus/data/replay/{n}.py" for n in ("ring", "prioritised", "sum_tree"))
 _DEVICE_RING = "ludus/data/replay/device_ring.py"
 _ROLLOUT, _BATCHES = "ludus/data/replay/rollout.py", "ludus/data/batches/memory.py"
-_STEP, _TARGET, _OPTIMIZER, _SCHEDULES = (
-    f"ludus/nn/{n}.py" for n in ("step", "target", "optimizer", "schedules")
-)
+_STEP, _TARGET, _SCHEDULES = (f"ludus/nn/{n}.py" for n in ("step", "target", "schedule"))
+_RULE, _ADAM, _SGD = (f"ludus/nn/optimizers/{n}.py" for n in ("_rule", "adam", "sgd"))
 _TAPE, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("engines/tape", "model", "flat"))
 _EMA, _LEARNER = "ludus/nn/ema.py", "ludus/nn/learner.py"
 _SUPERVISED = "ludus/supervised"
@@ -177,19 +176,19 @@ _NN = [
     (_STEP, "found_inf = torch.ne(norm * 0, 0, out=self._found_inf)",
      "found_inf = torch.zeros_like(self._found_inf)"),
     (_STEP, "            gradient.zero_()\n        return norm", "            pass\n        return norm"),
-    (_OPTIMIZER, 'move = torch._fused_adam_ if config.kind == "adam" else torch._fused_adamw_',
+    (_ADAM, 'move = torch._fused_adam_ if config.kind == "adam" else torch._fused_adamw_',
      "move = torch._fused_adam_"),
-    (_OPTIMIZER, "dampening=0.0, nesterov=config.nesterov", "dampening=0.0, nesterov=False"),
-    (_OPTIMIZER, "                self.num_steps -= found_inf", "                pass"),
+    (_SGD, "dampening=0.0, nesterov=config.nesterov", "dampening=0.0, nesterov=False"),
+    (_ADAM, "            self.num_steps -= found_inf", "            pass"),
     (_LEARNER, "return loss if self.scaling.is_on else loss + norm", "return loss"),
     (_EMA, "share / total.lerp_(one, share)", "share"),
     (_EMA, "else total.fill_(1.0)", "else total.zero_()"),
     (_STEP, "square = square.masked_fill(part.is_frozen, 0.0)", "pass"),
     (_FLAT, "part.is_frozen.fill_(is_frozen)", "pass"),
-    (_OPTIMIZER, "if self.rate == 1.0 else learning_rate * self.rate", "if self.rate else 0.0"),
-    (_SCHEDULES, "return float(initial * (step + 1) / config.warmup_steps)", "return initial"),
-    (_SCHEDULES, "step -= config.warmup_steps", "step -= 0"),
-    (_SCHEDULES, 'share = 1 - done if config.kind == "linear"', 'share = 1 if config.kind == "linear"'),
+    (_RULE, "if self.rate == 1.0 else learning_rate * self.rate", "if self.rate else 0.0"),
+    (_SCHEDULES, "return float(initial * (step + 1) / self._warmup_steps)", "return initial"),
+    (_SCHEDULES, "step -= self._warmup_steps", "step -= 0"),
+    ("ludus/nn/schedules/linear.py", "share = 1 - min(", "share = 1 - 0 * min("),
     (_FLAT, "states.like(named, name, piece, finite=finite)", "pass"),
     (_MODEL, "module.training = mode", "pass"),
     (_TAPE, "own.copy_(value)  # type: ignore[arg-type]", "pass"),

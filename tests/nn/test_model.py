@@ -48,7 +48,7 @@ def test_a_model_wraps_a_network_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"inputs": 4}, "needs a 'kind', one of: cnn, mlp"),
+        ({"inputs": 4}, "needs a 'kind', one of: cnn, huggingface, mlp"),
         ({**CONFIG, "kind": "mlpp"}, "Did you mean 'mlp'"),
         ({**CONFIG, "outputs": 0}, "'outputs'"),
         ({**CONFIG, "width": [5]}, "Did you mean 'widths'"),

@@ -31,6 +31,7 @@ CHANGES = {
         "accumulate=2",
         "ema_decay=0.9",
         "milestone_every_epochs=5",
+        "best_model.keep=3",
         "early_stopping.patience=6",
         "early_stopping.min_delta=0.01",
         "settings.checkpoint.every_opt_steps=3",

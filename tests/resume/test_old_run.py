@@ -20,6 +20,9 @@ EXPECTED = HERE / "old_run_ending.json"
 RECORDED_WITH = "AVX512"
 """The instructions of the machine it was written on, which it does not say itself."""
 
+LATER_PARTS = {"learning_rate"}
+"""Parts that such a run has now and had not then; all others end with the same bytes."""
+
 
 @pytest.fixture
 def old_run(tmp_path: Path) -> Path:
@@ -53,7 +56,9 @@ def test_on_the_same_machine_and_packages_it_ends_with_the_bytes_it_always_ended
     if differences({"instructions": RECORDED_WITH, **saved.manifest["fingerprint"]}, now):
         pytest.skip("another machine or other packages: only an approximate end can be promised")
     expected = json.loads(EXPECTED.read_text())
-    assert {"state": found.state, "metrics": found.metrics} == expected
+    ended = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
+    state = {name: part for name, part in ended.state.items() if name not in LATER_PARTS}
+    assert {"state": checkpoint.digest_of(state), "metrics": found.metrics} == expected
 
 
 @pytest.mark.covers("002-S4")

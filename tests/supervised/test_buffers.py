@@ -18,7 +18,7 @@ from ludus.testing import trainers
 from tests.nn.test_gate import between, supervised
 from tests.rl.odd_networks import RunningMean, SavedCounter
 
-BEST = {"metric": "validation/epoch_loss", "mode": None}
+BEST = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
 
 
 def network() -> nn.Module:

@@ -19,7 +19,7 @@ from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 from tests.supervised.conftest import Tiny, history, lines, models, wines
 
-BEST = {"metric": "train/epoch_loss", "mode": None}
+BEST = {"metric": "train/epoch_loss", "mode": None, "keep": 1}
 SGD = {"kind": "sgd", "learning_rate": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0}
 ADAMW = {
     "kind": "adamw",

@@ -167,7 +167,7 @@ def test_the_final_test_is_of_the_best_model(tiny: Tiny, tmp_path: Path) -> None
             if self.epoch == 3:
                 self.flat.vectors[0].zero_()
 
-    best = {"metric": "validation/epoch_loss", "mode": None}
+    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
     config = tiny(max_epochs=4, best_model=best, **{"optimizer.learning_rate": 0.01})
     trainer = Ruined(config)
     result = trainer.fit(root=str(tmp_path))

@@ -22,7 +22,7 @@ STOPPING = {"patience": 1, "mode": None, "min_delta": 0.0}
 
 def by(metric: str, mode: str | None = None) -> dict[str, Any]:
     return {
-        "best_model": {"metric": metric, "mode": mode},
+        "best_model": {"metric": metric, "mode": mode, "keep": 1},
         "early_stopping": {**STOPPING, "metric": metric, "mode": mode},
     }
 
@@ -145,7 +145,7 @@ def test_a_run_with_metrics_of_its_own_killed_anywhere_ends_as_if_it_had_not_bee
         (
             {"loss": "mse", "data": {"kind": "diabetes", "validation_fraction": 0.2,
              "test_fraction": 0.2, "standardise": True}, "model": {**MLP, "inputs": 10, "outputs": 1},
-             "best_model": {"metric": "validation/epoch_accuracy", "mode": None}},
+             "best_model": {"metric": "validation/epoch_accuracy", "mode": None, "keep": 1}},
             "'best_model.metric' is validation/epoch_accuracy, which this run never writes",
         ),
     ],

@@ -56,7 +56,7 @@ def test_a_block_that_is_none_is_told(given: Any, told: str) -> None:
 def test_checkpoints_are_also_written_to_the_directory_that_the_attribute_names(
     tiny: Tiny, tmp_path: Path
 ) -> None:
-    best = {"metric": "validation/epoch_loss", "mode": None}
+    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
     trainer = ludus.Trainer(tiny(max_epochs=3, milestone_every_epochs=2, best_model=best))
     assert trainer.chkpt_dir is None
     trainer.chkpt_dir = tmp_path / "checkpoints"
@@ -96,7 +96,7 @@ def test_an_epoch_trains_validates_logs_keeps_and_stops_in_that_order(
 
     watched = {"metric": "validation/epoch_loss", "mode": None}
     config = tiny(
-        max_epochs=9, batch_size=64, milestone_every_epochs=1, best_model=watched,
+        max_epochs=9, batch_size=64, milestone_every_epochs=1, best_model={**watched, "keep": 1},
         early_stopping={**watched, "patience": 1, "min_delta": 0.0},
     )  # fmt: skip
     trainer = Told(config)

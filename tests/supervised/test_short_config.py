@@ -240,7 +240,7 @@ def test_any_key_of_the_complete_config_may_be_given() -> None:
         REQUIRED,
         seed=7,
         early_stopping=stopping,
-        best_model={"metric": "train/epoch_loss", "mode": None},
+        best_model={"metric": "train/epoch_loss", "mode": None, "keep": 1},
         milestone_every_epochs=3,
     )
     before = copy.deepcopy(config)

@@ -101,7 +101,7 @@ def test_the_best_model_is_strictly_better_and_never_non_finite(tiny: Tiny, tmp_
         def after_epoch(self) -> None:
             kept[self.epoch + 1] = self.weights()
 
-    best = {"metric": "validation/epoch_loss", "mode": None}
+    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
     trainer = Keeping(tiny(max_epochs=7, best_model=best))
     trainer.set_evaluator(Scripted(NAN, 3.0, 2.0, 2.0, -INF, NAN, 2.5))
     result = trainer.fit(root=str(tmp_path))
@@ -117,7 +117,7 @@ def test_the_best_model_is_strictly_better_and_never_non_finite(tiny: Tiny, tmp_
 
 
 def test_without_a_finite_score_there_is_no_best_model(tiny: Tiny, tmp_path: Path) -> None:
-    best = {"metric": "validation/epoch_loss", "mode": None}
+    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
     result = run_with(Scripted(NAN), tiny(best_model=best), tmp_path)
     assert result.best is None
     assert not models(result.run_dir)
@@ -197,7 +197,9 @@ def test_a_metric_that_the_run_never_writes_is_refused_before_work(
     tiny: Tiny, section: str, metric: str, changes: dict[str, Any]
 ) -> None:
     """Never repaired, and the message names the right section and the right names."""
-    value = stopping(metric=metric) if section == "early_stopping" else {"metric": metric}
+    value = (
+        stopping(metric=metric) if section == "early_stopping" else {"metric": metric, "keep": 1}
+    )
     with pytest.raises(ConfigError, match=rf"'{section}.metric' is {metric}, which .* never") as e:
         Trainer(tiny(**changes, **{section: {**value, "mode": "min"}})).fit(around=Bare)
     assert "train/epoch_loss" in str(e.value)
@@ -208,7 +210,7 @@ def test_a_misspelt_metric_whose_direction_nobody_knows_is_told_with_the_right_o
 ) -> None:
     told = "'best_model.metric' is validation/epoch_los: cannot tell .* Did you mean 'validation/epoch_loss'"
     with pytest.raises(ConfigError, match=told):
-        tiny(best_model={"metric": "validation/epoch_los", "mode": None})
+        tiny(best_model={"metric": "validation/epoch_los", "mode": None, "keep": 1})
 
 
 def test_a_stopped_run_evaluates_no_further_epoch(tiny: Tiny, tmp_path: Path) -> None:
@@ -232,7 +234,9 @@ OLD_PARTS = {"best": {"record": BEST}, "early_stopping": {"best": 2.5, "num_bad"
 @pytest.mark.parametrize("kept", [("best",), ("early_stopping",), ("best", "early_stopping")])
 def test_what_was_two_parts_once_is_read_by_the_judge(tiny: Tiny, kept: tuple[str, ...]) -> None:
     sections = {
-        "best_model": {"metric": BEST["metric"], "mode": None} if "best" in kept else None,
+        "best_model": {"metric": BEST["metric"], "mode": None, "keep": 1}
+        if "best" in kept
+        else None,
         "early_stopping": stopping() if "early_stopping" in kept else None,
     }
     judge = make_judge(tiny(**sections))

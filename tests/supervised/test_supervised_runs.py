@@ -34,7 +34,7 @@ def test_a_regression_learns_more_than_the_mean(tiny: Tiny, tmp_path: Path) -> N
             "mode": None,
             "min_delta": 0.0,
         },
-        best_model={"metric": "validation/epoch_loss", "mode": None},
+        best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
         **FAST,
     )
     result = Trainer(config).fit(root=str(tmp_path))

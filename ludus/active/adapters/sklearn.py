@@ -194,7 +194,7 @@ def refusals(config: ActiveConfig) -> Iterator[str]:
     wanted = {
         "loss": "cross_entropy", "max_epochs": 1, "accumulate": 1, "ema_decay": None,
         "early_stopping": None, "best_model": None, "milestone_every_epochs": 0, "start": "cold",
-        "parameter_groups": [], "new_head": None,
+        "parameter_groups": [], "gradient_checkpointing": [], "new_head": None,
     }  # fmt: skip
     for key, value in wanted.items():
         if getattr(config, key) != value:

@@ -30,7 +30,7 @@ def check_training(data: Mapping[str, Any], *, num_samples: int | None) -> None:
         assert isinstance(config, ActiveConfig)
         fewest = fewest_samples(config)
         refuse_few(config, num_samples)
-        with Compute(config.settings), forked(derive(config.seed, "global")):
+        with Compute.of(config), forked(derive(config.seed, "global")):
             samples = _samples(config, fewest if num_samples is None else num_samples)
             trainer = make_trainer(config, samples)
             trainer.set_logger(Logger(Logger.Config(backends=[])))

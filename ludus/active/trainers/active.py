@@ -192,15 +192,15 @@ class ActiveTrainer(Modelled):
         """Return what chooses, what answers, and what gives features."""
         oracle = getattr(self, "oracle", None) if self._function is None else self._function
         strategy = getattr(self, "strategy", None)
-        return {"oracle": oracle, "strategy": strategy, "features": self._features_of}
+        own = {"oracle": oracle, "strategy": strategy, "features": self._features_of}
+        return {**super().consulted(), **own}
 
     def _take_best(self, run: Run) -> None:
         if (best := self.best()) is None:
             return
         self.model.load_state_dict(run.recall_model(best["model"]))
-        if (ema := self.update.ema) is not None:
-            for mean, vector in zip(ema, self.flat.vectors, strict=True):
-                mean.copy_(vector)
+        if self.update.ema is not None:
+            self.update.begin_mean()
 
     def _test(self, run: Run) -> Mapping[str, float]:
         """Measure the model of this round; on test data, which has decided nothing."""

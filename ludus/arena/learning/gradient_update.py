@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ludus.core import states
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
-from ludus.nn.optimizer import Adam, Sgd
+from ludus.nn.optimizer import OptimizerConfig
 
 
 class GradientUpdate(ABC):
@@ -25,7 +25,7 @@ class GradientUpdate(ABC):
     def __init__(
         self,
         network: nn.Module,
-        optimizer: Adam | Sgd,
+        optimizer: OptimizerConfig,
         *,
         max_grad_norm: float | None,
         highest_rate: float,

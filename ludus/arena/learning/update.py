@@ -18,7 +18,7 @@ from ludus.arena.playing.columns import named, to_tensordict
 from ludus.core.errors import LudusError
 from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.engines.gate import is_plain
-from ludus.nn.optimizer import Adam, Sgd
+from ludus.nn.optimizer import OptimizerConfig
 
 Forward = Callable[..., Any]
 _WORTH_COMPILING = 4_000_000
@@ -88,7 +88,7 @@ class ArenaUpdate(GradientUpdate):
     def __init__(
         self,
         learned: Learned,
-        optimizer: Adam | Sgd,
+        optimizer: OptimizerConfig,
         *,
         max_grad_norm: float | None,
         highest_rate: float,

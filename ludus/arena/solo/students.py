@@ -19,7 +19,7 @@ from ludus.arena.playing.columns import named
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.protocol import NOTHING
 from ludus.core.errors import Interrupted, LudusError
-from ludus.nn.optimizer import Adam, Sgd
+from ludus.nn.optimizer import OptimizerConfig
 from ludus.seeds import generator
 
 Forward = Callable[..., Any]
@@ -87,7 +87,7 @@ class SoloUpdate(GradientUpdate):
     def __init__(
         self,
         students: Students,
-        optimizer: Adam | Sgd,
+        optimizer: OptimizerConfig,
         *,
         max_grad_norm: float | None,
         highest_rate: float,

@@ -18,8 +18,9 @@ from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import ConfigError, Interrupted
 from ludus.judge.divergence import DivergenceGuard
-from ludus.judge.judge import Best, Judge
+from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
+from ludus.judge.standings import Best
 from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.schedules import Schedule, too_long

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import (
     DataLoader,
     IterableDataset,
@@ -18,8 +17,13 @@ from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.core.looking import digest_of
 from ludus.core.repeated import Repeated
-from ludus.data.batches.seeded_loader import answers, is_same, remaining
+from ludus.data.batches.file_data import FileDataset
+from ludus.data.batches.seeded_loader import answers, is_same, remaining, sentence_of
+from ludus.data.upload import UploadQueue, to_device
 from ludus.seeds import derive, forked
+
+_UPLOADED_AHEAD = 2
+"""How many batches are on their way to a CUDA device while it computes."""
 
 
 class LoaderBatches:
@@ -42,6 +46,10 @@ class LoaderBatches:
         self._state_before_ahead: Any = None
         self._is_stateful = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
         self._is_indexed = not self._is_stateful and is_indexed(loader)
+        dataset = getattr(loader, "dataset", None)
+        self._files = dataset if isinstance(dataset, FileDataset) else None
+        is_ahead = self._is_indexed and device.type == "cuda"
+        self._uploads = UploadQueue(device) if is_ahead else None
         # Where worker processes read, none but theirs is the data set that may have changed.
         self._repeated = Repeated(self._ask if not getattr(loader, "num_workers", 0) else None)
 
@@ -52,13 +60,20 @@ class LoaderBatches:
 
     def start(self, epoch: int) -> None:
         """Begin the epoch at its first batch."""
-        self.epoch, self.position, self._ahead, self._is_over = epoch, 0, [], False
+        self.epoch, self.position, self._is_over = epoch, 0, False
+        self._drop_ahead()
         self._repeated.look()
         self._iterator = self._iterate(0)
 
     def close(self) -> None:
         """Let the worker processes go; the epoch, if one is open, cannot be taken further."""
         self._iterator = None
+        self._drop_ahead()
+
+    def _drop_ahead(self) -> None:
+        self._ahead = []
+        if self._uploads is not None:
+            self._uploads.clear()
 
     def _iterate(self, position: int) -> Iterator[Any]:
         if self._is_indexed:
@@ -73,20 +88,45 @@ class LoaderBatches:
     def next(self) -> Any:
         """Return the next batch, on the device."""
         try:
-            batch = self._ahead.pop() if self._ahead else self._draw(self.position)
+            batch = self._next() if self._uploads is None else self._next_uploaded(self._uploads)
         except StopIteration:
             raise LudusError(
                 f"the {self._name()} says that an epoch has {self.length()} batches, but epoch"
                 f" {self.epoch} ended after {self.position}; correct its length"
             ) from None
         self.position += 1
+        if self._files is None:
+            return batch
+        inputs, *rest = batch
+        return [self._files.finished(inputs), *rest]
+
+    def _next(self) -> Any:
+        batch = self._ahead.pop() if self._ahead else self._draw(self.position)
         return to_device(batch, self._device)
+
+    def _next_uploaded(self, uploads: UploadQueue) -> Any:
+        """Return the next batch, and let those after it be copied while the device computes with it."""
+        length = self.length()
+        while len(uploads) <= _UPLOADED_AHEAD:
+            position = self.position + len(uploads)
+            if length is not None and position >= length and len(uploads):
+                break
+            uploads.put(self._draw(position))
+        return uploads.take()
 
     def _draw(self, position: int) -> Any:
         assert self._iterator is not None
         # Augmentation draws from the global generators, which belong to the run.
-        with forked(derive(self._seed, f"batch/{self.epoch}", position)):
-            return next(self._iterator)
+        batch, refusal = None, None
+        try:
+            with forked(derive(self._seed, f"batch/{self.epoch}", position)):
+                batch = next(self._iterator)
+        except (LudusError, RuntimeError) as error:
+            refusal = sentence_of(error)
+        if refusal is not None:
+            # Raised here, because the traceback of the first error would keep the workers alive.
+            raise refusal
+        return batch if self._files is None else self._files.received(batch)
 
     def length(self) -> int | None:
         try:
@@ -141,7 +181,16 @@ class LoaderBatches:
 
     def digest(self) -> str | None:
         """Return what some examples, spread over the data set, are known by; None where they are not."""
-        return self._repeated.digest
+        found = self._repeated.digest
+        return (
+            found
+            if found is None or self._files is None
+            else digest_of([found, self._files.identity()])
+        )
+
+    def news(self) -> Sequence[str]:
+        """Return what was found wrong with the files of the data since the last call."""
+        return () if self._files is None else self._files.news()
 
     def changed_later(self) -> Sequence[str]:
         """Return what is wrong with a data set that came to give other examples during the run."""
@@ -179,7 +228,8 @@ class LoaderBatches:
         has_state = self._is_stateful and epoch >= 0
         states.check_keys(state, "epoch", "position", *(("loader", "is_over") if has_state else ()))
         is_over = states.flag(state, "is_over") if has_state else False
-        self.epoch, self.position, self._ahead = epoch, position, []
+        self.epoch, self.position = epoch, position
+        self._drop_ahead()
         self._iterator, self._is_over = None, is_over
         if self.epoch < 0:
             return
@@ -222,15 +272,3 @@ def _generators(loader: object) -> Iterator[torch.Generator]:
         generator = getattr(owner, "generator", None)
         if isinstance(generator, torch.Generator):
             yield generator
-
-
-def to_device(batch: object, device: torch.device) -> Any:
-    """Return the batch with all its tensors on the device."""
-    if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)
-    if isinstance(batch, Mapping):
-        return {key: to_device(value, device) for key, value in batch.items()}
-    if isinstance(batch, list | tuple):
-        values = [to_device(value, device) for value in batch]
-        return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
-    return batch

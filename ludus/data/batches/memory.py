@@ -61,6 +61,9 @@ class Batches(Protocol):
     def changed_later(self) -> Sequence[str]:
         """Return what is wrong if the same examples were others in a later epoch."""
 
+    def news(self) -> Sequence[str]:
+        """Return what was found wrong with files since the last call, one sentence each."""
+
     def digest(self) -> str | None:
         """Return what the data are known by, once they were asked twice; None where that cannot be said."""
 
@@ -68,6 +71,8 @@ class Batches(Protocol):
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
 
+# How many batches each worker makes ahead of use.
+_PREFETCH = 2
 # An epoch of up to this many bytes is shuffled whole when it starts, so that a batch is only a view.
 _SMALL = 256 << 20
 
@@ -147,6 +152,9 @@ class MemoryBatches:
     def changed_later(self) -> Sequence[str]:
         return ()
 
+    def news(self) -> Sequence[str]:
+        return ()
+
     def ask_twice(self) -> str | None:
         """Return None: tensors in memory give the same examples for ever."""
         return None
@@ -211,6 +219,9 @@ def make_batches(
             drop_last=drop_last,
             num_workers=workers,
             collate_fn=default_collate,
+            # A thread then copies batches to pinned memory, from which a GPU takes them without waiting.
+            pin_memory=device.type == "cuda" and workers > 0,
+            prefetch_factor=_PREFETCH if workers else None,
         )
         return LoaderBatches(loader, seed=seed, device=device)
     _check_loader(source)

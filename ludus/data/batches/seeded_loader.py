@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler
 
+from ludus.core.errors import LudusError
 from ludus.seeds import derive, forked, generator
 
+_NUM_LISTED = 4096
 _NUM_ASKED = 16
 """How many examples a data set is asked for more than once."""
 
@@ -23,11 +25,13 @@ _NUM_ASKED = 16
 class _FromPosition(Sampler[int]):
     """The rows of one epoch that are still to come."""
 
-    def __init__(self, rows: list[int]) -> None:
+    def __init__(self, rows: Tensor) -> None:
         self._rows = rows
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._rows)
+        # As Python's numbers some at a time: all of a large data set would take a lot of memory.
+        for piece in self._rows.split(_NUM_LISTED):
+            yield from piece.tolist()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -57,9 +61,9 @@ def remaining(loader: DataLoader[Any], seed: int, epoch: int, position: int) -> 
     """Return the same loader over what remains of one epoch."""
     count = len(loader.dataset)  # type: ignore[arg-type]
     if isinstance(loader.sampler, RandomSampler):
-        order = torch.randperm(count, generator=generator(seed, "order", epoch)).tolist()
+        order = torch.randperm(count, generator=generator(seed, "order", epoch))
     else:
-        order = list(range(count))
+        order = torch.arange(count)
     assert loader.batch_size is not None
     dataset, rows = (
         SeededDataset(loader.dataset, seed, epoch),
@@ -72,7 +76,7 @@ def remaining(loader: DataLoader[Any], seed: int, epoch: int, position: int) -> 
 def _like(
     loader: DataLoader[Any],
     dataset: Dataset[Any],
-    rows: list[int],
+    rows: Tensor,
     seed: int,
     epoch: int,
     *,
@@ -110,10 +114,27 @@ def answers(loader: DataLoader[Any], seed: int, *, times: int) -> list[Any]:
     """
     rows = spread(len(loader.dataset))  # type: ignore[arg-type]
     dataset, workers = SeededDataset(loader.dataset, seed, 0), min(loader.num_workers, 1)
-    asked = rows * times
+    asked = torch.tensor(rows * times, dtype=torch.int64)
     again = _like(loader, dataset, asked, seed, 0, batch_size=len(rows), num_workers=workers)
     with forked(0):
         return list(again)
+
+
+def sentence_of(error: Exception) -> Exception:
+    """Return a refusal as it was raised, without a worker's traceback, and a lost worker as a sentence.
+
+    Any other error is returned as it is.
+    """
+    text = str(error)
+    if text.startswith("DataLoader worker (pid"):
+        return LudusError(
+            f"a process that loads data is gone: {text.splitlines()[0].rstrip('. ')}; if memory ran out,"
+            " lower settings.workers or batch_size; then resume the run"
+        )
+    before, name, sentence = text.rpartition(f"{type(error).__name__}: ")
+    if not isinstance(error, LudusError) or "DataLoader worker process" not in before or not name:
+        return error
+    return type(error)(sentence.strip())
 
 
 def is_same(first: Any, second: Any) -> bool:

@@ -40,6 +40,8 @@ class Splits:
     train: Dataset[Any]
     validation: Dataset[Any] | None
     test: Dataset[Any] | None
+    num_classes: int | None = None
+    """How many classes the targets tell apart; None where they are numbers, or where it is not known."""
 
 
 def split_rows(count: int, fractions: Sequence[float], generator: torch.Generator) -> list[Tensor]:

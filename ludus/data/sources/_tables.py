@@ -71,9 +71,9 @@ def split_table(
     fractions = [config.validation_fraction, config.test_fraction]
     validation, test, train = split_rows(len(inputs), fractions, generator)
     if config.standardise:
-        inputs = _standardise(inputs, train)
+        inputs = standardised(inputs, train)
         if not is_classes:
-            targets = _standardise(targets[:, None], train)[:, 0]
+            targets = standardised(targets[:, None], train)[:, 0]
 
     def part(rows: Tensor) -> Examples | None:
         if not len(rows):
@@ -85,7 +85,8 @@ def split_table(
     return Splits(name, task, whole, part(validation), part(test))
 
 
-def _standardise(values_ND: Tensor, rows: Tensor) -> Tensor:
+def standardised(values_ND: Tensor, rows: Tensor) -> Tensor:
+    """Return columns with mean 0 and deviation 1 in these rows."""
     mean_D = values_ND[rows].mean(0)
     deviation_D = values_ND[rows].std(0)
     # A column that never changes has no scale of its own.

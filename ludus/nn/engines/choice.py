@@ -82,11 +82,15 @@ class Subject(NamedTuple):
     """What else a script may change that decides what is computed: a model around a network."""
     generators: Sequence[torch.Generator] = ()
     """What methods of the owner draw from, besides torch's default generator."""
+    why_eager: str | None = None
+    """Why no engine may replay the update, if none may."""
 
     def why_not(self, engine: EngineName) -> str | None:
         """Return why this engine cannot execute the update here, or None if it can."""
         if engine == "eager":
             return None
+        if self.why_eager is not None:
+            return self.why_eager
         needs = {"tape": "cpu", "graph": "cuda"}.get(engine, self.device.type)
         if self.device.type != needs:
             return f"the engine '{engine}' is for {needs}, and the device is {self.device.type}"
@@ -165,9 +169,7 @@ def _executor(
 ) -> Executor:
     """Return what executes methods of the subject's owner by this engine."""
     # The compiler sees to it itself: it takes a method as it is.
-    uniform: Executor = (
-        _Uniform if has_attention(subject.modules) and used != "compiled" else _as_it_is
-    )
+    uniform = _as_it_is if used == "compiled" else eager_executor(subject.modules)
     if used == "eager":
         return uniform
     engine, is_watched = ENGINES[used], subject.is_vouched
@@ -193,6 +195,11 @@ def _executor(
         lambda: why_not_repeatable(subject.owner, subject.modules),
         give_up,
     )
+
+
+def eager_executor(modules: Sequence[nn.Module]) -> Executor:
+    """Return what calls updates of these networks."""
+    return _Uniform if has_attention(modules) else _as_it_is
 
 
 def _as_it_is(method: Executed) -> Executed:

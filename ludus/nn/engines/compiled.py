@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
 from ludus.nn.engines.attention import one_attention
+from ludus.nn.engines.cache import use_lasting_cache
 from ludus.nn.engines.graph import Graphed
 from ludus.process.signals import ended_at_once
 
-BACKEND = "inductor"
-"""What compiles the traced code; tests set it to eager, which takes the trace as it is."""
+BACKEND = "inductor"  # what compiles a trace; tests set it to eager, which takes the trace as it is
 NOT_FOLLOWED = (
     "the network reads weights from a list, a dict or a closure of its own, where no others can be put in"
     " their place; read them from the layers in forward, or keep them in an nn.ParameterList"
@@ -55,7 +55,7 @@ def why_no_compiler(device: torch.device) -> str | None:
 
 
 def find_cpp() -> str | None:
-    """Return where the C++ compiler is that torch would use, None if there is none."""
+    """Return where torch's C++ compiler is, None if there is none."""
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
@@ -69,16 +69,16 @@ def why_not_traced(method: object, arguments: Sequence[Any]) -> str | None:
     def stop(traced: object, inputs: Sequence[Any]) -> Any:
         raise _Traced(_why_not_followed(inputs))
 
-    compiled = torch.compile(_own_code(method), dynamic=False, fullgraph=True, backend=stop)
+    compiled = torch.compile(own_code(method), dynamic=False, fullgraph=True, backend=stop)
     try:
-        with _compiling():
+        with compiling():
             compiled(*arguments)
     except BackendCompilerFailed as error:
         if isinstance(error.inner_exception, _Traced):
             return error.inner_exception.why_not
-        return _first_line(error)
+        return first_line(error)
     except TorchDynamoException as error:
-        return _first_line(error)
+        return first_line(error)
     return None
 
 
@@ -103,13 +103,14 @@ def _why_not_followed(inputs: Sequence[Any]) -> str | None:
 
 
 @contextlib.contextmanager
-def _compiling() -> Iterator[None]:
+def compiling() -> Iterator[None]:
     """Compile to the same code every time, and take no warning for an error.
 
     Inductor chooses between reductions by timing them unless it is told not to, and they differ in the
     last bit: a resumed run would not repeat the broken one. It warns as it imports, of torch's own
     code, which would end a run whose warnings are errors.
     """
+    use_lasting_cache()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch._inductor import config
@@ -121,7 +122,7 @@ def _compiling() -> Iterator[None]:
 _CONTEXT = "Developer debug context: "
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return a sentence with the cause: what a backend raised, not that it raised something."""
     cause = error
     while isinstance(inner := getattr(cause, "inner_exception", None), Exception):
@@ -136,7 +137,7 @@ def _first_line(error: Exception) -> str:
     return f"torch's compiler cannot take the update whole ({told})"
 
 
-def _own_code(method: Any) -> Callable[..., Any]:
+def own_code(method: Any) -> Callable[..., Any]:
     """Return the method with a code object of its own.
 
     Torch keeps what it compiled with the code object. The owner's loss, layers and options are in it
@@ -176,13 +177,13 @@ class CompiledMethod:
         compiled = self._compiled.get(missing)
         if compiled is None:
             compiled = self._compiled[missing] = torch.compile(
-                _own_code(self._method),
+                own_code(self._method),
                 dynamic=False,
                 fullgraph=True,
                 backend=self._build,
                 options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe},
             )
-        with _compiling():
+        with compiling():
             return compiled(*arguments)
 
     def __call__(self, *arguments: object) -> Any:
@@ -210,7 +211,7 @@ class CompiledMethod:
             with ended_at_once("the update is compiled"):
                 result = self._compile(*arguments)
         except TorchDynamoException as error:
-            raise LudusError(f"{_first_line(error)}; set engine to auto, tape or eager") from error
+            raise LudusError(f"{first_line(error)}; set engine to auto, tape or eager") from error
         if self._called is not None:
             graph = _Graph(self._called, leaves, result)
             if graph.is_understood:

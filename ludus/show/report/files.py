@@ -108,6 +108,15 @@ class ReportedRun:
         return [*([self.best] if self.best else []), *self.more_bests.values()]
 
     @property
+    def runners_up(self) -> Sequence[Mapping[str, Any]]:
+        """The models that are kept after the best ones, the best first."""
+        for event in reversed(self.events):
+            if "best" in event:
+                told = event.get("runners_up")
+                return [mapping(one) for one in told] if isinstance(told, list) else []
+        return []
+
+    @property
     def has_scores(self) -> bool:
         """Whether it measured anything by which a model can be the best; a test chooses nothing."""
         return bool(self.all_bests) or any(map(may_choose_best, self.metrics))

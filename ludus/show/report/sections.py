@@ -19,7 +19,7 @@ from ludus.store.places import below
 _MOST_EVENTS = 200
 _SHORT_FIGURE, _LONG_FIGURE, _LONGEST_FIGURE = 6, 11, 18
 _MOST_TEXTS, _LONGEST_TEXT = 60, 4_000
-_SAID_ELSEWHERE = {"time", "event", "pid", "counters", "best", "more_bests"}
+_SAID_ELSEWHERE = {"time", "event", "pid", "counters", "best", "more_bests", "runners_up"}
 _EXACT_WORDS = {
     Exact.PROVED: "proved",
     Exact.EXPECTED: "expected",
@@ -140,7 +140,11 @@ def best_model(run: ReportedRun) -> str:
         return ""
     if not run.all_bests:
         return _panel("<p>No best model was recorded.</p>")
-    return _panel("".join(_table(_best_rows(run, best)) for best in run.all_bests))
+    tables = [_table(_best_rows(run, best)) for best in run.all_bests]
+    if run.runners_up:
+        tables.append("<p>The next best models that were kept:</p>")
+        tables += [_table(_best_rows(run, one)) for one in run.runners_up]
+    return _panel("".join(tables))
 
 
 def _best_rows(run: ReportedRun, best: Mapping[str, Any]) -> dict[str, str]:

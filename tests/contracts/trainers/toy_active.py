@@ -16,7 +16,8 @@ from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Sgd
-from ludus.nn.schedules import Linear, Schedule
+from ludus.nn.schedules import Schedule
+from ludus.nn.schedules.linear import Linear
 from ludus.seeds import derive, forked, generator
 from ludus.supervised.fit import EPOCH, Fit
 from tests.toy import ToyTrainer, toy_config

@@ -1,0 +1,35 @@
+"""Read the values of an object's attributes without giving the object a dict.
+
+Up to CPython 3.12 the attributes of an instance lie in an array. Asking for its `__dict__` moves them into a
+dict for good, and each later access is slower: 4 to 6% of an RL run in which all parts were asked once.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from typing import Any
+
+from ludus.core import kinds
+
+_HAS_COST = sys.version_info < (3, 13)
+_PLUMBING = {"__dict__", "__weakref__"}
+
+
+def attribute_values(thing: object) -> list[Any]:
+    """Return the values of an object's attributes; of most classes also of those it calls `derived`."""
+    kind: Any = type(thing)
+    if _HAS_COST and not _needs_names(kind):
+        found = [one for one in gc.get_referents(thing) if one is not kind]
+        # An object with a dict refers to nothing else, and reading that dict moves nothing.
+        if len(found) != 1:
+            return found
+    return [value for _, value in kinds.attributes(thing)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _needs_names(kind: type) -> bool:
+    """Return whether some attributes of a class must be told apart by their names."""
+    ignored, slots = kinds.layout(kind)
+    return bool(slots) or not ignored <= kinds.derived_of(kind) | _PLUMBING

@@ -1,0 +1,213 @@
+"""Make examples of the columns of a table that a user brings: numbers, categories, classes.
+
+Shapes: N rows, D columns, K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal, Protocol
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ludus.core.errors import ConfigError, nearest
+from ludus.data.batches.splits import Examples, Splits, split_rows
+from ludus.data.sources._tables import TableConfig, standardised
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class FrameConfig(TableConfig):
+    """Which columns of a file are learned from, and how they become numbers."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """The file; a relative path is taken from the working directory."""
+    targets: Annotated[list[str], Field(min_length=1)]
+    """The columns to predict: one for classification, one or more for regression."""
+    features: list[str] | None
+    """The columns to learn from, in this order; null takes all that are not targets."""
+    task: Literal["classification", "regression"]
+    """Whether the target is a class, any text or number, or numbers."""
+    one_hot: list[str]
+    """The features that are categories: each becomes one column of 0 and 1 for every value it has."""
+    missing: Literal["refuse", "mean", "zero"]
+    """What an empty cell of a feature does: the file is refused, or the cell is filled with the mean of the
+    training rows or with 0."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield what only shows when keys are read together."""
+        if self.task == "classification" and len(self.targets) > 1:
+            yield f"'targets' names {len(self.targets)} columns, but classification has one; name one"
+        for key, names in (("targets", self.targets), ("features", self.features or [])):
+            for name in sorted({name for name in names if names.count(name) > 1}):
+                yield f"'{key}' names the column {name} twice; name it once"
+        if self.features == []:
+            yield "'features' is empty; name one column at least, or set it to null for all"
+        for name in self.features or []:
+            if name in self.targets:
+                yield f"'features' names {name}, which is a target; leave it out of one of them"
+        for name in self.one_hot:
+            if name in self.targets or name not in (self.features or self.one_hot):
+                yield f"'one_hot' names {name}, which is not among the features; leave it out"
+
+
+class Frame(Protocol):
+    """A table that was read: columns by name."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns, in the order of the file."""
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+
+    def numbers(self, name: str) -> np.ndarray:
+        """Return a column as float64, NaN where a cell is empty; raise ConfigError if it holds text."""
+
+    def texts(self, name: str) -> Sequence[str | None]:
+        """Return a column as texts, None where a cell is empty."""
+
+    def where(self, row: int) -> str:
+        """Return what a row is called in an error: line 7, or row 6."""
+
+
+def split_frame(frame: Frame, config: FrameConfig, name: str, generator: torch.Generator) -> Splits:
+    """Return the examples of a table, split by the generator."""
+    if not len(frame):
+        raise ConfigError(f"'data.path' is {config.path}, which has no rows; give one at least")
+    features = _chosen(frame, config)
+    targets, classes = _targets(frame, config)
+    fractions = [config.validation_fraction, config.test_fraction]
+    validation, test, train = split_rows(len(frame), fractions, generator)
+    pieces, columns = [], []
+    for feature in features:
+        values_ND, names = _feature(frame, config, feature, train.numpy())
+        pieces.append(values_ND)
+        columns += names
+    inputs = torch.from_numpy(np.concatenate(pieces, 1, dtype=np.float32))
+    if config.standardise:
+        inputs = standardised(inputs, train)
+        targets = targets if classes else standardised(targets, train)
+    if config.task == "regression" and targets.shape[1] == 1:
+        targets = targets[:, 0]
+
+    def part(rows: Tensor) -> Examples | None:
+        if not len(rows):
+            return None
+        return Examples(inputs[rows].contiguous(), targets[rows].contiguous(), columns=columns)
+
+    whole = part(train)
+    assert whole is not None
+    return Splits(
+        name, config.task, whole, part(validation), part(test), num_classes=len(classes) or None
+    )
+
+
+def _chosen(frame: Frame, config: FrameConfig) -> list[str]:
+    """Return the features; raise ConfigError for a column that the file does not have."""
+    known = list(frame.names)
+    for name in sorted({name for name in known if known.count(name) > 1}):
+        raise ConfigError(f"{config.path} has two columns named {name}; rename one")
+    wanted = [*config.targets, *(config.features or []), *config.one_hot]
+    for name in wanted:
+        if name not in known:
+            shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+            raise ConfigError(
+                f"{config.path} has no column {name}.{nearest(name, known)} It has {shown}"
+            )
+    features = config.features or [name for name in known if name not in config.targets]
+    if not features:
+        raise ConfigError(
+            f"{config.path} has no column but the targets; there is nothing to learn from"
+        )
+    return features
+
+
+def _targets(frame: Frame, config: FrameConfig) -> tuple[Tensor, list[str]]:
+    """Return targets_N of classes and the sorted classes, or targets_NK of numbers and none."""
+    if config.task == "regression":
+        columns = []
+        for name in config.targets:
+            column_N = _finite(frame, config, name)
+            _refuse_missing(frame, config, name, np.isnan(column_N), "a target cannot be filled in")
+            columns.append(column_N)
+        return torch.from_numpy(np.stack(columns, 1).astype(np.float32)), []
+    texts = frame.texts(config.targets[0])
+    is_missing_N = np.fromiter((text is None for text in texts), bool, len(texts))
+    _refuse_missing(frame, config, config.targets[0], is_missing_N, "a target cannot be filled in")
+    classes = _in_order({str(text) for text in texts})
+    if len(classes) < 2:
+        raise ConfigError(
+            f"column {config.targets[0]} of {config.path} has one class only, {classes[0]};"
+            " there is nothing to tell apart"
+        )
+    index = {text: place for place, text in enumerate(classes)}
+    return torch.tensor([index[str(text)] for text in texts], dtype=torch.int64), classes
+
+
+def _feature(
+    frame: Frame, config: FrameConfig, name: str, train_rows: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """Return the columns that a feature becomes, values_ND, and their names."""
+    remedy = "fill it in, or set data.missing to mean or zero"
+    if name in config.one_hot:
+        texts = frame.texts(name)
+        if config.missing == "refuse":
+            is_missing_N = np.fromiter((text is None for text in texts), bool, len(texts))
+            _refuse_missing(frame, config, name, is_missing_N, remedy)
+        values = _in_order({text for text in texts if text is not None})
+        index = {text: place for place, text in enumerate(values)}
+        hot_ND = np.zeros((len(texts), len(values)), np.float32)
+        for row, text in enumerate(texts):
+            if text is not None:
+                hot_ND[row, index[text]] = 1.0
+        return hot_ND, [f"{name}={value}" for value in values]
+    column_N = _finite(frame, config, name)
+    is_missing_N = np.isnan(column_N)
+    if config.missing == "refuse":
+        _refuse_missing(frame, config, name, is_missing_N, remedy)
+    elif is_missing_N.any():
+        known = column_N[train_rows][~is_missing_N[train_rows]]
+        if config.missing == "mean" and not len(known):
+            raise ConfigError(
+                f"column {name} of {config.path} is empty in every training row, so it has no mean; leave"
+                " it out of data.features"
+            )
+        column_N = np.where(
+            is_missing_N, known.mean() if config.missing == "mean" else 0.0, column_N
+        )
+    return column_N[:, None], [name]
+
+
+def _finite(frame: Frame, config: FrameConfig, name: str) -> np.ndarray:
+    """Return a column of numbers that float32 can hold; NaN where a cell is empty."""
+    column_N = frame.numbers(name)
+    bad = np.flatnonzero(np.abs(column_N) > _LARGEST)
+    if len(bad):
+        raise ConfigError(
+            f"{frame.where(int(bad[0]))} of {config.path} holds {column_N[bad[0]]:g} in column {name},"
+            " more than a float32 can hold; correct it or rescale the column"
+        )
+    return column_N
+
+
+def _refuse_missing(
+    frame: Frame, config: FrameConfig, name: str, is_missing_N: np.ndarray, remedy: str
+) -> None:
+    rows = np.flatnonzero(is_missing_N)
+    if len(rows):
+        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        raise ConfigError(
+            f"column {name} of {config.path} is empty in {frame.where(int(rows[0]))}{more}; {remedy}"
+        )
+
+
+def _in_order(values: set[str]) -> list[str]:
+    """Return values in the order of their numbers if all are numbers, else by the alphabet."""
+    try:
+        return sorted(values, key=lambda value: (float(value), value))
+    except ValueError:
+        return sorted(values)

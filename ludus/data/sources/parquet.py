@@ -1,0 +1,102 @@
+"""A table in a Parquet file: one example a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from ludus.config.registry import register
+from ludus.core.errors import ConfigError
+from ludus.data.batches.splits import Splits
+from ludus.data.sources._files import existing, name_of, needed
+from ludus.data.sources._frames import FrameConfig, split_frame
+
+
+@register("dataset", "parquet")
+class Parquet:
+    """A table in a Parquet file: one example a row."""
+
+    class Config(FrameConfig):
+        """Which columns are learned from, how they become numbers, and how the rows are divided."""
+
+        kind: Literal["parquet"]
+        """A Parquet file; the columns that are used are read into memory."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def load(self, generator: torch.Generator) -> Splits:
+        """Return the examples, split by the generator."""
+        needed("pyarrow.parquet", kind="parquet", extra="tables")
+        path = existing(self._config.path, key="data.path")
+        return split_frame(ParquetFrame(path), self._config, name_of(path), generator)
+
+
+class ParquetFrame:
+    """The columns of a Parquet file, each read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        self._path = path
+        try:
+            self._file: Any = parquet.ParquetFile(path)
+        except (pyarrow.ArrowInvalid, OSError) as error:
+            problem = str(error).splitlines()[0]
+            raise ConfigError(f"{path} is not a Parquet file that can be read: {problem}") from None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns, in the order of the file."""
+        return [str(name) for name in self._file.schema_arrow.names]
+
+    def __len__(self) -> int:
+        return int(self._file.metadata.num_rows)
+
+    def _column(self, name: str) -> Any:
+        import pyarrow
+
+        try:
+            column = self._file.read(columns=[name]).column(0)
+        except (pyarrow.ArrowException, OSError, IndexError) as error:
+            problem = (str(error).splitlines() or ["it is nested"])[0]
+            raise ConfigError(f"column {name} of {self._path} cannot be read: {problem}") from None
+        if pyarrow.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        return column
+
+    def numbers(self, name: str) -> np.ndarray:
+        """Return a column as float64, NaN where a cell is empty."""
+        import pyarrow
+
+        column, types = self._column(name), pyarrow.types
+        kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+        if not any(is_kind(column.type) for is_kind in kinds):
+            raise ConfigError(
+                f"column {name} of {self._path} holds {column.type} values, which are no numbers; name it"
+                " in data.one_hot, or leave it out of data.features"
+            )
+        if types.is_boolean(column.type):
+            column = column.cast(pyarrow.int8())
+        return np.asarray(column.cast(pyarrow.float64(), safe=False).to_numpy(), dtype=np.float64)
+
+    def texts(self, name: str) -> Sequence[str | None]:
+        """Return a column as texts, None where a cell is empty."""
+        import pyarrow
+
+        try:
+            found = self._column(name).cast(pyarrow.string()).to_pylist()
+        except pyarrow.ArrowException:
+            raise ConfigError(
+                f"column {name} of {self._path} cannot be read as text; leave it out of data.features"
+            ) from None
+        return [None if text in (None, "nan") else text for text in found]
+
+    def where(self, row: int) -> str:
+        """Return the number of a row, counted from 1."""
+        return f"row {row + 1}"

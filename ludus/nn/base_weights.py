@@ -1,0 +1,92 @@
+"""Weights that are saved elsewhere: the second names of tied weights, and the base of an adapter (PEFT).
+
+An adapter is small; its base is large, frozen, and in a folder of its own. So a run saves the adapter alone,
+and knows the base by a digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ludus.core import states
+
+BASE = "base_digest"
+"""What the digest of the base is called among saved weights."""
+_KNOWN: WeakKeyDictionary[nn.Module, tuple[list[tuple[int, int]], str]] = WeakKeyDictionary()
+
+
+def further_names(module: nn.Module) -> dict[str, str]:
+    """Return the second and further names of parameters that have several, each with the first name."""
+    first: dict[int, str] = {}
+    found: dict[str, str] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        known = first.setdefault(id(parameter), name)
+        if known != name:
+            found[name] = known
+    return found
+
+
+def has_adapter(module: nn.Module) -> bool:
+    """Return whether a PEFT adapter is in this network."""
+    return any(hasattr(part, "peft_config") for part in module.modules())
+
+
+def base_names(module: nn.Module) -> list[str]:
+    """Return the names of the frozen weights that an adapter stands on; none where there is no adapter."""
+    if not has_adapter(module):
+        return []
+    named = module.named_parameters(remove_duplicate=False)
+    return [name for name, parameter in named if not parameter.requires_grad]
+
+
+def base_digest(module: nn.Module) -> str | None:
+    """Return what the base of an adapter is known by; None where there is no adapter.
+
+    It is computed again only where a frozen weight was written to since.
+    """
+    names = base_names(module)
+    if not names:
+        return None
+    weights = dict(module.named_parameters(remove_duplicate=False))
+    written = [(weights[name].data_ptr(), weights[name]._version) for name in names]
+    known = _KNOWN.get(module)
+    if known is not None and known[0] == written:
+        return known[1]
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update(f"{name} {weights[name].dtype} {tuple(weights[name].shape)}\0".encode())
+        digest.update(_bytes_of(weights[name]).data)
+    found = digest.hexdigest()[:16]
+    _KNOWN[module] = (written, found)
+    return found
+
+
+def base_state(module: nn.Module) -> dict[str, Tensor]:
+    """Return the digest of the base as bytes, to be saved with an adapter; nothing where there is none."""
+    digest = base_digest(module)
+    return {} if digest is None else {BASE: torch.tensor([*digest.encode()], dtype=torch.uint8)}
+
+
+def without_base(module: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return saved weights without the digest; raise StateError where it is that of another base."""
+    rest = dict(state)
+    saved, own = rest.pop(BASE, None), base_digest(module)
+    if saved is not None and own is not None:
+        known = bytes(saved.tolist()).decode()
+        if known != own:
+            raise states.StateError(
+                BASE, f"is {known}: the adapter was trained on another base than this one ({own})"
+            )
+    return rest
+
+
+def _bytes_of(weight: Tensor) -> np.ndarray:
+    flat: np.ndarray = weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+    return flat

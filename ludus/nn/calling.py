@@ -1,0 +1,139 @@
+"""How a network is given a batch, and what of its answer is the loss and what the outputs.
+
+A network of torch takes tensors in their order; one of Hugging Face takes the tensors of a dict by name and
+returns an object with `loss` and `logits`. Which of the two a network does is read from the signature of its
+`forward`, once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ludus.core.errors import LudusError
+
+LABELS = "labels"
+"""The key of the targets in a dict, as Hugging Face's collators name it."""
+_OUTPUTS = ("logits", "out")
+"""Where an answer with several parts has its outputs: transformers' name, and torchvision's."""
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Signature:
+    """Calls a network as the signature of its `forward` says: with a dict whole, or by keywords."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        found = list(inspect.signature(module.forward).parameters.values())
+        self._names = {one.name for one in found if one.kind in _NAMED}
+        self._takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in found)
+        needed = [one for one in found if one.default is inspect.Parameter.empty]
+        self._required = {one.name for one in needed if one.kind in _NAMED}
+        self._takes_one = len(self._required) < 2
+
+    def call(self, inputs: object) -> Any:
+        """Return what the network says of these inputs: a tensor, or a dict, by keywords if it takes them."""
+        if isinstance(inputs, Mapping) and self._takes_keywords({*inputs}):
+            return self.module(**inputs)
+        return self.module(inputs)
+
+    def call_whole(self, batch: object) -> Any:
+        """Return what a network that computes its loss says of a batch with its targets."""
+        return self.module(*batch) if isinstance(batch, list | tuple) else self.call(batch)
+
+    def _takes_keywords(self, given: set[str]) -> bool:
+        if self._required <= given and (self._takes_any or given <= self._names):
+            return True
+        if self._takes_one and not self._names & given:
+            return False
+        lacking, unknown = sorted(self._required - given), sorted(given - self._names)
+        what = f"needs {', '.join(lacking)}" if lacking else f"does not take {', '.join(unknown)}"
+        raise LudusError(
+            f"a batch is a dict of {', '.join(sorted(given))}, but the forward of"
+            f" {type(self.module).__name__} {what}; let the loader's collate_fn name what it takes"
+        )
+
+
+def split_batch(batch: object) -> tuple[Any, Any]:
+    """Return the inputs and the targets of a batch: a pair, or a dict with `labels`."""
+    if isinstance(batch, Mapping):
+        if LABELS not in batch:
+            raise LudusError(
+                f"a batch is a dict of {', '.join(map(str, batch))}, without '{LABELS}'; let the loader's"
+                f" collate_fn name the targets so, or set 'loss' to from_model if the model computes its own"
+            )
+        return {key: value for key, value in batch.items() if key != LABELS}, batch[LABELS]
+    if isinstance(batch, list | tuple) and len(batch) == 2:
+        return batch[0], batch[1]
+    raise LudusError(
+        f"a batch is a {type(batch).__name__}; make it a pair of inputs and targets, or a dict with"
+        f" '{LABELS}'"
+    )
+
+
+def outputs_in(said: object) -> Tensor:
+    """Return the outputs in what a network said: the tensor itself, or its `logits`."""
+    found = unwrapped(said)
+    if isinstance(found, Tensor):
+        return found
+    raise LudusError(
+        f"the model returned {_kind(said)} without 'logits'; return a tensor of outputs, or a dict or an"
+        " object that holds them as 'logits'"
+    )
+
+
+def unwrapped(said: object) -> Any:
+    """Return the `logits` in what a network said, or all of it where there are none."""
+    if isinstance(said, Tensor):
+        return said
+    for name in _OUTPUTS:
+        found = _part(said, name)
+        if isinstance(found, Tensor):
+            return found
+    return said
+
+
+def loss_in(said: object) -> Tensor:
+    """Return the loss that a network computed: its `loss`, or the one number that it returned."""
+    found = said if isinstance(said, Tensor) else _part(said, "loss")
+    if isinstance(found, Tensor) and found.numel() == 1:
+        return found.reshape(())
+    if isinstance(found, Tensor):
+        what = f"a tensor of shape {tuple(found.shape)} as the loss; return its mean"
+    elif found is None and not isinstance(said, tuple):
+        what = (
+            f"{_kind(said)} without a 'loss'; give it the targets (transformers models take them as"
+            f" '{LABELS}'), or name one of ludus's losses"
+        )
+    else:
+        what = f"{_kind(said)}; return a dict or an object with 'loss'"
+    raise LudusError(f"'loss' is from_model, but the model returned {what}")
+
+
+def correct_in(said: object, batch: object) -> Tensor | None:
+    """Return how many classes were right, where logits (N, C) and whole labels (N,) say so plainly."""
+    if not isinstance(batch, Mapping) or isinstance(said, Tensor):
+        return None
+    logits, labels = _part(said, "logits"), batch.get(LABELS)
+    if not (isinstance(logits, Tensor) and isinstance(labels, Tensor)):
+        return None
+    is_plain = logits.ndim == 2 and logits.shape[1] > 1 and labels.shape == logits.shape[:1]
+    if not is_plain or labels.dtype.is_floating_point or labels.dtype == torch.bool:
+        return None
+    return (logits.detach().argmax(1) == labels).sum()
+
+
+def _part(said: object, name: str) -> Any:
+    return said.get(name) if isinstance(said, Mapping) else getattr(said, name, None)
+
+
+def _kind(said: object) -> str:
+    if said is None:
+        return "nothing"
+    if isinstance(said, Mapping):
+        return f"a {type(said).__name__} of {', '.join(map(str, said)) or 'nothing'}"
+    return f"a {type(said).__name__}"

@@ -1,0 +1,128 @@
+"""Decide how a network that nobody vouches for is called: eagerly, or compiled where that pays.
+
+It is decided before training, from the time that a pass takes and the passes that the run makes, and stands
+in the resolved config, so that a resumed run does as the first one did.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from ludus.core.errors import ConfigError
+from ludus.nn.engines.compiled import why_no_compiler
+from ludus.nn.engines.guarded import Forward, GuardedCall, Tell
+from ludus.nn.engines.trial import Trial
+
+EXPECTED_GAIN = 0.25
+"""The share of a pass that compiling is expected to save, before it is tried."""
+_SLOWER = 0.98
+# About what compiling took on one H200 and on two CPU cores: ResNet-50, ViT-B and a GPT of 12 layers.
+_SECONDS, _SECONDS_A_LAYER = 10.0, 0.3
+
+
+class Plan(NamedTuple):
+    """What is known of a network before it is tried."""
+
+    module: nn.Module
+    """What is called: it computes the loss of a batch."""
+    device: torch.device
+    num_passes: int
+    """How many forward and backward passes the run makes; 0 where that is unknown."""
+    trial: Callable[[], Trial | None]
+    """Returns what passes are tried with, None where the data cannot be looked at before the run."""
+    why_not: str | None = None
+    """What about the network speaks against compiling it."""
+
+
+class CallChoice(NamedTuple):
+    """How a network is called."""
+
+    forward: GuardedCall | None
+    """None: eagerly."""
+    notes: list[str]
+
+
+def choose_call(wanted: str, plan: Plan, *, has_begun: bool, tell: Tell) -> CallChoice:
+    """Return how the network is called, with what to say of it.
+
+    `wanted` is auto or compiled; raise ConfigError where it is compiled and cannot be. A run that has begun
+    goes on as it was decided then.
+    """
+    reason = plan.why_not or why_no_compiler(plan.device)
+    if plan.device.type not in ("cpu", "cuda"):
+        reason = "torch's compiler is used on the CPU and on CUDA here"
+    if reason is not None:
+        return _refused(wanted, reason)
+    eager: Forward = plan.module.forward
+    is_named = wanted == "compiled"
+    call = GuardedCall(eager, tell=None if is_named and not has_begun else tell)
+    trial = None if has_begun else plan.trial()
+    if trial is None:
+        if is_named:
+            return CallChoice(call, [])
+        why = "its data cannot be looked at before the run begins; engine=compiled does it all the same"
+        return _refused(wanted, why)
+    if is_named:
+        if (reason := trial.why_not_alike(eager, call)) is not None:
+            raise ConfigError(f"'engine' is compiled, but {reason}; set engine to eager")
+        return CallChoice(call, _pieces(call))
+    return _by_time(plan, trial, eager, call)
+
+
+def _refused(wanted: str, reason: str) -> CallChoice:
+    if wanted == "compiled":
+        raise ConfigError(f"'engine' is compiled, but {reason}; set engine to auto")
+    return CallChoice(None, [f"the network is not compiled: {reason}"])
+
+
+def _by_time(plan: Plan, trial: Trial, eager: Forward, call: GuardedCall) -> CallChoice:
+    """Compile where the passes that the run makes gain more than compiling costs, and it is faster then."""
+    if (before := trial.seconds_if_possible(eager)) is None:
+        return CallChoice(None, ["the network is not compiled: a first pass failed"])
+    cost = compile_seconds(plan.module)
+    if plan.num_passes * before * EXPECTED_GAIN < cost:
+        return CallChoice(
+            None,
+            [
+                f"the network is not compiled: a forward and backward pass takes {_short(before)}, and"
+                f" {plan.num_passes:,} of them would not gain back the {cost:.0f} s or so that compiling"
+                " takes; engine=compiled does it all the same"
+            ],
+        )
+    start = time.perf_counter()
+    reason = trial.why_not_alike(eager, call)
+    took = time.perf_counter() - start
+    if not call.is_used:
+        return CallChoice(None, [])
+    if reason is not None:
+        return CallChoice(None, [f"the network is not compiled: {reason}"])
+    after = trial.seconds(call)
+    gain = f"a forward and backward pass takes {_short(after)} instead of {_short(before)}"
+    if after > _SLOWER * before:
+        return CallChoice(None, [f"the network is not compiled: {gain}"])
+    note = f"the network is compiled: {gain} ({before / after:.2f} times as fast); it took {took:.0f} s"
+    return CallChoice(call, [note, *_pieces(call)])
+
+
+def _pieces(call: GuardedCall) -> list[str]:
+    if not call.breaks:
+        return []
+    return [
+        f"the network is compiled in {call.num_graphs} pieces, which is slower than in one:"
+        f" {'; '.join(dict.fromkeys(call.breaks[:3]))}"
+    ]
+
+
+def compile_seconds(module: nn.Module) -> float:
+    """Return about how long it takes to compile a network for the first time."""
+    num_layers = sum(1 for part in module.modules() if not any(part.children()))
+    return _SECONDS + _SECONDS_A_LAYER * num_layers
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

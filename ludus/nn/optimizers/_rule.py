@@ -1,0 +1,176 @@
+"""What a kind of optimizer fills in: how one flat vector moves along its gradient, and what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ludus.config.base import PositiveFloat, StrictConfig
+from ludus.nn.flat import FlatParameters, FlatPart, Vectors, spread
+
+Decay = Annotated[float, Field(ge=0, le=1e30)]
+"""Within what a 32-bit number can be, for there may be one for each weight."""
+
+
+class OptimizerConfig(StrictConfig):
+    """The section of an optimizer; the Config of every registered optimizer derives from it."""
+
+    kind: str
+    """Which optimizer it is."""
+    learning_rate: PositiveFloat
+    """The step size; the learning-rate schedule starts from it."""
+
+
+class Slices:
+    """Pieces of one vector, with their gradients and moments, that have one weight decay."""
+
+    def __init__(
+        self, part: FlatPart, moments: Vectors, decay: float, names: Collection[str] | None
+    ) -> None:
+        """Those of the parameters of these names; with None, all of it."""
+        pieces = None if names is None else part.slices(names)
+        self.places = [i for i, name in enumerate(part.names) if names is None or name in names]
+        """Where the parameters are among those of the part."""
+        if not part.keeps_gradients:
+            # Autograd makes a gradient for each parameter.
+            pieces = part.slices(part.names if names is None else names)
+        elif part.vector.is_cuda:
+            pieces = spread([slice(0, len(part.vector))] if pieces is None else pieces)
+
+        def cut(vector: Tensor) -> list[Tensor]:
+            return [vector] if pieces is None else [vector[piece] for piece in pieces]
+
+        self.decay = decay
+        self.vectors = cut(part.vector)
+        self._gradients = cut(part.gradient) if part.keeps_gradients else []
+        self.moments = [cut(moment) for moment in moments]
+
+    def gradients(self, released: Sequence[Tensor] | None) -> list[Tensor]:
+        """Return the gradients of the pieces: those that are kept, or of these of all parameters."""
+        return self._gradients if released is None else [released[place] for place in self.places]
+
+
+class Rule:
+    """Moves one vector; a kind says by `moved` how, as arithmetic that a compiler can fuse.
+
+    Where torch has a fused kernel, a kind calls it in `step`; else `step` does the same arithmetic.
+    """
+
+    Config: ClassVar[type[OptimizerConfig]] = OptimizerConfig
+    squares: ClassVar[tuple[int, ...]] = ()
+    """The places of moments that are means of squares, so never below 0."""
+    averages: ClassVar[bool] = False
+    """Whether other weights are evaluated than those at which gradients are computed."""
+
+    def __init__(
+        self, config: OptimizerConfig, part: FlatPart, undecayed: frozenset[str], home: torch.device
+    ) -> None:
+        """Numbers that all vectors share are at `home`."""
+        self.config = config
+        self._is_away = part.vector.device != home
+        self.vector, self.gradient, self.rate = part.vector, part.gradient, part.rate
+        self.moments = [torch.zeros_like(part.vector) for _ in range(self.count_moments())]
+        self.num_steps = torch.zeros((), device=part.vector.device)
+        self.more: list[Tensor] = self.first_numbers()
+        """Further numbers that it keeps."""
+        self._corrections = torch.zeros_like(self.corrections(self.num_steps + 1, self.more))
+        decay: float = getattr(config, "weight_decay", 0.0)
+        self._decay: float | Tensor = decay
+        """Of all weights alike, or of each."""
+        self._slices = [Slices(part, self.moments, decay, None)]
+        if decay and not undecayed.isdisjoint(part.names):
+            self._decay = torch.full_like(part.vector, decay)
+            for piece in part.slices(undecayed):
+                self._decay[piece] = 0.0
+            others = undecayed & {*part.names}
+            both = ((decay, {*part.names} - undecayed), (0.0, others))
+            self._slices = [Slices(part, self.moments, own, found) for own, found in both if found]
+
+    @classmethod
+    def check(cls, config: OptimizerConfig, flat: FlatParameters) -> None:
+        """Raise LudusError where the config names what these parameters have not."""
+
+    def count_moments(self) -> int:
+        """Return how many vectors it keeps besides the weights; they begin at 0."""
+        return 1
+
+    def first_numbers(self) -> list[Tensor]:
+        """Return the further numbers that it keeps, as they are at first."""
+        return []
+
+    def step(
+        self,
+        learning_rate: float | Tensor,
+        found_inf: Tensor | None,
+        grad_scale: Tensor | None,
+        released: Sequence[Tensor] | None = None,
+    ) -> None:
+        """Take one step along the gradient divided by grad_scale, unless found_inf holds 1.
+
+        `released` are the gradients of all parameters, where they are not kept in a vector.
+        """
+        gradient = self.gradient if released is None else torch.cat([*released])
+        self.step_traced(gradient, learning_rate, found_inf, grad_scale)
+
+    def step_traced(
+        self,
+        gradient: Tensor,
+        learning_rate: float | Tensor,
+        found_inf: Tensor | None,
+        grad_scale: Tensor | None,
+    ) -> None:
+        """Do the same along this gradient, as arithmetic that a compiler can fuse."""
+        rate, grad_scale = self._own(learning_rate, grad_scale)
+        if grad_scale is not None:
+            gradient = gradient / grad_scale
+        num_steps = self.num_steps + 1
+        more = self.advanced(num_steps, rate)
+        # Stored, not only computed: else the powers would be taken again for every weight.
+        self._corrections.copy_(self.corrections(num_steps, more))
+        vector, moments = self.moved(self.vector, gradient, self.moments, self._corrections, rate)
+        owned = [self.vector, self.num_steps, *self.moments, *self.more]
+        for own, new in zip(owned, [vector, num_steps, *moments, *more], strict=True):
+            own.copy_(new if found_inf is None else torch.where(found_inf == 0, new, own))
+
+    def _own(
+        self, learning_rate: float | Tensor, grad_scale: Tensor | None
+    ) -> tuple[float | Tensor, Tensor | None]:
+        """Return the learning rate of this group and the scale, on the device of the vector."""
+        if self._is_away:
+            device = self.vector.device
+            learning_rate = torch.as_tensor(learning_rate, device=device)
+            grad_scale = None if grad_scale is None else grad_scale.to(device)
+        return learning_rate if self.rate == 1.0 else learning_rate * self.rate, grad_scale
+
+    def advanced(self, num_steps: Tensor, lr: float | Tensor) -> list[Tensor]:
+        """Return the further numbers after this step."""
+        return []
+
+    def corrections(self, num_steps: Tensor, more: Sequence[Tensor] = ()) -> Tensor:
+        """Return numbers that one step uses for all weights, such as those that debias moments."""
+        return torch.zeros(1, device=num_steps.device)
+
+    def moved(
+        self,
+        vector: Tensor,
+        gradient: Tensor,
+        moments: Vectors,
+        corrections: Tensor,
+        lr: float | Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the vector and moments after one step, as arithmetic that a compiler can fuse."""
+        raise NotImplementedError
+
+    def evaluated(self) -> Tensor:
+        """Return the weights that are evaluated."""
+        return self.vector
+
+    def _exact(self, number: float | Tensor) -> Tensor:
+        """Return a number in the most exact type of the device."""
+        device = self.vector.device
+        dtype = torch.float32 if device.type == "mps" else torch.float64
+        return torch.as_tensor(number, dtype=dtype, device=device)

@@ -1,0 +1,67 @@
+"""The optimizer `rmsprop`: the gradient over the root of the mean of its square."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ludus.config.base import Fraction, PositiveFloat
+from ludus.config.registry import register
+from ludus.nn.flat import Vectors
+from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
+
+
+class RmsProp(OptimizerConfig):
+    """RMSprop, as torch computes it: eps is added to the root."""
+
+    kind: Literal["rmsprop"]
+    """RMSprop: divide the gradient by the root of the running mean of its square."""
+    alpha: Fraction
+    """The decay rate of the running mean of the squared gradient."""
+    eps: PositiveFloat
+    """Added to the denominator, against division by zero."""
+    momentum: Fraction
+    """The momentum factor: the share of the last step that is taken again."""
+    centered: bool
+    """Divide by the root of the gradient's variance: the squared mean is taken off the mean square."""
+    weight_decay: Decay
+    """The weight decay coefficient, added to the gradient: how strongly weights are pulled to zero."""
+
+
+@register("optimizer", "rmsprop")
+class RmsPropRule(Rule):
+    """Keeps the mean square of the gradient, the momentum, and where centered the mean gradient."""
+
+    Config = RmsProp
+    squares = (0,)
+    config: RmsProp
+
+    def count_moments(self) -> int:
+        """Return how many of them are in use."""
+        return 1 + bool(self.config.momentum) + self.config.centered
+
+    def moved(
+        self,
+        vector: Tensor,
+        gradient: Tensor,
+        moments: Vectors,
+        corrections: Tensor,
+        lr: float | Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the vector and moments after one step."""
+        config = self.config
+        gradient = gradient + self._decay * vector
+        square = config.alpha * moments[0] + (1 - config.alpha) * gradient * gradient
+        found, spread = [square], square
+        if config.centered:
+            mean = torch.lerp(moments[-1], gradient, 1 - config.alpha)
+            found.append(mean)
+            # Rounding may bring it below 0.
+            spread = (square - mean * mean).clamp_min(0.0)
+        way = gradient / (spread.sqrt() + config.eps)
+        if config.momentum:
+            way = config.momentum * moments[1] + way
+            found.insert(1, way)
+        return vector - lr * way, found

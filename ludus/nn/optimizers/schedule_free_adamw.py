@@ -1,0 +1,92 @@
+"""The optimizer `schedule_free_adamw`: AdamW on a mean of its iterates, so that no schedule has to fall.
+
+Gradients are computed at y, between the iterate z and the mean x of all iterates; x is what is evaluated.
+The weights of the network are y, and the moment d = z - y gives the two others: z = y + d and
+x = y + (1 - 1 / beta1) d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ludus.config.base import Fraction, NonNegativeFloat, PositiveFloat
+from ludus.config.registry import register
+from ludus.nn.flat import Vectors
+from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
+
+
+class ScheduleFreeAdamW(OptimizerConfig):
+    """Schedule-free AdamW (Defazio et al., 2024)."""
+
+    kind: Literal["schedule_free_adamw"]
+    """Schedule-free AdamW: evaluate a mean of the iterates; use a constant schedule, with a warm-up."""
+    beta1: Annotated[float, Field(gt=0, lt=1)]
+    """How near to the mean, rather than to the iterate, gradients are computed."""
+    beta2: Fraction
+    """The decay rate of the second moment, the running mean of the squared gradient."""
+    eps: PositiveFloat
+    """Added to the denominator, against division by zero."""
+    weight_decay: Decay
+    """The weight decay coefficient: how strongly the weights at which gradients are computed shrink."""
+    step_power: NonNegativeFloat
+    """Iterate t counts t to this power in the mean; 0 counts all alike."""
+    rate_power: NonNegativeFloat
+    """An iterate counts the highest learning rate so far to this power; 2 is usual."""
+
+
+@register("optimizer", "schedule_free_adamw")
+class ScheduleFreeAdamWRule(Rule):
+    """Keeps the distance from the weights to the iterate, and the mean square of the gradient."""
+
+    Config = ScheduleFreeAdamW
+    squares = (1,)
+    averages = True
+    config: ScheduleFreeAdamW
+
+    def count_moments(self) -> int:
+        """Return two."""
+        return 2
+
+    def first_numbers(self) -> list[Tensor]:
+        """Return the sum of what iterates count, and the highest learning rate so far."""
+        return [self._exact(0.0), self._exact(0.0)]
+
+    def advanced(self, num_steps: Tensor, lr: float | Tensor) -> list[Tensor]:
+        """Return the same after this step."""
+        config, (total, most) = self.config, self.more
+        most = torch.maximum(most, self._exact(lr))
+        counts = self._exact(num_steps) ** config.step_power * most**config.rate_power
+        return [total + counts, most]
+
+    def corrections(self, num_steps: Tensor, more: Sequence[Tensor] = ()) -> Tensor:
+        """Return how far the second moment falls short, and the share of this iterate in the mean."""
+        before, after = self.more[0], more[0]
+        share = torch.where(after > 0, (after - before) / after, 0.0)
+        power = self.config.beta2 ** self._exact(num_steps)
+        return torch.stack([1 - power, share]).float()
+
+    def moved(
+        self,
+        vector: Tensor,
+        gradient: Tensor,
+        moments: Vectors,
+        corrections: Tensor,
+        lr: float | Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the weights and moments after one step."""
+        config, share = self.config, corrections[1]
+        distance = moments[0]
+        second = config.beta2 * moments[1] + (1 - config.beta2) * gradient * gradient
+        way = gradient / ((second / corrections[0]).sqrt() + config.eps) + self._decay * vector
+        kept = 1 - share
+        moved = vector + share * distance + lr * (config.beta1 * kept - 1) * way
+        return moved, [kept * (distance - lr * config.beta1 * way), second]
+
+    def evaluated(self) -> Tensor:
+        """Return the mean of the iterates."""
+        return self.vector + (1 - 1 / self.config.beta1) * self.moments[0]

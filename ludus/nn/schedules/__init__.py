@@ -1,0 +1,9 @@
+"""The kinds of schedules, a file each; what they have in common is in `ludus/nn/schedule.py`."""
+
+from ludus.nn.schedule import LearningRateScheduleSection as LearningRateScheduleSection
+from ludus.nn.schedule import Schedule as Schedule
+from ludus.nn.schedule import ScheduleConfig as ScheduleConfig
+from ludus.nn.schedule import Scheduler as Scheduler
+from ludus.nn.schedule import ScheduleSection as ScheduleSection
+from ludus.nn.schedule import highest as highest
+from ludus.nn.schedule import too_long as too_long

@@ -1,0 +1,42 @@
+"""The schedule `cosine`: half a cosine from the initial to the final value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+from ludus.config.base import Positive
+from ludus.config.registry import register
+from ludus.nn.schedule import Value, WarmedUp, all_warm_up
+
+
+class Cosine(WarmedUp):
+    """Half a cosine from the initial to the final value, then the final value."""
+
+    kind: Literal["cosine"]
+    """Cosine annealing: go to the final value along half a cosine."""
+    final: Value
+    """The value at the end."""
+    total_steps: Positive | None
+    """How many steps the whole schedule takes, warm-up included; null means the whole run."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a warm-up that takes all of it."""
+        yield from all_warm_up(self.warmup_steps, self.total_steps)
+
+
+@register("schedule", "cosine")
+class CosineSchedule:
+    """Goes to the final value along half a cosine, and stays there."""
+
+    Config = Cosine
+
+    def __init__(self, config: Cosine, *, initial: float, num_steps: int) -> None:
+        self._initial, self._final, self._num_steps = initial, config.final, num_steps
+
+    def __call__(self, step: int) -> float:
+        """Return the value at this step after the warm-up."""
+        done = min(step / self._num_steps, 1.0)
+        share = 0.5 * (1 + math.cos(math.pi * done))
+        return float(self._final + (self._initial - self._final) * share)

@@ -1,0 +1,280 @@
+"""Any torch.optim.Optimizer in the place of ludus's own: called eagerly, its state saved by name."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ludus.config.registry import find
+from ludus.core import states
+from ludus.core.errors import CheckpointError, ConfigError, LudusError
+from ludus.nn.flat import FlatParameters, Vectors
+from ludus.nn.lent_gradients import LentGradients
+from ludus.nn.optimizer import Optimizer
+from ludus.nn.optimizers._rule import OptimizerConfig, Rule
+from ludus.seeds import forked
+from ludus.store.codec import encode
+
+TorchMade = torch.optim.Optimizer
+Parameters = list[nn.Parameter] | list[dict[str, Any]]
+"""The parameters to move; where there are groups, each with its own `lr`."""
+Make = Callable[[Parameters], TorchMade]
+"""Returns an optimizer of these parameters."""
+
+# What every optimizer of torch has, and is made again with it.
+_SHARED = {*vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0))}
+_KEYS = ("num_steps", "state", "groups", "attributes")
+
+
+def make_optimizer(
+    config: OptimizerConfig,
+    module: nn.Module,
+    flat: FlatParameters,
+    *,
+    undecayed: Collection[str] = (),
+    given: Make | None = None,
+) -> Optimizer:
+    """Return the optimizer of a config, or the one that a script gave."""
+    kind = find("optimizer", config.kind)
+    if given is None and issubclass(kind, Rule):
+        return Optimizer(config, flat, undecayed=undecayed)
+    return TorchOptimizer(config, module, flat, kind(config).make if given is None else given)
+
+
+class TorchOptimizer(Optimizer):
+    """Lets an optimizer of torch move the parameters, which are views of the flat vectors.
+
+    Before each step the rate of every param_group is what the schedule makes of it. Whether a step is to
+    be taken is looked up in Python, so on CUDA every step waits for the device.
+    """
+
+    is_unbounded: ClassVar[bool] = True
+
+    def __init__(
+        self, config: OptimizerConfig, module: nn.Module, flat: FlatParameters, make: Make
+    ) -> None:
+        self.config, self._flat = config, flat
+        self.parts, self.moments = [], []
+        named = dict(module.named_parameters())
+        self._named = {name: named[name] for name in flat.names}
+        self._steps = torch.zeros((), device=flat.device)
+        self._layout = self._probed(make)
+        self.made = self._made(make, self._named)
+        self._factors = [float(group["lr"]) / config.learning_rate for group in self._groups()]
+        self._before: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its class."""
+        return type(self.made).__name__
+
+    def _probed(self, make: Make) -> dict[str, Any]:
+        """Return its state after one step on copies; raise ConfigError if that cannot be saved."""
+        copies = {name: nn.Parameter(one.detach().clone()) for name, one in self._named.items()}
+        for one in copies.values():
+            one.grad = torch.full_like(one, 1e-3)
+        with forked(0):
+            self.made = self._made(make, copies)
+            try:
+                self.made.step()
+            except Exception as error:
+                raise ConfigError(
+                    f"the optimizer {self.name} cannot take a step: {type(error).__name__}: {error}"
+                ) from error
+        found = self._state_of(copies)
+        self._refuse_unsaved(found, ConfigError)
+        return {name: dict(one) for name, one in found["state"].items()}
+
+    def _made(self, make: Make, named: Mapping[str, nn.Parameter]) -> TorchMade:
+        rate, found = self.config.learning_rate, make(self._arranged(named))
+        if not isinstance(found, TorchMade):
+            raise ConfigError(
+                f"the optimizer that was given is a {type(found).__name__}; give a class of"
+                " torch.optim.Optimizer, or a function from parameters to one"
+            )
+        required = [
+            one for one in inspect.signature(found.step).parameters.values()
+            if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+        ]  # fmt: skip
+        if required:
+            raise ConfigError(
+                f"the optimizer {type(found).__name__} asks for a closure, which calls the network again;"
+                " give one whose step() takes none"
+            )
+        held = [id(one) for group in found.param_groups for one in group["params"]]
+        if sorted(held) != sorted(id(one) for one in named.values()):
+            raise ConfigError(
+                f"the optimizer {type(found).__name__} holds {len(held)} of the {len(named)} parameters; make"
+                " it of all that it is given, and freeze with 'parameter_groups'"
+            )
+        rates = [float(group["lr"]) for group in found.param_groups if "lr" in group]
+        if len(rates) < len(found.param_groups):
+            raise ConfigError(
+                f"a param_group of {type(found).__name__} has no 'lr', which the schedule sets; add one"
+            )
+        if not any(
+            abs(one - rate * part.rate) <= 1e-9 * one for one in rates for part in self._flat.parts
+        ):
+            raise ConfigError(
+                f"the lr of {type(found).__name__} is {rates[0]:g}, but the learning rate of the run is"
+                f" {rate:g}; give set_optimizer lr={rates[0]:g}"
+            )
+        return found
+
+    def _arranged(self, named: Mapping[str, nn.Parameter]) -> Parameters:
+        """Return the parameters, by group where there are groups."""
+        if not self._flat.frozen:
+            return list(named.values())
+        found: dict[str, dict[str, Any]] = {}
+        for part in self._flat.parts:
+            assert part.group is not None
+            rate = self.config.learning_rate * part.rate
+            group = found.setdefault(part.group.name, {"params": [], "lr": rate})
+            group["params"] += [named[name] for name in part.names]
+        return list(found.values())
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return self.made.param_groups
+
+    @property
+    def evaluated(self) -> Vectors | None:
+        """None: the weights of the network are evaluated."""
+        return None
+
+    def begin_mean(self) -> None:
+        """Do nothing: there is no mean."""
+
+    def changed(self) -> list[Tensor]:
+        """Return the count of steps; the rest is taken back by `keep_if`."""
+        return [self._steps]
+
+    @property
+    def num_steps(self) -> Tensor:
+        """How many steps were taken."""
+        return self._steps
+
+    @torch.no_grad()
+    def step(
+        self,
+        learning_rate: float | Tensor,
+        *,
+        stays: Sequence[Tensor | None],
+        grad_scale: Tensor | None = None,
+        released: Sequence[Sequence[Tensor]] | None = None,
+    ) -> None:
+        """Let it take one step along the gradients divided by grad_scale; none where `stays` holds 1."""
+        parts = zip(self._flat.parts, stays, strict=True)
+        moving = {
+            name for part, stay in parts if stay is None or not bool(stay) for name in part.names
+        }
+        self._before = None
+        if not moving:
+            return
+        if grad_scale is not None:
+            for gradient in self._flat.gradients:
+                gradient.div_(grad_scale.to(gradient.device))
+        rate = float(learning_rate)
+        for group, factor in zip(self._groups(), self._factors, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * factor)
+            else:
+                group["lr"] = rate * factor
+        self._before = copy.deepcopy(self._state_of(self._named))
+        with self._only(moving):
+            self.made.step()
+        self._steps += 1
+
+    def _only(self, moving: Collection[str]) -> LentGradients:
+        return LentGradients(self._flat, self._named, moving, self.name)
+
+    def keep_if(self, is_finite: Tensor) -> None:
+        """Take the last step's state back where a weight is not finite after it."""
+        if self._before is not None and not bool(is_finite):
+            self._put(self._before)
+        self._before = None
+
+    def _state_of(self, named: Mapping[str, nn.Parameter]) -> dict[str, Any]:
+        made = self.made
+        state = {name: dict(made.state[one]) for name, one in named.items() if one in made.state}
+        groups = [{k: v for k, v in group.items() if k != "params"} for group in made.param_groups]
+        own = {name: value for name, value in vars(made).items() if name not in _SHARED}
+        own = {k: v for k, v in own.items() if not (callable(v) or any(_parameters_in(v)))}
+        return {"num_steps": self._steps, "state": state, "groups": groups, "attributes": own}
+
+    def _refuse_unsaved(self, state: Mapping[str, Any], error: type[LudusError]) -> None:
+        try:
+            encode(state)
+        except CheckpointError as why:
+            raise error(
+                f"the optimizer {self.name} keeps what no checkpoint can hold: {why}; keep numbers, text,"
+                " tensors, and lists and dicts of them"
+            ) from None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what it keeps of each parameter by name, the options of its groups, and its attributes."""
+        state = self._state_of(self._named)
+        self._refuse_unsaved(state, LudusError)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give it a saved state."""
+        self.check_state(state)
+        self._put(copy.deepcopy(dict(state)))
+
+    def _put(self, state: dict[str, Any]) -> None:
+        self._steps.copy_(state["num_steps"])
+        self.made.state.clear()
+        for name, kept in state["state"].items():
+            self.made.state[self._named[name]] = self._placed(name, kept)
+        for group, saved in zip(self._groups(), state["groups"], strict=True):
+            group.update(saved)
+        for name, value in state["attributes"].items():
+            setattr(self.made, name, value)
+
+    def _placed(self, name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the state of a parameter, each tensor on the device that the optimizer put it."""
+        like, device = self._layout.get(name, {}), self._named[name].device
+
+        def place(key: str, value: object) -> object:
+            own = like.get(key)
+            at = own.device if isinstance(own, Tensor) else device
+            return value.to(at) if isinstance(value, Tensor) else value
+
+        return {key: place(key, value) for key, value in kept.items()}
+
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Raise StateError unless this is the state of such an optimizer."""
+        states.check_keys(state, *_KEYS)
+        states.between(
+            "num_steps", states.like(state, "num_steps", self._steps, finite=True), low=0
+        )
+        states.rows(state, "groups", length=len(self._groups()))
+        with states.within("groups"):
+            for index, (own, saved) in enumerate(zip(self._groups(), state["groups"], strict=True)):
+                with states.within(str(index)):
+                    states.check_keys(saved, *(key for key in own if key != "params"))
+        with states.within("state"):
+            saved_state = states.mapping(state, "state")
+            states.check_keys(saved_state, optional=[*self._named])
+            for name, kept in saved_state.items():
+                with states.within(name):
+                    for key, own in self._layout.get(name, {}).items():
+                        if isinstance(own, Tensor) and key in kept:
+                            states.like(kept, key, own)
+        states.mapping(state, "attributes")
+
+
+def _parameters_in(value: object) -> Iterator[bool]:
+    if isinstance(value, nn.Parameter | nn.Module):
+        yield True
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _parameters_in(one)
+    elif isinstance(value, list | tuple | set):
+        for one in value:
+            yield from _parameters_in(one)

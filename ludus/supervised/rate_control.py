@@ -1,0 +1,91 @@
+"""What decides the learning rate besides the step: a metric, and a rate that a hook has set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus.core import Run, states
+from ludus.core.services import Log
+from ludus.judge.scores import Score
+from ludus.nn.schedule import HIGHEST, OfStep, Scaled, Schedule
+from ludus.nn.schedules.plateau import Plateau, PlateauSchedule
+from ludus.supervised.config import SupervisedConfig
+
+PART = "learning_rate"
+"""The name of the part."""
+UNSET: Mapping[str, Any] = {"override": None, "plateau": None}
+"""The state of a run that nothing but the step decides, as all were before there was this part."""
+
+
+class RateControl:
+    """Makes the schedules of a run, and holds what of them must survive; a part."""
+
+    def __init__(self, config: SupervisedConfig, given: OfStep | None) -> None:
+        """`given` is the factor that a script gave, for a schedule of kind `given`."""
+        self._section, self._initial = config.learning_rate_schedule, config.optimizer.learning_rate
+        self.override: float | None = None
+        """The learning rate that a hook has set; None goes by the schedule."""
+        self.plateau: PlateauSchedule | None = None
+        self.score: Score | None = None
+        self._given = None if given is None else Scaled(given, self._initial)
+        if isinstance(self._section, Plateau):
+            section = self._section
+            self.plateau = PlateauSchedule(section, initial=self._initial, num_steps=1)
+            self.score = Score("plateau", section.metric, section.mode, min_delta=section.min_delta)
+
+    def schedule(self, run_steps: int) -> Schedule:
+        """Return the schedule of a loop of so many steps."""
+        of_step = self._given if self.plateau is None else self.plateau
+        return Schedule(self._section, initial=self._initial, run_steps=run_steps, of_step=of_step)
+
+    def begin(self) -> None:
+        """Start over with the metric, as a loop that is entered again does; what a hook set stays."""
+        if self.plateau is not None:
+            assert isinstance(self._section, Plateau)
+            fresh = PlateauSchedule(self._section, initial=self._initial, num_steps=1)
+            self.plateau.load_state_dict(fresh.state_dict())
+
+    def hear(self, run: Run, metrics: Mapping[str, float]) -> None:
+        """Take what was logged; a metric that is watched may reduce the learning rate."""
+        if self.plateau is None or self.score is None or self.score.metric not in metrics:
+            return
+        plateau, value = self.plateau, float(metrics[self.score.metric])
+        if plateau.hear(self.score.is_progress(value, plateau.peak), value):
+            run.tell(
+                f"{self.score.metric} is no better than {plateau.peak}: the learning rate is"
+                f" {plateau.value:g} from here",
+                event="learning_rate",
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the rate that a hook has set, and what was seen of the metric."""
+        plateau = None if self.plateau is None else self.plateau.state_dict()
+        return {"override": self.override, "plateau": plateau}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state."""
+        states.check_keys(state, "override", "plateau")
+        override = None
+        if state["override"] is not None:
+            override = states.number(state, "override", at_least=0.0)
+            if override > HIGHEST:
+                raise states.StateError("override", f"is {override:g}, above {HIGHEST:g}")
+        if self.plateau is not None:
+            with states.within("plateau"):
+                self.plateau.load_state_dict(states.mapping(state, "plateau"))
+        elif state["plateau"] is not None:
+            raise states.StateError("plateau", "is there, where this run has none")
+        self.override = override
+
+
+class WatchPlateau:
+    """Lets the learning rate follow what was logged, at each boundary where something was."""
+
+    def __init__(self, hear: Callable[[Run, Mapping[str, float]], None], log: Log) -> None:
+        self._hear, self._log = hear, log
+
+    def __call__(self, run: Run) -> None:
+        """Hand over the metrics written at this boundary."""
+        if self._log.written_at == run.boundaries:
+            self._hear(run, self._log.written)

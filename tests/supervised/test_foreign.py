@@ -1,0 +1,205 @@
+"""Networks of any class train by the compiler: runs that are killed end with the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ludus
+from ludus import Trainer
+from ludus.core.errors import ConfigError
+from ludus.nn.engines import compiled, network
+from ludus.nn.engines.trial import Trial
+from ludus.supervised import updating
+from ludus.supervised.updating import uses_batch_index
+from ludus.testing import trainers
+from tests.supervised.conftest import QUIET, WINE, lines
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+
+
+class Residual(nn.Module):
+    """A block as a user writes it: a skip connection, dropout, batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(13, 13), nn.BatchNorm1d(13)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + nn.functional.dropout(torch.relu(self.norm(self.linear(x))), 0.2, self.training)
+
+
+class Own(nn.Module):
+    """Blocks whose last layer is tied to the first one's weights."""
+
+    def __init__(self, blocks: int = 2) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Residual() for _ in range(blocks)])
+        self.tied = nn.Linear(13, 13, bias=False)
+        self.tied.weight = self.blocks[0].linear.weight
+        self.head = nn.Linear(13, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.tied(x))
+
+
+def make(model: Any = None, **changes: Any) -> Trainer:
+    config = ludus.example("supervised").replace(
+        data=WINE, model=None, batch_size=16, max_epochs=2, early_stopping=None, best_model=None,
+        log_every_opt_steps=1, engine="compiled", ema_decay=None, **QUIET,
+        learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
+    )  # fmt: skip
+    trainer = Trainer(config.replace(**changes))
+    torch.manual_seed(1)
+    trainer.set_model(Own() if model is None else model)
+    return trainer
+
+
+@pytest.fixture
+def _traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
+
+
+def test_a_compiled_network_of_a_users_own_ends_with_the_same_bytes_wherever_it_is_killed(
+    tmp_path: Path,
+) -> None:
+    trainers.check_kill_anywhere(make, tmp_path, max_kills=3)
+
+
+@pytest.mark.usefixtures("_traced_only")
+def test_a_forgotten_list_of_compiled_shapes_would_be_noticed(tmp_path: Path) -> None:
+    trainer = make()
+    trainer.fit(root=str(tmp_path), name="whole")
+    state = trainer.update.state_dict()
+    assert state["compiled"] == {
+        "shapes": ["float32[16, 13] int64[16] -", "float32[10, 13] int64[10] -"],
+        "why_eager": None,
+    }
+
+
+@pytest.mark.usefixtures("_traced_only")
+def test_it_learns_what_it_learns_eagerly(tmp_path: Path) -> None:
+    found = {}
+    for engine in ("compiled", "eager"):
+        # Without dropout, which a compiler may draw in its own way.
+        torch.manual_seed(1)
+        plain = Own(1)
+        plain.blocks[0].forward = plain.blocks[0].norm.forward  # type: ignore[assignment]
+        trainer = make(plain, engine=engine, accumulate=2, max_grad_norm=0.1)
+        result = trainer.fit(root=str(tmp_path), name=engine)
+        found[engine] = [
+            line["train/loss"] for line in lines(result.run_dir) if "train/loss" in line
+        ]
+    assert found["compiled"] == pytest.approx(found["eager"], rel=1e-4)
+
+
+@pytest.mark.usefixtures("_traced_only")
+def test_auto_compiles_a_long_run_writes_that_down_and_says_the_gain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = iter([0.02, 0.01])
+    monkeypatch.setattr(Trial, "seconds", lambda trial, forward: next(taken))
+    monkeypatch.setattr(network, "compile_seconds", lambda module: 0.0)
+    trainer = make(engine="auto")
+    result = trainer.fit(root=str(tmp_path), name="long")
+    assert "engine: compiled" in (tmp_path / "long" / "config.yaml").read_text()
+    told = [
+        line["reason"]
+        for line in lines(result.run_dir, "events.jsonl")
+        if line["event"] == "engine"
+    ]
+    assert "10 ms instead of 20 ms (2.00 times as fast)" in told[0]
+    # A resumed run does as the first one did, and tries nothing again.
+    again = make(engine="auto", max_epochs=3)
+    again.fit(root=str(tmp_path), name="long", resume=True)
+    assert again.config.engine == "compiled"
+
+
+class Indexed(ludus.Model):
+    """Looks at the number of the batch."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        result = super().training_step(batch, batch_idx)
+        return result | {"loss": result["loss"] * (1 + batch_idx)}
+
+
+class Unindexed(ludus.Model):
+    """Does not."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        return {"loss": self.module(batch[0]).square().mean()}
+
+
+def test_a_step_that_looks_at_the_number_of_the_batch_is_not_compiled(tmp_path: Path) -> None:
+    assert uses_batch_index(Indexed(Own()))
+    assert not uses_batch_index(Unindexed(Own()))
+    with pytest.raises(
+        ConfigError, match="'engine' is compiled, but its training_step uses batch_idx"
+    ):
+        make(Indexed(Own())).fit(root=str(tmp_path), name="indexed")
+    trainer = make(Indexed(Own()), engine="auto")
+    trainer.fit(root=str(tmp_path), name="auto")
+    assert trainer.config.engine == "eager"
+
+
+class Images(nn.Module):
+    """A convolution of somebody's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(4, 8, 3), nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.conv(x.view(-1, 4, 4, 4))).mean((2, 3)))
+
+
+DIGITS = {"kind": "digits", "validation_fraction": 0.0, "test_fraction": 0.9, "standardise": False}
+
+
+@pytest.mark.parametrize("engine", ["eager", "tape"])
+def test_channels_last_learns_the_same_and_is_saved_by_name_as_ever(
+    engine: str, tmp_path: Path
+) -> None:
+    found = {}
+    for order in ("contiguous", "channels_last"):
+        torch.manual_seed(1)
+        layers = (nn.Unflatten(1, (4, 4, 4)), nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten())
+        images = Images() if engine == "eager" else nn.Sequential(*layers, nn.Linear(32, 10))
+        trainer = make(
+            images,
+            data=DIGITS,
+            engine=engine,
+            memory_format=order,
+            with_validation=False,
+            max_epochs=1,
+        )
+        result = trainer.fit(root=str(tmp_path), name=order)
+        conv = next(one for one in trainer.model.module.modules() if isinstance(one, nn.Conv2d))
+        is_last = conv.weight.stride() == (36, 1, 12, 4)
+        assert is_last == (order == "channels_last")
+        assert trainer.optimizer.state_dict()["moments"][0] is not None
+        found[order] = [
+            line["train/loss"] for line in lines(result.run_dir) if "train/loss" in line
+        ]
+    assert found["channels_last"] == pytest.approx(found["contiguous"], rel=1e-4)
+
+
+def test_gradients_of_a_large_network_are_not_kept_and_its_runs_resume_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make(engine="eager")
+    trainer.prepare(max_steps=None)
+    assert trainer.update.flat.keeps_gradients
+    monkeypatch.setattr(updating, "_LARGE", 1)
+    for engine, keeps in (("eager", False), ("auto", False), ("tape", True)):
+        trainer = make(engine=engine)
+        trainer.prepare(max_steps=None)
+        assert trainer.update.flat.keeps_gradients is keeps
+    # Every other batch waits in the gradient for the next.
+    trainers.check_kill_anywhere(lambda: make(engine="eager", accumulate=2), tmp_path, max_kills=4)
