@@ -37,6 +37,9 @@ class Signature:
 
     def call(self, inputs: object) -> Any:
         """Return what the network says of these inputs: a tensor, or a dict, by keywords if it takes them."""
+        # A tensor is no Mapping, but asking an abstract class takes longer than asking a plain one.
+        if isinstance(inputs, Tensor):
+            return self.module(inputs)
         if isinstance(inputs, Mapping) and self._takes_keywords({*inputs}):
             return self.module(**inputs)
         return self.module(inputs)
@@ -60,6 +63,8 @@ class Signature:
 
 def split_batch(batch: object) -> tuple[Any, Any]:
     """Return the inputs and the targets of a batch: a pair, or a dict with `labels`."""
+    if isinstance(batch, list | tuple) and len(batch) == 2:
+        return batch[0], batch[1]
     if isinstance(batch, Mapping):
         if LABELS not in batch:
             raise LudusError(
@@ -67,8 +72,6 @@ def split_batch(batch: object) -> tuple[Any, Any]:
                 f" collate_fn name the targets so, or set 'loss' to from_model if the model computes its own"
             )
         return {key: value for key, value in batch.items() if key != LABELS}, batch[LABELS]
-    if isinstance(batch, list | tuple) and len(batch) == 2:
-        return batch[0], batch[1]
     raise LudusError(
         f"a batch is a {type(batch).__name__}; make it a pair of inputs and targets, or a dict with"
         f" '{LABELS}'"

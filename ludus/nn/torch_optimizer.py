@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -26,8 +27,6 @@ Parameters = list[nn.Parameter] | list[dict[str, Any]]
 Make = Callable[[Parameters], TorchMade]
 """Returns an optimizer of these parameters."""
 
-# What every optimizer of torch has, and is made again with it.
-_SHARED = {*vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0))}
 _KEYS = ("num_steps", "state", "groups", "attributes")
 
 
@@ -202,7 +201,7 @@ class TorchOptimizer(Optimizer):
         made = self.made
         state = {name: dict(made.state[one]) for name, one in named.items() if one in made.state}
         groups = [{k: v for k, v in group.items() if k != "params"} for group in made.param_groups]
-        own = {name: value for name, value in vars(made).items() if name not in _SHARED}
+        own = {name: value for name, value in vars(made).items() if name not in _shared_names()}
         own = {k: v for k, v in own.items() if not (callable(v) or any(_parameters_in(v)))}
         return {"num_steps": self._steps, "state": state, "groups": groups, "attributes": own}
 
@@ -278,3 +277,10 @@ def _parameters_in(value: object) -> Iterator[bool]:
     elif isinstance(value, list | tuple | set):
         for one in value:
             yield from _parameters_in(one)
+
+
+@functools.cache
+def _shared_names() -> frozenset[str]:
+    """Return the attributes that every optimizer of torch has, and is made again with."""
+    # Not at import: the first optimizer that is made imports the whole of torch's compiler.
+    return frozenset(vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)))

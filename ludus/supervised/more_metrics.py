@@ -15,7 +15,7 @@ from ludus.seeds import forked
 
 MORE = "more_metrics"
 """The key of the sums in a state; it is there only while there are any."""
-_COUNTED = ("loss", "correct")
+_COUNTED = frozenset({"loss", "correct"})
 
 
 class MoreMetrics:
@@ -30,6 +30,10 @@ class MoreMetrics:
 
     def of(self, result: Mapping[str, Any]) -> list[Tensor]:
         """Return the numbers among what a step returned, for `take`, which may be given a replay of them."""
+        if not torch.compiler.is_compiling() and result.keys() <= _COUNTED:
+            # The common case, at every step.
+            self._names = []
+            return []
         found = numbers_in({name: one for name, one in result.items() if name not in _COUNTED})
         if not torch.compiler.is_compiling():
             self._names = [*found]

@@ -287,6 +287,7 @@ def test_taping_does_not_import_the_compiler() -> None:
     """It would take longer than many a run."""
     code = (
         "import sys, torch\n"
+        "import ludus.supervised.trainers.supervised, ludus.rl.agents.dqn\n"
         "from ludus.nn.engines.tape import Taped\n"
         "taped = Taped(lambda x: (x @ x).relu().sum())\n"
         "for _ in range(2):\n"
