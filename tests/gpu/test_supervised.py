@@ -11,6 +11,7 @@ import torch
 import ludus
 from ludus.core.errors import Diverged
 from ludus.data.batches.splits import Examples
+from ludus.nn.engines.captured import CapturedCode
 from ludus.testing import trainers
 
 pytestmark = [
@@ -68,6 +69,21 @@ def test_killed_anywhere_on_a_gpu_a_run_ends_with_the_same_bytes(precision, tmp_
 
 def test_a_compiled_run_on_a_gpu_is_exact_too(tmp_path: Path) -> None:
     trainers.check_kill_anywhere(lambda: make(engine="compiled"), tmp_path, max_kills=3)
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_a_compiled_update_is_captured_as_a_graph(kind: type, tmp_path: Path) -> None:
+    trainer = make(engine="compiled", accumulate=1)
+    trainer.fit(root=str(tmp_path))
+    trainer.train_data.start(0)
+    batch = kind(trainer.train_data.next())
+    for index in range(5):
+        trainer.update(batch, index, learning_rate=1e-3, is_last=True)
+    captured = trainer.update._learn.update
+    assert isinstance(captured, CapturedCode)
+    assert all(one.is_possible for one in captured.graphed.values())
+    (graphed,) = [one for nesting, one in captured.graphed.items() if nesting[0][0] is kind]
+    assert graphed._graphs
 
 
 def test_compiled_and_eager_learn_the_same_on_a_gpu(tmp_path: Path) -> None:

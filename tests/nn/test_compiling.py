@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ludus.core.errors import LudusError
 from ludus.nn.engines import compiled
+from ludus.nn.engines.captured import CapturedCode, leaves_of
 from ludus.nn.engines.compiled import CompiledMethod
 
 
@@ -177,3 +178,16 @@ def test_what_the_compiler_raised_is_in_the_message(
     assert str(caught.value) == (
         f"torch's compiler cannot take the update whole ({told}); set engine to auto, tape or eager"
     )
+
+
+def test_compiled_code_is_captured_as_a_function_of_tensors_and_given_its_batch_whole() -> None:
+    def update(batch: Any, rate: Tensor, share: Tensor | None) -> tuple[Any, ...]:
+        return type(batch), [one.item() for one in batch], rate.item(), share
+
+    captured = CapturedCode(update, torch.device("cpu"), None)
+    one, two, rate = torch.tensor(1.0), torch.tensor(2.0), torch.tensor(0.5)
+    for kind in (tuple, list):
+        of_leaves = captured._of_leaves(((kind, 2), None, None))
+        assert leaves_of((kind([one, two]), rate, None)) == [one, two, rate, None]
+        assert of_leaves(one, two, rate, None) == update(kind([one, two]), rate, None)
+    assert captured._of_leaves((None, None)) is update

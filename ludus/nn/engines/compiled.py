@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ludus.core.errors import LudusError
 from ludus.nn.engines.attention import one_attention
 from ludus.nn.engines.cache import use_lasting_cache
-from ludus.nn.engines.graph import Graphed
+from ludus.nn.engines.captured import CapturedCode, leaves_of
 from ludus.process.signals import ended_at_once
 
 BACKEND = "inductor"  # what compiles a trace; tests set it to eager, which takes the trace as it is
@@ -173,7 +173,7 @@ class CompiledMethod:
         It is told to check tensors alone, so it would not see that an argument is None which was a
         tensor before: what is missing has a code object of its own.
         """
-        missing = tuple([value is None for value in _leaves(arguments)])
+        missing = tuple([value is None for value in leaves_of(arguments)])
         compiled = self._compiled.get(missing)
         if compiled is None:
             compiled = self._compiled[missing] = torch.compile(
@@ -188,7 +188,7 @@ class CompiledMethod:
 
     def __call__(self, *arguments: object) -> Any:
         """Return what the method returns."""
-        leaves = _leaves(arguments)
+        leaves = leaves_of(arguments)
         try:
             # The code reads memory as that of the first call lay: another order or type is another code.
             kinds = tuple([
@@ -236,40 +236,6 @@ class CompiledMethod:
             return outputs
 
         return remember
-
-
-class CapturedCode:
-    """Compiled code as a CUDA graph: launching its kernels one by one would cost more than they do."""
-
-    def __init__(
-        self, compiled: CompiledMethod, device: torch.device, tell: Callable[[str], None] | None
-    ) -> None:
-        self._compiled = compiled
-        self._graphed = Graphed(
-            compiled,
-            device,
-            tell=tell or (lambda note: None),
-            what="the compiled update",
-            otherwise="it is called as it is",
-        )
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Return what the method returns."""
-        if all(value is None or isinstance(value, Tensor) for value in arguments):
-            # As the graph's own copies lie, lest those be compiled for in the middle of the capture.
-            return self._graphed(*[x if x is None else x.contiguous() for x in arguments])
-        return self._compiled(*arguments)
-
-
-def _leaves(arguments: Sequence[Any]) -> list[Any]:
-    """Return the arguments, those in lists and tuples one by one."""
-    leaves: list[Any] = []
-    for value in arguments:
-        if value.__class__ is tuple or value.__class__ is list:
-            leaves += value
-        else:
-            leaves.append(value)
-    return leaves
 
 
 class _Graph:
