@@ -105,7 +105,9 @@ def test_no_import_hides_in_a_function_or_in_a_string(hidden: str, tmp_path: Pat
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_file_overgrows(path: Path) -> None:
-    limit = 119 if path == PACKAGE / "core" / "loop.py" else 300
+    # A trainer's class is whole in one place.
+    usual = 450 if "trainer" in path.stem or path.parent.name == "trainers" else 300
+    limit = 119 if path == PACKAGE / "core" / "loop.py" else usual
     assert len(path.read_text().splitlines()) <= limit
 
 

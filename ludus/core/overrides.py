@@ -21,10 +21,11 @@ ELSEWHERE = frozenset({
     "evaluate", "evaluation", "validate", "collect", "collect_rollout", "collect_rollouts", "roll_out",
     "rollout", "get_rollout", "update", "learn", "optimize", "loss", "compute_loss", "loss_fn",
     "configure_optimizers", "train_dataloader", "val_dataloader", "test_dataloader", "make_datasets",
-    "build_model", "make_model", "on_train_start", "on_train_end", "on_epoch_start", "on_epoch_end",
-    "on_step_end", "on_batch_end",
+    "build_model", "make_model", "setup", "teardown", "prepare_data", "forward", "backward", "zero_grad",
 })  # fmt: skip
 """What trainers of this library and of others are told by overriding, without underscores before it."""
+HOOKS_ELSEWHERE = "on_"
+"""How hooks of other libraries begin."""
 OVERRIDABLE = (
     "plan", "parts", "prepare", "observers", "open", "close", "best", "more_bests", "runners_up",
     "inexact_because", "migrated", "evaluate", "train_step", "collect_rollout", "_train", "_roll_out",
@@ -51,7 +52,7 @@ def check_overrides(trainer: object, plan: Repeat) -> None:
             if (likeness := _likeness(name, nodes, there)) and not is_mentioned(name, own):
                 raise HookError(
                     f"{cls.__name__}.{name} {likeness}, but nothing calls it, so it would do nothing;"
-                    f" {_remedy(trainer, name, there)}"
+                    f" {_remedy(trainer, name, there, nodes)}"
                 )
 
 
@@ -62,7 +63,7 @@ def _is_of_library(cls: type) -> bool:
 def _likeness(name: str, nodes: Collection[str], there: Collection[str]) -> str | None:
     """Return what a name looks like, as the middle of a sentence; None for one of a helper."""
     bare = name.lstrip("_")
-    if bare in ELSEWHERE:
+    if bare in ELSEWHERE or bare.startswith(HOOKS_ELSEWHERE):
         return "looks like a method that a run calls"
     if bare in nodes:
         return f"has the name of the node '{bare}' of the plan"
@@ -72,7 +73,7 @@ def _likeness(name: str, nodes: Collection[str], there: Collection[str]) -> str 
     return None
 
 
-def _remedy(trainer: object, name: str, there: Collection[str]) -> str:
+def _remedy(trainer: object, name: str, there: Collection[str], nodes: Collection[str]) -> str:
     """Return what to do instead."""
     known = [one for one in OVERRIDABLE if one in there]
     if close := difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
@@ -80,6 +81,12 @@ def _remedy(trainer: object, name: str, there: Collection[str]) -> str:
     own: Callable[[str], str | None] | None = getattr(trainer, "instead_of", None)
     if own is not None and (told := own(name)) is not None:
         return told
+    if name.startswith(HOOKS_ELSEWHERE):
+        words = name.split("_")
+        when = "before" if {"start", "begin", "before"} & {*words} else "after"
+        named = [word for word in words if word in nodes][-1:] or sorted(nodes)
+        hooks = " or ".join(f"{when}_{node}" for node in named)
+        return f"hooks are named after the nodes of the plan: call it {hooks}"
     return (
         f"put it in the plan, Stage(name=..., work=self.{name}), override one of {', '.join(known)}, or give"
         " it another name"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from ludus.core.errors import ConfigError
 from ludus.core.exactness import Exact
 from ludus.core.run import Observer, Run, Stateful
+from ludus.core.services import Weights, recall_nothing
 
 if TYPE_CHECKING:
     from ludus.core.trainer import Trainer
@@ -87,13 +88,14 @@ Surround = Callable[["Trainer", Request], Surroundings]
 
 
 class Bare:
-    """Surroundings that keep nothing: for a walk in memory, logged if a script has set a logger."""
+    """Surroundings that keep nothing: for a walk in memory, by whose log it is judged as any other."""
 
     def __init__(self, trainer: Trainer, request: Request) -> None:
         self._trainer = trainer
-        if trainer.given_logger is not None:
-            trainer.run.log = trainer.given_logger
-            trainer.run.record = trainer.given_logger.record
+        log = trainer.log_in_memory() if trainer.given_logger is None else trainer.given_logger
+        trainer.run.log, trainer.run.record = log, log.record
+        models = ModelsInMemory(trainer)
+        trainer.run.keep_model, trainer.run.recall_model = models.keep, models.recall
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
         return None
@@ -109,7 +111,30 @@ class Bare:
     def close(self, run: Run, error: BaseException | None) -> None: ...
 
     def result(self, run: Run) -> Result:
-        return ending(run)
+        trainer = self._trainer
+        best, more_bests = trainer.best(), trainer.more_bests()
+        return ending(run, best=best, more_bests=more_bests, runners_up=trainer.runners_up())
+
+
+class ModelsInMemory:
+    """The best models of a walk that keeps nothing else: a last test is of the best one."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._kept: dict[str, Weights] = {}
+
+    def keep(self, name: str, weights: Weights, note: Mapping[str, Any], /) -> None:
+        """Keep weights that are among the best; let go of those that are no longer."""
+        trainer = self._trainer
+        records = [trainer.best(), *trainer.more_bests().values(), *trainer.runners_up()]
+        named = {record["model"] for record in records if record is not None}
+        self._kept = {
+            one: its for one, its in {**self._kept, name: weights}.items() if one in named
+        }
+
+    def recall(self, name: str, /) -> Weights:
+        """Return weights that were kept; raise LudusError for others."""
+        return self._kept[name] if name in self._kept else recall_nothing(name)
 
 
 def ending(run: Run, **more: Any) -> Result:

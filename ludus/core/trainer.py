@@ -14,7 +14,7 @@ from ludus.core.inspected import Inspected
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful, check_intervals
-from ludus.core.services import Display, EvaluatorBeside, EvaluatorHere, Files, Log, Records
+from ludus.core.services import Display, EvaluatorBeside, EvaluatorHere, Files, Log, NoLog, Records
 from ludus.core.states import check_same_parts, fitting
 from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings, is_state
 from ludus.core.unsaved import UnsavedStates, saved_companions
@@ -68,6 +68,10 @@ class Trainer(Inspected):
             f"{type(self).__name__} derives from ludus.core.Trainer, which knows no directory; derive it"
             " from ludus.session.trainer.Trainer, or call fit(around=ludus.core.surroundings.Bare)"
         )
+
+    def log_in_memory(self) -> Log:
+        """Return what a walk that keeps nothing is logged to, where no logger was set."""
+        return NoLog()
 
     def seed_generators(self) -> None:
         """Set the global generators: every `fit` begins with it."""

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ludus.core import states
-from ludus.core.errors import LudusError, nearest
+from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.nn.groups import Group, Named, divide
 
 CHANGED_TRAINED = (
@@ -109,6 +110,7 @@ class FlatParameters:
         """Of most networks one, with all parameters in it."""
         self.frozen: dict[str, bool] = {}
         """Whether each group is frozen, by name; empty where there are no groups."""
+        _refuse_lazy(module)
         for group, own in divide(module, groups):
             kinds: dict[tuple[torch.dtype, torch.device], Named] = {}
             for name, parameter in own:
@@ -243,3 +245,12 @@ def spread(pieces: list[slice]) -> list[slice]:
         for piece in pieces
         for start in range(piece.start, piece.stop, size)
     ]
+
+
+def _refuse_lazy(module: nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        if is_lazy(parameter):
+            raise ConfigError(
+                f"the parameter {name} has no size yet (a lazy layer); call the network once on an example"
+                " before you give it"
+            )

@@ -8,9 +8,11 @@ from __future__ import annotations
 from ludus.config.base import TrainerConfig, given
 from ludus.core import trainer as core
 from ludus.core.first_state import FirstState
+from ludus.core.services import Log
 from ludus.core.surroundings import Request, Surroundings
 from ludus.seeds import derive, seed_everything
 from ludus.session import first_state
+from ludus.session.logger import Logger
 from ludus.session.session import Session
 
 
@@ -26,6 +28,10 @@ class Trainer(core.Trainer):
         """Set the global generators by the seed of the config, in memory as in a directory."""
         if isinstance(self.config, TrainerConfig):
             seed_everything(derive(self.config.seed, "global"))
+
+    def log_in_memory(self) -> Log:
+        """Return a logger without back ends: what it holds last decides best models and early stopping."""
+        return Logger(Logger.Config(backends=[]))
 
     def surround(self, request: Request) -> Surroundings:
         """Return a session: the directory and its lock, the log, the display, signals, saving."""

@@ -158,9 +158,18 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
             schedule=self._schedule_for,
             max_epochs=config.max_epochs,
             max_steps=config.max_steps,
-            then=(Stage(name="sum_up", work=lambda run: self.update.close_epoch()), validate),
+            then=(Stage(name="sum_up", work=self._sum_up), validate),
             on_enter=self._begin_fit,
         )
+
+    def _sum_up(self, run: Run) -> Mapping[str, float]:
+        if run.counters["epoch"] == 0 == run.counters["opt_steps"]:
+            run.tell(
+                f"a whole epoch took no optimisation step: {type(self).__name__}.train_step calls neither"
+                " self.update(...) nor super().train_step(...), and counts no 'opt_steps'",
+                event="no_steps",
+            )
+        return self.update.close_epoch()
 
     def _begin_fit(self) -> None:
         self.update.drop_unfinished()

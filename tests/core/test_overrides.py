@@ -48,7 +48,15 @@ def every_family() -> dict[str, Any]:
 @pytest.mark.covers("001-M3")
 @pytest.mark.parametrize(
     "name",
-    ["_train", "train_one_epoch", "training_step", "run_epoch", "compute_loss", "on_epoch_end"],
+    [
+        "_train",
+        "train_one_epoch",
+        "training_step",
+        "run_epoch",
+        "compute_loss",
+        "on_epoch_end",
+        "setup",
+    ],
 )
 @pytest.mark.parametrize("family", every_family())
 def test_a_method_that_nobody_calls_is_refused_in_every_family(family: str, name: str) -> None:
@@ -65,6 +73,8 @@ def test_a_method_that_nobody_calls_is_refused_in_every_family(family: str, name
         ("_round", "has the name of the node 'round' of the plan, but nothing calls it"),
         ("part", "looks like parts, but nothing calls it.*; call it parts, or give it another"),
         ("prepaer", "call it prepare, or give"),
+        ("on_train_round_end", "hooks are named after the nodes of the plan: call it after_round$"),
+        ("on_fit_start", "call it before_"),
     ],
 )
 def test_what_it_looks_like_and_the_remedy_are_told(name: str, told: str) -> None:

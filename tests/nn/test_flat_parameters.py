@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ludus.core.errors import LudusError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.flat import FlatParameters, spread
 
 
@@ -168,3 +168,11 @@ def test_pieces_for_the_blocks_of_a_gpu_cover_the_same_places_once(pieces: list[
     assert places == [place for piece in pieces for place in range(piece.start, piece.stop)]
     assert len(pieces) <= len(found) <= 30 + len(pieces)
     assert max(piece.stop - piece.start for piece in found) <= 5120
+
+
+def test_a_lazy_layer_that_was_never_called_is_refused_in_a_sentence() -> None:
+    net = nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 1))
+    with pytest.raises(ConfigError, match=r"0\.weight has no size yet .* call the network once"):
+        FlatParameters(net)
+    net(torch.zeros(1, 3))
+    assert sum(vector.numel() for vector in FlatParameters(net).vectors) == 4 * 3 + 4 + 4 + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import ludus
 from ludus import Trainer
 from ludus.core.errors import ConfigError
+from ludus.core.surroundings import Bare
 from tests.supervised.conftest import MLP, QUIET, Tiny, history
 
 FAST = {"optimizer.learning_rate": 0.01}
@@ -112,3 +114,38 @@ def digest(trainer: Trainer) -> str:
         found.update(name.encode())
         found.update(tensor.contiguous().numpy().tobytes())
     return found.hexdigest()
+
+
+class TakesNoStep(ludus.Trainer):
+    """Overrides train_step and forgets to learn."""
+
+    def train_step(self, batch: object, batch_idx: int) -> None:
+        return None
+
+
+def test_a_train_step_that_takes_no_step_is_told_after_an_epoch(tmp_path: Path) -> None:
+    config = ludus.example("supervised", max_epochs=4, **{"settings.display": "none"})
+    trainer = TakesNoStep(config)
+    trainer.fit(root=str(tmp_path), name="idle")
+    told = [json.loads(line) for line in (tmp_path / "idle/events.jsonl").read_text().splitlines()]
+    assert [one["reason"] for one in told if one["event"] == "no_steps"] == [
+        "a whole epoch took no optimisation step: TakesNoStep.train_step calls neither self.update(...)"
+        " nor super().train_step(...), and counts no 'opt_steps'"
+    ]
+
+
+def test_a_walk_in_memory_is_judged_stopped_early_and_tested_on_its_best_model() -> None:
+    """As one in a directory: nothing is switched off by there being no log on disk."""
+    changes = {
+        "early_stopping": {
+            "metric": "validation/epoch_loss", "mode": None, "patience": 1, "min_delta": 100.0
+        },
+        "settings.display": "none",
+    }  # fmt: skip
+    trainer = ludus.Trainer(ludus.example("supervised", max_epochs=9, **changes))
+    result = trainer.fit(around=Bare)
+    assert result.status == "stopped"
+    assert "early stopping" in (result.reason or "")
+    assert result.best is not None
+    assert result.best["metric"] == "validation/epoch_loss"
+    assert "test/accuracy" in trainer.run.log.written
