@@ -7,14 +7,19 @@ from typing import Any
 
 from ludus.core.errors import ConfigError
 
+_PACKAGES = {"PIL": "Pillow"}
+"""Libraries that are imported by another name than they are installed by."""
+
 
 def optional(library: str, *, key: str, extra: str) -> Any:
     """Return an imported library; raise ConfigError, which says what to install, where it is missing."""
     try:
         return importlib.import_module(library)
     except ImportError as error:
-        if error.name != library.partition(".")[0]:
-            raise ConfigError(f"{key} needs {library}, which cannot be imported: {error}") from None
+        top = library.partition(".")[0]
+        package = _PACKAGES.get(top, top)
+        if error.name not in (top, library):
+            raise ConfigError(f"{key} needs {package}, which cannot be imported: {error}") from None
         raise ConfigError(
-            f"{key} needs {library}; install it with: pip install 'ludus[{extra}]'"
+            f"{key} needs {package}; install it with: pip install 'ludus[{extra}]'"
         ) from None

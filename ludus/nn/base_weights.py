@@ -79,7 +79,8 @@ def without_base(module: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
     rest = dict(state)
     saved, own = rest.pop(BASE, None), base_digest(module)
     if saved is not None and own is not None:
-        known = bytes(saved.tolist()).decode()
+        like = torch.zeros(len(own), dtype=torch.uint8)
+        known = bytes(states.like(state, BASE, like).tolist()).decode("ascii", "replace")
         if known != own:
             raise states.StateError(
                 BASE, f"is {known}: the adapter was trained on another base than this one ({own})"

@@ -43,8 +43,7 @@ class FlatPart:
         self.sizes = [parameter.numel() for _, parameter in named]
         self._orders = [memory_order(parameter) for _, parameter in named]
         self.vector = torch.cat([
-            (weight if order is None else weight.permute(order)).detach().reshape(-1)
-            for (_, weight), order in zip(named, self._orders, strict=True)
+            self.flattened(index, weight.detach()) for index, (_, weight) in enumerate(named)
         ])  # fmt: skip
         self.gradient = torch.zeros_like(self.vector) if keeps_gradients else self.vector[:0]
         self.rate = 1.0 if group is None else group.rate
@@ -61,21 +60,29 @@ class FlatPart:
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """Return the pieces of a vector of this layout, each in its parameter's shape and order of memory."""
-        pieces = zip(vector.split(self.sizes), self.shapes, self._orders, strict=True)
-        return [
-            piece.view(shape) if order is None else _permuted(piece, shape, order)
-            for piece, shape, order in pieces
-        ]
+        return [self.shaped(index, one) for index, one in enumerate(vector.split(self.sizes))]
+
+    def shaped(self, index: int, piece: Tensor) -> Tensor:
+        """Return the piece of a vector that is one parameter's, in its shape."""
+        shape, order = self.shapes[index], self._orders[index]
+        return piece.view(shape) if order is None else _permuted(piece, shape, order)
+
+    def flattened(self, index: int, tensor: Tensor) -> Tensor:
+        """Return a tensor of one parameter's shape as the piece of a vector."""
+        order = self._orders[index]
+        return (tensor if order is None else tensor.permute(order)).reshape(-1)
 
     def released_gradients(self) -> list[Tensor]:
         """Return the gradient of each parameter that autograd made, as a vector in the order of memory."""
         found = []
-        for parameter, order in zip(self._parameters, self._orders, strict=True):
+        for index, parameter in enumerate(self._parameters):
             gradient = parameter.grad
             if gradient is None:
                 gradient = torch.zeros_like(parameter)
+            elif gradient.is_sparse:
+                gradient = gradient.to_dense()
             # In the order of the weight it is a view, else a copy.
-            found.append((gradient if order is None else gradient.permute(order)).reshape(-1))
+            found.append(self.flattened(index, gradient))
         return found
 
     def take_gradients(self, gradients: Sequence[Tensor]) -> None:
@@ -232,7 +239,7 @@ def copy_all(vectors: Vectors, others: Vectors) -> None:
         vector.copy_(other)
 
 
-def spread(pieces: list[slice]) -> list[slice]:
+def fused_pieces(pieces: list[slice]) -> list[slice]:
     """Return the same places in about as many pieces as one call of a fused CUDA kernel takes.
 
     A piece of up to 65,536 numbers is moved by one block of the GPU, so a small network in one piece would

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, ClassVar
 
 import torch
@@ -27,6 +29,8 @@ Parameters = list[nn.Parameter] | list[dict[str, Any]]
 Make = Callable[[Parameters], TorchMade]
 """Returns an optimizer of these parameters."""
 
+_CODE = (FunctionType, MethodType, BuiltinFunctionType, type, functools.partial)
+"""Kinds of attributes that a class makes again by itself."""
 _KEYS = ("num_steps", "state", "groups", "attributes")
 
 
@@ -201,9 +205,30 @@ class TorchOptimizer(Optimizer):
         made = self.made
         state = {name: dict(made.state[one]) for name, one in named.items() if one in made.state}
         groups = [{k: v for k, v in group.items() if k != "params"} for group in made.param_groups]
-        own = {name: value for name, value in vars(made).items() if name not in _shared_names()}
-        own = {k: v for k, v in own.items() if not (callable(v) or any(_parameters_in(v)))}
+        trained = {id(one) for one in [*named.values(), *self._named.values()]}
+        own = {
+            name: value
+            for name, value in vars(made).items()
+            if name not in _shared_names() and not self._is_made_again(name, value, trained)
+        }
         return {"num_steps": self._steps, "state": state, "groups": groups, "attributes": own}
+
+    def _is_made_again(self, name: str, value: object, trained: Collection[int]) -> bool:
+        """Return whether a resume has an attribute without its being saved: code, or what is trained.
+
+        Raise ConfigError for parameters and networks that are not: these would be lost.
+        """
+        if isinstance(value, _CODE):
+            return True
+        leaves = [*_leaves_in(value)]
+        owned = [one for one in leaves if isinstance(one, nn.Parameter | nn.Module)]
+        others = [one for one in owned if not _is_of(one, trained)]
+        if others:
+            raise ConfigError(
+                f"the optimizer {self.name} keeps a {type(others[0]).__name__} of its own in '{name}', which"
+                " no checkpoint of it would hold; keep plain tensors (tensor.detach().clone()) there"
+            )
+        return bool(owned) and len(owned) == len(leaves)
 
     def _refuse_unsaved(self, state: Mapping[str, Any], error: type[LudusError]) -> None:
         try:
@@ -268,15 +293,20 @@ class TorchOptimizer(Optimizer):
         states.mapping(state, "attributes")
 
 
-def _parameters_in(value: object) -> Iterator[bool]:
-    if isinstance(value, nn.Parameter | nn.Module):
-        yield True
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _parameters_in(one)
-    elif isinstance(value, list | tuple | set):
+def _leaves_in(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple | set | frozenset | deque):
         for one in value:
-            yield from _parameters_in(one)
+            yield from _leaves_in(one)
+    else:
+        yield value
+
+
+def _is_of(one: nn.Parameter | nn.Module, trained: Collection[int]) -> bool:
+    """Return whether this is a trained parameter, or a network of nothing else."""
+    weights = [one] if isinstance(one, nn.Parameter) else [*one.parameters(), *one.buffers()]
+    return all(id(weight) in trained for weight in weights)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from ludus.config.optional import optional
@@ -140,7 +141,9 @@ def _told(key: str) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError) as error:
+    except (
+        OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, ImportError, SafetensorError
+    ) as error:  # fmt: skip
         raise ConfigError(f"'{key}': {' '.join(str(error).split())[:300]}") from None
 
 

@@ -48,7 +48,7 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
 
     Config: ClassVar[type[SupervisedConfig]] = SupervisedConfig
     # An evaluator begins its data anew each time; what a model keeps is in its own part.
-    derived: ClassVar[tuple[str, ...]] = ("evaluators", "loaders", "_plain_state")
+    derived: ClassVar[tuple[str, ...]] = ("evaluators", "loaders", "_plain_state", "_early_notes")
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
         self.num_train_steps = config.count_steps(self.train_data.length())
         self.rate_control = RateControl(config, self._given_schedule)
         self.fitting = self._make_fitting()
-        self._engine_notes: Sequence[str] = ()
+        self._early_notes: list[str] | None = []
         self._make_update()
         self._prepare_observers()
         self._prepare_evaluator()
@@ -141,7 +141,9 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
             tell=self._tell_of_engine,
             given=self._given_optimizer,
         )
-        self.update, self._engine_notes = made.update, made.notes
+        self.update = made.update
+        for note in made.notes:
+            self._tell_of_engine(note)
         self.flat, self.optimizer = self.update.flat, self.update.optimizer
         self.config = self.config.replace(engine=made.engine, memory_format=made.memory_format)
         self._plain_state = PlainState(self.model, self.model.module)
@@ -235,7 +237,8 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
         """Say what fit changed, and what is not done as a long run would like it."""
         for note in self._notes:
             self.run.tell(note, event=CHANGED)
-        for note in self._engine_notes:
+        notes, self._early_notes = self._early_notes or [], None
+        for note in notes:
             self._tell_of_engine(note)
         if self.config.tf32 is True and self.device.type != "cuda":
             self.run.tell(f"'tf32' is true, which does nothing on {self.device.type}", event="tf32")
@@ -249,7 +252,11 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
             )
 
     def _tell_of_engine(self, note: str) -> None:
-        self.run.tell(note, event="engine")
+        # Before `open` there is no directory yet to write it to.
+        if self._early_notes is not None:
+            self._early_notes.append(note)
+        else:
+            self.run.tell(note, event="engine")
 
     def close(self) -> None:
         """Let the processes that load data go."""
@@ -263,7 +270,7 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
             return ()
         beside = () if self.beside is None else self.beside.inexact_because()
         reasons = [*self._unrepeatable, *self.train_data.inexact_because(), *self._changed_later()]
-        return [*reasons, *beside, *unsaved(self._plain_state)]
+        return [*reasons, *beside, *self.update.inexact_because(), *unsaved(self._plain_state)]
 
     def train_step(self, batch: object, batch_idx: int) -> Mapping[str, Any] | None:
         """Learn from one batch and return its metrics; override it to learn in another way."""

@@ -201,6 +201,11 @@ class SupervisedConfig(TrainerConfig):
                 "'optimizer.kind' is schedule_free_adamw, which evaluates a mean of the weights already;"
                 " set 'ema_decay' to null"
             )
+        if self.optimizer.kind == "schedule_free_adamw" and self.precision == "bfloat16_pure":
+            yield (
+                "'optimizer.kind' is schedule_free_adamw, whose mean of weights does not move in bfloat16;"
+                " set 'precision' to bfloat16, or use adamw"
+            )
         if (
             self.data is not None
             and self.with_validation

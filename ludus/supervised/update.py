@@ -162,6 +162,10 @@ class Update:
             totals[1].add_(result["correct"])
             totals[2].add_(count)
 
+    def inexact_because(self) -> list[str]:
+        """Return the reasons of a network that is called through the compiler."""
+        return [] if self._network is None else self._network.inexact_because()
+
     def check(self) -> None:
         """Raise Diverged if half precision has overflowed too often in a row."""
         self.learner.scaling.check()

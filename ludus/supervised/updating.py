@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from ludus.config.registry import find
 from ludus.core.errors import ConfigError
 from ludus.data.batches.memory import Batches
 from ludus.nn.engines.choice import (
@@ -72,7 +73,8 @@ def make_update(
     def trial(memory_format: MemoryFormat) -> Trial | None:
         if (batch := first_batch(data)) is None:
             return None
-        return Trial(StepModule(model, memory_format), (batch, 0), precision=config.precision)
+        step = StepModule(model, memory_format)
+        return Trial(step, (batch, 0), precision=config.precision, owners=[model])
 
     memory_format, notes = choose_format(config.memory_format, model.module, device, trial)
     update = Update(
@@ -147,7 +149,8 @@ def _choose_call(
     def trial() -> Trial | None:
         if (batch := first_batch(data)) is None:
             return None
-        return Trial(update.step_module, (batch, 0), precision=config.precision)
+        step, owners = update.step_module, [update.model]
+        return Trial(step, (batch, 0), precision=config.precision, owners=owners)
 
     why_not = "its training_step uses batch_idx" if uses_batch_index(update.model) else None
     if config.gradient_checkpointing:
@@ -168,17 +171,17 @@ def _choose_call(
 
 
 def _keeps_gradients(config: SupervisedConfig, model: Model, given: Make | None) -> bool:
-    """Return whether gradients are kept in vectors: engines replay that, and small networks gain by it."""
-    if config.engine == "eager":
-        is_replayed = False
-    else:
-        is_replayed = config.engine in ("tape", "graph") or not why_not_repeatable(
-            model, [model.module]
-        )
+    """Return whether gradients are kept in vectors: engines replay that, and small networks gain by it.
+
+    It may not depend on whether `engine` is still auto or has become eager: the norm is summed otherwise, and
+    a resumed run would end with other bytes.
+    """
+    if config.engine in ("tape", "graph") or not why_not_repeatable(model, [model.module]):
+        return True
     weights = [weight for weight in model.module.parameters() if weight.requires_grad]
     is_large = sum(weight.numel() for weight in weights) >= _LARGE
-    is_fused = given is None and config.optimizer.kind in ("adam", "adamw", "sgd")
-    return is_replayed or not (is_large and is_fused)
+    kind = find("optimizer", config.optimizer.kind)
+    return not (is_large and given is None and getattr(kind, "is_fused", False))
 
 
 def _refuse_complex(model: Model) -> None:
@@ -223,7 +226,10 @@ def uses_batch_index(model: Model) -> bool:
     """Return whether a model's training_step looks at the number of the batch."""
     function = inspect.unwrap(type(model).training_step)
     code = getattr(function, "__code__", None)
-    if code is None or code.co_argcount < 3:
+    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        # Among the arguments of one that takes any there is the number too.
+        return True
+    if code.co_argcount < 3:
         return False
     name = code.co_varnames[2]
     return any(

@@ -139,6 +139,9 @@ def test_bad_lines_of_a_csv_file_are_named_by_their_number(tmp_path: Path) -> No
     assert "holds 'x7' in line 7, which is no number" in told
     assert "line 2 of" in refused([good[0], "1e39,2,Rome,tall", *good[1:]])
     assert "line 2 of" in refused([good[0], "inf,2,Rome,tall", *good[1:]])
+    # Python reads these as numbers, Arrow does not.
+    for odd in ("\uff11", "1_000"):
+        assert f"holds '{odd}' in line 2" in refused([good[0], f"{odd},2,Rome,tall", *good[1:]])
     assert "two columns named height" in refused(["height,height,city,kind", *good[1:]])
     assert "no rows" in refused([good[0], ""])
     assert "not a table" in refused([])

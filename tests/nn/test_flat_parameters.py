@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError, LudusError
-from ludus.nn.flat import FlatParameters, spread
+from ludus.nn.flat import FlatParameters, fused_pieces
 
 
 class Tied(nn.Module):
@@ -163,7 +163,7 @@ def test_a_model_of_two_types_has_a_vector_of_each() -> None:
     "pieces", [[slice(0, 140_000)], [slice(0, 3), slice(7, 9), slice(9, 9000)]]
 )
 def test_pieces_for_the_blocks_of_a_gpu_cover_the_same_places_once(pieces: list[slice]) -> None:
-    found = spread(pieces)
+    found = fused_pieces(pieces)
     places = [place for piece in found for place in range(piece.start, piece.stop)]
     assert places == [place for piece in pieces for place in range(piece.start, piece.stop)]
     assert len(pieces) <= len(found) <= 30 + len(pieces)

@@ -128,7 +128,7 @@ def test_the_shapes_that_are_compiled_are_state_so_that_a_resumed_run_compiles_t
     assert resumed.num_graphs == 1
     assert resumed.state_dict() == first.state_dict()
     with pytest.raises(StateError):
-        resumed.load_state_dict({"shapes": [3], "why_eager": None})
+        resumed.load_state_dict({**first.state_dict(), "shapes": [3]})
 
 
 def test_a_network_that_changes_at_each_call_is_called_eagerly_after_a_while() -> None:
@@ -144,6 +144,30 @@ def test_a_network_that_changes_at_each_call_is_called_eagerly_after_a_while() -
     resumed.load_state_dict(call.state_dict())
     assert alike(resumed, net)
     assert resumed.num_graphs == 0
+
+
+def test_changes_are_counted_over_a_resume_and_many_of_them_are_said_to_be_inexact() -> None:
+    net = Net()
+
+    def called(call: GuardedCall, numbers: range) -> GuardedCall:
+        for number in numbers:
+            net.layers[0].factor = 1.0 + number
+            call(batch(), 0)
+        return call
+
+    first = called(GuardedCall(net.forward, tell=lambda note: None), range(8))
+    assert first.inexact_because() == []
+    resumed = GuardedCall(net.forward, tell=lambda note: None)
+    resumed.load_state_dict(first.state_dict())
+    called(resumed, range(8, 12))
+    assert resumed.is_used
+    assert "compiled again 10 times" in resumed.inexact_because()[0]
+    called(resumed, range(12, 20))
+    assert not resumed.is_used
+    # What is only compiled again, since a process is new, is no change.
+    again = GuardedCall(net.forward)
+    again.load_state_dict(called(GuardedCall(net.forward), range(1)).state_dict())
+    assert called(again, range(1)).state_dict()["num_changes"] == 0
 
 
 def test_what_the_compiler_refuses_is_called_eagerly_with_the_reason_or_is_an_error() -> None:
@@ -235,6 +259,26 @@ def test_a_trial_leaves_nothing_behind() -> None:
     assert all(weight.grad is None for weight in net.parameters())
 
 
+class Counting:
+    """Calls a network, and counts that in a plain attribute, as a Model of a script may."""
+
+    def __init__(self, net: Net) -> None:
+        self.net, self.num_calls = net, 0
+
+    def forward(self, *given: Any) -> dict[str, Tensor]:
+        self.num_calls += 1
+        return self.net(*given)  # type: ignore[no-any-return]
+
+
+def test_a_trial_leaves_nothing_in_the_owner_of_what_is_called() -> None:
+    owner = Counting(Net())
+    trial = Trial(owner.net, (batch(), 0), precision="float32", owners=[owner])
+    trial.outcome(owner.forward)
+    assert owner.num_calls == 0
+    trial_of(owner.net).outcome(owner.forward)
+    assert owner.num_calls == 1
+
+
 def test_the_distance_of_outcomes_is_relative_and_infinite_where_one_is_not_a_number() -> None:
     net = Net()
     first = trial_of(net).outcome(net.forward)
@@ -312,3 +356,14 @@ def test_what_speaks_against_it_is_told_or_refused_by_name() -> None:
     assert "cannot be looked at before the run begins" in notes[0]
     with pytest.raises(ConfigError, match="on the CPU and on CUDA"):
         choose("compiled", plan(Net(), 10)._replace(device=torch.device("mps")))
+
+
+def test_a_resumed_run_is_not_told_to_change_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "why_no_compiler", lambda device: "there is no g++")
+    plan = Plan(Net(), CPU, 10, lambda: None)
+    with pytest.raises(
+        ConfigError, match=r"there is no g\+\+; a resume computes with compiled code"
+    ):
+        choose_call("compiled", plan, has_begun=True, tell=lambda note: None)
+    with pytest.raises(ConfigError, match="set engine to auto"):
+        choose_call("compiled", plan, has_begun=False, tell=lambda note: None)

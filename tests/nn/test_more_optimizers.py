@@ -171,6 +171,21 @@ def test_twenty_steps_end_where_torchs_own_end(config: Any, limit: float | None)
     assert moved.abs().mean() > 0.01
 
 
+def test_a_matrix_that_lies_transposed_in_memory_is_orthogonalised_as_it_is() -> None:
+    config = CASES["muon of all"]
+    found = []
+    for is_transposed in (False, True):
+        module = network()
+        if is_transposed:
+            weight = module[0].weight  # type: ignore[index]
+            weight.data = weight.data.t().contiguous().t()
+        learner = Learner(module, config, max_grad_norm=None)
+        for step, loss_of in enumerate(losses()):
+            learner.improve(loss_of, torch.tensor(rate(step)))
+        found.append(learner.flat.by_name(learner.flat.vectors)["0.weight"])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=5e-4)
+
+
 @each_case
 def test_a_compiled_and_a_taped_update_take_the_same_steps(config: Any) -> None:
     # All cases compile the same lines, of which torch keeps a few versions only.

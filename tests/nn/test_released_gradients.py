@@ -98,3 +98,17 @@ def test_those_that_wait_are_saved_and_restored_by_name() -> None:
     kept.load_gradients(saved)
     for name, gradient in kept.gradients_by_name().items():
         assert torch.equal(gradient, saved[name])
+
+
+def test_a_sparse_gradient_is_a_row_of_the_vector_as_well() -> None:
+    found = []
+    for keeps in (True, False):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Embedding(6, 3, sparse=True), nn.Linear(3, 1))
+        learner = Learner(net, ADAMW, keeps_gradients=keeps, max_grad_norm=0.5)
+        for index in range(3):
+            ids = torch.tensor([index, index + 1])
+            loss_of = lambda forward, ids=ids: (forward(ids).square().mean(), None)  # noqa: E731
+            learner.improve(loss_of, torch.tensor(0.01))
+        found.append(learner.weights())
+    torch.testing.assert_close(found[1], found[0])

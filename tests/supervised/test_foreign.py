@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 import ludus
 from ludus import Trainer
 from ludus.core.errors import ConfigError
 from ludus.nn.engines import compiled, network
+from ludus.nn.engines.guarded import GuardedCall
 from ludus.nn.engines.trial import Trial
 from ludus.supervised import updating
 from ludus.supervised.updating import uses_batch_index
@@ -61,6 +63,10 @@ def make(model: Any = None, **changes: Any) -> Trainer:
     return trainer
 
 
+def engine_notes(place: Any) -> list[str]:
+    return [one["reason"] for one in lines(place, "events.jsonl") if one["event"] == "engine"]
+
+
 @pytest.fixture
 def _traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "BACKEND", "eager")
@@ -73,14 +79,100 @@ def test_a_compiled_network_of_a_users_own_ends_with_the_same_bytes_wherever_it_
 
 
 @pytest.mark.usefixtures("_traced_only")
-def test_a_forgotten_list_of_compiled_shapes_would_be_noticed(tmp_path: Path) -> None:
+def test_the_shapes_that_were_compiled_are_saved(tmp_path: Path) -> None:
     trainer = make()
     trainer.fit(root=str(tmp_path), name="whole")
     state = trainer.update.state_dict()
     assert state["compiled"] == {
         "shapes": ["float32[16, 13] int64[16] -", "float32[10, 13] int64[10] -"],
         "why_eager": None,
+        "num_changes": 0,
     }
+
+
+class Lengths(Dataset[Any]):
+    """Rows of ten lengths, each in one batch of two; the same in every epoch."""
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(index)
+        return torch.randn(2 + index // 2, 13, generator=generator), torch.tensor(index % 3)
+
+
+class OfLengths(nn.Module):
+    """Takes rows of any length; knows whether it is traced, so that both ways of calling it show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(13, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x.mean(1)) * (1.01 if torch.compiler.is_compiling() else 1.0)
+
+
+def of_lengths() -> Trainer:
+    torch.manual_seed(1)
+    trainer = make(OfLengths(), data=None, batch_size=2, max_epochs=3, with_validation=False)
+    trainer.loaders["train"] = DataLoader(Lengths(), batch_size=2)
+    return trainer
+
+
+@pytest.mark.usefixtures("_traced_only")
+def test_which_shapes_are_compiled_survives_a_kill_and_would_be_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten shapes come, eight are compiled: a resume that forgets which compiles others."""
+    monkeypatch.setattr(Trial, "why_not_alike", lambda *given: None)
+    trainers.check_kill_anywhere(of_lengths, tmp_path / "kept", max_kills=4)
+    forgets = lambda call, state: None  # noqa: E731
+    monkeypatch.setattr(GuardedCall, "load_state_dict", forgets)
+    with pytest.raises(AssertionError, match="other bytes at the end"):
+        trainers.check_kill_anywhere(of_lengths, tmp_path / "forgotten", max_kills=4)
+
+
+@torch.library.custom_op("ludus_tests::doubled", mutates_args=())
+def doubled(x: Tensor) -> Tensor:
+    """Return twice the input, by an operation without a fake kernel, which no compiler takes."""
+    return x * 2
+
+
+torch.library.register_autograd("ludus_tests::doubled", lambda context, gradient: gradient * 2)
+
+
+class Refused(nn.Module):
+    """A network that the compiler cannot take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(13, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return doubled(self.head(x))
+
+
+def test_a_network_that_the_compiler_refuses_is_called_eagerly_and_the_run_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "compile_seconds", lambda module: 0.0)
+    trainer = make(Refused(), engine="auto")
+    result = trainer.fit(root=str(tmp_path), name="refused")
+    assert (result.status, trainer.config.engine) == ("finished", "eager")
+    told = engine_notes(result.run_dir)
+    assert any("the network is not compiled: torch's compiler cannot" in one for one in told)
+    assert f"{Path(__file__).name}:" in "".join(told)
+
+
+def test_a_network_is_tried_with_the_real_compiler_and_the_choice_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "compile_seconds", lambda module: 0.0)
+    trainer = make(engine="auto")
+    result = trainer.fit(root=str(tmp_path), name="tried")
+    told = engine_notes(result.run_dir)
+    assert any("a forward and backward pass takes" in one for one in told)
+    assert trainer.config.engine in ("eager", "compiled")
 
 
 @pytest.mark.usefixtures("_traced_only")
@@ -109,11 +201,7 @@ def test_auto_compiles_a_long_run_writes_that_down_and_says_the_gain(
     trainer = make(engine="auto")
     result = trainer.fit(root=str(tmp_path), name="long")
     assert "engine: compiled" in (tmp_path / "long" / "config.yaml").read_text()
-    told = [
-        line["reason"]
-        for line in lines(result.run_dir, "events.jsonl")
-        if line["event"] == "engine"
-    ]
+    told = engine_notes(result.run_dir)
     assert "10 ms instead of 20 ms (2.00 times as fast)" in told[0]
     # A resumed run does as the first one did, and tries nothing again.
     again = make(engine="auto", max_epochs=3)
@@ -129,6 +217,13 @@ class Indexed(ludus.Model):
         return result | {"loss": result["loss"] * (1 + batch_idx)}
 
 
+class AnyArguments(ludus.Model):
+    """May look at it."""
+
+    def training_step(self, *given: Any) -> dict[str, Tensor]:
+        return super().training_step(*given)
+
+
 class Unindexed(ludus.Model):
     """Does not."""
 
@@ -138,6 +233,7 @@ class Unindexed(ludus.Model):
 
 def test_a_step_that_looks_at_the_number_of_the_batch_is_not_compiled(tmp_path: Path) -> None:
     assert uses_batch_index(Indexed(Own()))
+    assert uses_batch_index(AnyArguments(Own()))
     assert not uses_batch_index(Unindexed(Own()))
     with pytest.raises(
         ConfigError, match="'engine' is compiled, but its training_step uses batch_idx"
@@ -190,6 +286,28 @@ def test_channels_last_learns_the_same_and_is_saved_by_name_as_ever(
     assert found["channels_last"] == pytest.approx(found["contiguous"], rel=1e-4)
 
 
+def channels_last() -> Trainer:
+    torch.manual_seed(1)
+    images = Images().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return make(
+        images, data=DIGITS, engine="eager", memory_format="auto", with_validation=False, max_epochs=1
+    )  # fmt: skip
+
+
+def test_a_network_that_was_given_with_channels_last_stays_so_over_a_kill(tmp_path: Path) -> None:
+    trainer = channels_last()
+    trainer.fit(root=str(tmp_path), name="whole")
+    assert trainer.config.memory_format == "channels_last"
+    assert trainer.model.module.conv.weight.stride() == (36, 1, 12, 4)
+    trainers.check_kill_anywhere(channels_last, tmp_path / "kills", max_kills=2)
+
+
+def plain_and_clipped() -> Trainer:
+    torch.manual_seed(1)
+    layers = nn.Sequential(nn.Linear(13, 32), nn.Tanh(), nn.Linear(32, 3))
+    return make(layers, engine="auto", gradient_checkpointing=["0"], max_grad_norm=0.01)
+
+
 def test_gradients_of_a_large_network_are_not_kept_and_its_runs_resume_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,5 +319,7 @@ def test_gradients_of_a_large_network_are_not_kept_and_its_runs_resume_exactly(
         trainer = make(engine=engine)
         trainer.prepare(max_steps=None)
         assert trainer.update.flat.keeps_gradients is keeps
+    # Of layers of torch's alone, which auto calls eagerly here, the norm is summed as in the first process.
+    trainers.check_kill_anywhere(plain_and_clipped, tmp_path / "plain", max_kills=2)
     # Every other batch waits in the gradient for the next.
     trainers.check_kill_anywhere(lambda: make(engine="eager", accumulate=2), tmp_path, max_kills=4)

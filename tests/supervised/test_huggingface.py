@@ -227,6 +227,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"text": ["txt"]}, {}, "has no column txt. Did you mean 'text'?"),
     ({"path": "{}/rows"}, {}, "which holds test, train; name one of them"),
     ({"path": "{}/rows.txt"}, {}, "neither a folder that save_to_disk wrote nor a file"),
+    ({}, {"path": "{}/cut", "config": {}}, "'model.path': Error while deserializing header"),
     ({"tokenizer": "{}/no_pad"}, {}, "has no pad token; set tokenizer.pad_token"),
     ({"tokenizer": "gpt2"}, {}, "is gpt2, which is no folder"),
     ({"label": None}, {}, "'task' is classification, and 'label' is null"),
@@ -241,6 +242,9 @@ def test_a_mistake_is_told_in_a_sentence_before_training(
 ) -> None:
     if not (folder / "no_pad").exists():
         write_tokenizer(folder / "no_pad", pad=None)
+        shutil.copytree(folder / "bert", folder / "cut")
+        whole = (folder / "cut" / "model.safetensors").read_bytes()
+        (folder / "cut" / "model.safetensors").write_bytes(whole[:99])
         (folder / "pickled").mkdir()
         shutil.copy(folder / "bert" / "config.json", folder / "pickled")
         (folder / "pickled" / "pytorch_model.bin").write_bytes(b"")

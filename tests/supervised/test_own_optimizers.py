@@ -188,6 +188,31 @@ class Unsaved(Signs):
         self.state[self.param_groups[0]["params"][0]]["thing"] = object()
 
 
+class Slow(Signs):
+    """Keeps a mean of the weights as parameters of its own, as wrappers of optimizers do."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, lr=lr)
+        self.slow = [nn.Parameter(one.detach().clone()) for one in self.param_groups[0]["params"]]
+
+
+class Teaches(Signs):
+    """Keeps a network of its own, which is callable as functions are."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, lr=lr)
+        self.teacher = nn.Linear(2, 2)
+
+
+class Refers(Signs):
+    """Keeps what is trained under another name, a function, and a plain mean, of which one is saved."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, lr=lr)
+        self.everything = [one for group in self.param_groups for one in group["params"]]
+        self.rule, self.means = torch.sign, [torch.zeros_like(one) for one in self.everything]
+
+
 class Replaces(Signs):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for one in self.param_groups[0]["params"]:
@@ -201,6 +226,8 @@ class Replaces(Signs):
             lambda params: Unsaved(params, lr=RATE),
             r"Unsaved keeps what no checkpoint can hold: .*thing",
         ),
+        (lambda params: Slow(params, lr=RATE), "Slow keeps a Parameter of its own in 'slow'"),
+        (lambda params: Teaches(params, lr=RATE), "keeps a Linear of its own in 'teacher'"),
         (lambda params: torch.optim.LBFGS(params, lr=RATE), "asks for a closure"),
         (lambda params: "x", "the optimizer that was given is a str; give a class"),
         (lambda params: Signs(params[:1], lr=RATE), "holds 1 of the 4 parameters"),
@@ -210,6 +237,12 @@ class Replaces(Signs):
 def test_what_cannot_move_the_weights_is_refused_before_work_begins(make: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         learner(make)
+
+
+def test_attributes_are_saved_but_for_code_and_the_parameters_themselves() -> None:
+    found = learner(lambda params: Refers(params, lr=RATE))
+    saved = found.optimizer.state_dict()["attributes"]
+    assert saved.keys() == {"num_calls", "means"}
 
 
 def test_one_that_exchanges_parameters_is_refused_at_its_first_step() -> None:

@@ -181,3 +181,12 @@ def test_an_evaluation_in_a_process_of_its_own_takes_them(tiny: Tiny, tmp_path: 
 def test_where_it_is_not_it_is_refused_in_a_sentence(kind: str) -> None:
     with pytest.raises(ConfigError, match="precision"):
         ludus.example(kind).replace(**PURE)
+
+
+def test_a_mean_that_bfloat16_cannot_hold_is_refused(tiny: Tiny) -> None:
+    free = {
+        "kind": "schedule_free_adamw", "learning_rate": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8,
+        "weight_decay": 0.0, "step_power": 0.0, "rate_power": 2.0,
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=r"schedule_free_adamw, .* does not move in bfloat16"):
+        tiny(**PURE, optimizer=free, ema_decay=None)

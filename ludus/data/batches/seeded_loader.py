@@ -19,6 +19,7 @@ from ludus.seeds import derive, forked, generator
 
 _NUM_LISTED = 4096
 _NUM_ASKED = 16
+"""Enough that an augmentation by chance shows."""
 """How many examples a data set is asked for more than once."""
 
 
@@ -100,9 +101,9 @@ def _like(
     )
 
 
-def spread(count: int) -> list[int]:
-    """Return some rows spread over so many: enough that an augmentation by chance shows."""
-    asked = min(count, _NUM_ASKED)
+def spread(count: int, most: int = _NUM_ASKED) -> list[int]:
+    """Return at most so many places, spread evenly over `count`, the first and the last among them."""
+    asked = min(count, most)
     return [place * (count - 1) // max(asked - 1, 1) for place in range(asked)]
 
 
@@ -115,9 +116,18 @@ def answers(loader: DataLoader[Any], seed: int, *, times: int) -> list[Any]:
     rows = spread(len(loader.dataset))  # type: ignore[arg-type]
     dataset, workers = SeededDataset(loader.dataset, seed, 0), min(loader.num_workers, 1)
     asked = torch.tensor(rows * times, dtype=torch.int64)
-    again = _like(loader, dataset, asked, seed, 0, batch_size=len(rows), num_workers=workers)
-    with forked(0):
-        return list(again)
+
+    def given(batch_size: int) -> list[Any]:
+        again = _like(loader, dataset, asked, seed, 0, batch_size=batch_size, num_workers=workers)
+        with forked(0):
+            return list(again)
+
+    try:
+        return given(len(rows))
+    except Exception:
+        # Examples of several sizes, in batches of one or of one size, cannot be put together.
+        found = given(1)
+    return [found[start : start + len(rows)] for start in range(0, len(found), len(rows))]
 
 
 def sentence_of(error: Exception) -> Exception:

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ludus.core.errors import ConfigError
+from ludus.data.batches.seeded_loader import spread
 
-_NUM_SAMPLES = 256
+NUM_SAMPLES = 256
 """How many pieces of a file, or files of a folder, are hashed: enough to notice other data, soon done."""
 _SAMPLE_BYTES = 1 << 16
-
-
-def needed(module: str, *, kind: str, extra: str) -> Any:
-    """Return a module that may be missing; raise ConfigError with the command that installs it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0].replace("PIL", "Pillow")
-        raise ConfigError(
-            f"data.kind {kind} needs {package}; install it with: pip install 'ludus[{extra}]'"
-        ) from None
 
 
 def existing(path: str, *, key: str, folder: bool = False) -> Path:
@@ -51,20 +39,13 @@ def name_of(path: Path) -> str:
     return re.sub(r"[^a-z0-9]+", "_", path.resolve().stem.lower()).strip("_") or "data"
 
 
-def spread(count: int, most: int = _NUM_SAMPLES) -> list[int]:
-    """Return at most so many places, spread evenly over `count`, the first and the last among them."""
-    if count <= most:
-        return list(range(count))
-    return [place * (count - 1) // (most - 1) for place in range(most)]
-
-
 def file_digest(path: Path) -> str:
     """Return a hash of a file's size and of pieces spread over it."""
     out, size = hashlib.sha256(), path.stat().st_size
     out.update(str(size).encode())
     num_pieces = -(-size // _SAMPLE_BYTES)
     with path.open("rb") as file:
-        for piece in spread(num_pieces):
+        for piece in spread(num_pieces, NUM_SAMPLES):
             file.seek(piece * _SAMPLE_BYTES)
             out.update(file.read(_SAMPLE_BYTES))
     return out.hexdigest()

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from ludus.core.errors import LudusError
 from ludus.data.batches.file_data import FileDataset
-from ludus.data.sources._files import folder_digest, spread
+from ludus.data.batches.seeded_loader import spread
+from ludus.data.sources._files import NUM_SAMPLES, folder_digest
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -59,7 +60,7 @@ class Listing:
         """A hash of all names, sizes and classes, and of the beginnings of some files."""
         rows = range(len(self.names))
         names = [f"{self.name(row)} {self.targets[row]}" for row in rows]
-        some = [self.path(row) for row in spread(len(rows))]
+        some = [self.path(row) for row in spread(len(rows), NUM_SAMPLES)]
         return folder_digest(names, self.sizes.tolist(), some)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,10 +12,11 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from ludus.config.optional import optional
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
 from ludus.data.batches.splits import Splits
-from ludus.data.sources._files import existing, name_of, needed
+from ludus.data.sources._files import existing, name_of
 from ludus.data.sources._frames import FrameConfig, split_frame
 
 _EMPTY = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
@@ -38,7 +40,7 @@ class Csv:
 
     def load(self, generator: torch.Generator) -> Splits:
         """Return the examples, split by the generator."""
-        needed("pyarrow", kind="csv", extra="tables")
+        optional("pyarrow", key="data.kind csv", extra="tables")
         path = existing(self._config.path, key="data.path")
         frame = CsvFrame(path, self._config.delimiter)
         return split_frame(frame, self._config, name_of(path), generator)
@@ -141,6 +143,10 @@ class CsvFrame:
         return f"row {row + 1}"
 
 
+_PLAIN = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+"""How a number is spelt that every reader takes."""
+
+
 def _first_text(cells: Sequence[str | None]) -> tuple[int, str]:
     """Return the first cell that is no number, and its row."""
     for row, text in enumerate(cells):
@@ -148,5 +154,6 @@ def _first_text(cells: Sequence[str | None]) -> tuple[int, str]:
             float(text or 0)
         except ValueError:
             return row, str(text)
-    # Python takes some spellings of numbers that the table does not, such as 1_000.
-    return next((row, text) for row, text in enumerate(cells) if text and "_" in text)
+    # Python takes spellings of numbers that the table does not, such as 1_000 and digits of other scripts.
+    odd = [(row, text) for row, text in enumerate(cells) if text and not _PLAIN.fullmatch(text)]
+    return odd[0] if odd else next((row, text) for row, text in enumerate(cells) if text)

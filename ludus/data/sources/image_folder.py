@@ -12,10 +12,12 @@ import torch
 from pydantic import Field
 
 from ludus.config.base import Fraction, Positive, PositiveFloat, StrictConfig
+from ludus.config.optional import optional
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
+from ludus.data.batches.seeded_loader import spread
 from ludus.data.batches.splits import Splits, split_rows
-from ludus.data.sources._files import existing, name_of, needed, spread
+from ludus.data.sources._files import existing, name_of
 from ludus.data.sources._pictures import Listing, Pictures, View, problem_of
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -99,7 +101,7 @@ class ImageFolder:
     def load(self, generator: torch.Generator) -> Splits:
         """Return the pictures, split by the generator."""
         config = self._config
-        needed("PIL.Image", kind="image_folder", extra="images")
+        optional("PIL.Image", key="data.kind image_folder", extra="images")
         root = existing(config.path, key="data.path", folder=True)
         has_folders = config.validation_fraction is None or config.test_fraction is None
         trained = self._split_folder(root, "train") if has_folders else root

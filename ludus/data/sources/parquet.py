@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from ludus.config.optional import optional
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
 from ludus.data.batches.splits import Splits
-from ludus.data.sources._files import existing, name_of, needed
+from ludus.data.sources._files import existing, name_of
 from ludus.data.sources._frames import FrameConfig, split_frame
 
 
@@ -31,7 +32,7 @@ class Parquet:
 
     def load(self, generator: torch.Generator) -> Splits:
         """Return the examples, split by the generator."""
-        needed("pyarrow.parquet", kind="parquet", extra="tables")
+        optional("pyarrow.parquet", key="data.kind parquet", extra="tables")
         path = existing(self._config.path, key="data.path")
         return split_frame(ParquetFrame(path), self._config, name_of(path), generator)
 

@@ -15,8 +15,9 @@ from ludus.config.base import Fraction, Positive, StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.batches.file_data import FileDataset
+from ludus.data.batches.seeded_loader import spread
 from ludus.data.batches.splits import Splits
-from ludus.data.sources._files import existing, file_digest, name_of, spread
+from ludus.data.sources._files import NUM_SAMPLES, existing, file_digest, name_of
 
 _PIECE = 1 << 15
 """How many token ids of each sampled piece are compared with the vocabulary before training."""
@@ -140,7 +141,7 @@ class TokenFile:
 
     def check(self, vocabulary_size: int) -> None:
         """Raise ConfigError if an id in some pieces spread over the file is not in the vocabulary."""
-        for piece in spread(-(-self.size // _PIECE)):
+        for piece in spread(-(-self.size // _PIECE), NUM_SAMPLES):
             start = piece * _PIECE
             found = outside(self.ids[start : start + _PIECE], vocabulary_size)
             if found is not None:

@@ -15,7 +15,7 @@ VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 def use_lasting_cache() -> None:
     """Let torch's compiler keep its code in the cache folder of ludus, unless it was given another."""
-    if VARIABLE in os.environ:
+    if VARIABLE in os.environ and not _is_torchs(os.environ[VARIABLE]):
         return
     try:
         folder = cache_folder() / "compiled"
@@ -25,3 +25,10 @@ def use_lasting_cache() -> None:
         return
     if os.access(folder, os.W_OK):
         os.environ[VARIABLE] = str(folder)
+
+
+def _is_torchs(place: str) -> bool:
+    """Return whether torch itself chose this place: it sets the variable when its compiler is imported."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    return place == default_cache_dir()

@@ -20,12 +20,13 @@ from torch.utils._pytree import tree_leaves
 from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.nn.engines import compiled
+from ludus.nn.engines.cache import use_lasting_cache
 from ludus.process.signals import ended_at_once
 
 MAX_SHAPES = 8
 """How many shapes of batches are compiled; others are computed eagerly."""
 _MAX_CHANGES = 16
-"""How often the whole network may be compiled again for what changes in it."""
+"""At how many calls the network may be compiled again for what has changed in it."""
 
 Forward = Callable[..., Any]
 Tell = Callable[[str], None]
@@ -37,13 +38,16 @@ class GuardedCall:
     def __init__(self, forward: Forward, *, tell: Tell | None = None) -> None:
         """Without `tell`, what cannot be compiled is a LudusError; with it, it is called eagerly."""
         self._forward, self._tell = forward, tell
+        use_lasting_cache()
         self._compiled = torch.compile(
             compiled.own_code(forward), dynamic=False, backend=self._build
         )
         self._shapes: dict[str, None] = {}
         self._why_eager: str | None = None
         self._is_told = False
-        self._num_first = 0
+        self._warm: set[str] = set()
+        """The shapes that were compiled in this process; those of an earlier one are compiled again."""
+        self._num_changes = 0
         self.num_graphs = 0
         """How many pieces of code were compiled so far."""
         self.breaks: list[str] = []
@@ -59,6 +63,7 @@ class GuardedCall:
         if is_new and len(self._shapes) >= MAX_SHAPES:
             self._tell_of_shapes(key)
             return self._forward(*inputs)
+        num_graphs = self.num_graphs
         try:
             result = self._first(inputs) if is_new else self._again(inputs)
         except Exception as error:
@@ -67,10 +72,26 @@ class GuardedCall:
             self._give_up(why_not_compiled(error), error)
             return self._forward(*inputs)
         self._shapes[key] = None
-        self._num_first = self._num_first or self.num_graphs
-        if self.num_graphs > self._num_first * (MAX_SHAPES + _MAX_CHANGES):
+        if self.num_graphs > num_graphs and key in self._warm:
+            self._num_changes += 1
+        self._warm.add(key)
+        if self._num_changes > _MAX_CHANGES:
             self._give_up("the network changes again and again, and was compiled each time")
         return result
+
+    def inexact_because(self) -> list[str]:
+        """Return why a resumed run may compute a batch eagerly that this one computed by compiled code.
+
+        A resume compiles what it meets again, whatever was compiled for it before, so its count of changes
+        may be lower by one for each kill.
+        """
+        if self._num_changes <= _MAX_CHANGES // 2:
+            return []
+        return [
+            f"the network was compiled again {self._num_changes} times for what changes in it, and after"
+            f" {_MAX_CHANGES} times it is called eagerly, which a resumed run may count otherwise: set engine"
+            " to eager"
+        ]
 
     def _first(self, inputs: Sequence[object]) -> Any:
         with ended_at_once("the network is compiled"), compiled.compiling(), self._config:
@@ -110,7 +131,7 @@ class GuardedCall:
     ) -> Callable[..., Any]:
         self.num_graphs += 1
         reason = getattr(traced, "compile_subgraph_reason", None)
-        if not self._num_first and reason is not None and reason.graph_break:
+        if not self._warm and reason is not None and reason.graph_break:
             self.breaks.append(_shortened(reason.reason) + _line(reason.user_stack))
         run: Any = traced.forward
         if compiled.BACKEND == "inductor":
@@ -122,16 +143,22 @@ class GuardedCall:
 
     def state_dict(self) -> dict[str, Any]:
         """Return which shapes are compiled, and why none is where that is so."""
-        return {"shapes": [*self._shapes], "why_eager": self._why_eager}
+        return {
+            "shapes": [*self._shapes],
+            "why_eager": self._why_eager,
+            "num_changes": self._num_changes,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Compile these shapes, and no others while there are so many."""
-        states.check_keys(state, "shapes", "why_eager")
+        states.check_keys(state, "shapes", "why_eager", "num_changes")
         shapes = states.rows(state, "shapes")
         with states.within("shapes"):
             known = [states.text(shapes, index) for index in range(len(shapes))]
         why = None if state["why_eager"] is None else states.text(state, "why_eager")
+        num_changes = states.whole(state, "num_changes")
         self._shapes, self._why_eager = dict.fromkeys(known), why
+        self._num_changes = num_changes
 
 
 def shapes_of(inputs: Sequence[object]) -> str:
@@ -169,7 +196,8 @@ def why_not_compiled(error: Exception) -> str:
     place = ""
     if "from user code" in whole:
         found = _USER_LINE.findall(whole.split("from user code", 1)[1])
-        place = f" at {found[-1][0]}:{found[-1][1]}" if found else ""
+        own = [one for one in found if "/torch/" not in one[0]] or found
+        place = f" at {own[-1][0]}:{own[-1][1]}" if own else ""
     return compiled.first_line(error) + place
 
 

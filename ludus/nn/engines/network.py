@@ -56,6 +56,11 @@ def choose_call(wanted: str, plan: Plan, *, has_begun: bool, tell: Tell) -> Call
     reason = plan.why_not or why_no_compiler(plan.device)
     if plan.device.type not in ("cpu", "cuda"):
         reason = "torch's compiler is used on the CPU and on CUDA here"
+    if reason is not None and has_begun and wanted == "compiled":
+        raise ConfigError(
+            f"this run was compiled when it began, but {reason}; a resume computes with compiled code too, so"
+            " provide it, or begin a new run"
+        )
     if reason is not None:
         return _refused(wanted, reason)
     eager: Forward = plan.module.forward

@@ -41,10 +41,19 @@ class Trial:
     """Passes of a network on one batch."""
 
     def __init__(
-        self, module: nn.Module, inputs: Sequence[object], *, precision: Precision
+        self,
+        module: nn.Module,
+        inputs: Sequence[object],
+        *,
+        precision: Precision,
+        owners: Sequence[object] = (),
     ) -> None:
-        """`module` returns a mapping with a `loss`; `precision` is what it computes in."""
+        """`module` returns a mapping with a `loss`; `precision` is what it computes in.
+
+        `owners` are the objects whose methods it calls, such as a Model: their attributes are put back too.
+        """
         self._module, self._inputs, self._precision = module, inputs, precision
+        self._owners = owners
         self.forward: Forward = module.forward
         """The eager pass."""
         self._weights = [weight for weight in module.parameters() if weight.requires_grad]
@@ -87,7 +96,8 @@ class Trial:
 
     @contextlib.contextmanager
     def _untouched(self, seed: int) -> Iterator[None]:
-        with forked(seed), unchanged_buffers(self._module), plain_state_set_aside(self._module):
+        aside = plain_state_set_aside(self._module, *self._owners)
+        with forked(seed), unchanged_buffers(self._module), aside:
             yield
 
     def _wait(self) -> None:

@@ -62,14 +62,14 @@ class PlainState:
 
 
 @contextlib.contextmanager
-def plain_state_set_aside(network: nn.Module) -> Iterator[None]:
+def plain_state_set_aside(network: nn.Module, *others: object) -> Iterator[None]:
     """Let the block work with copies of the plain attributes of a network, and put its own back after it.
 
-    What cannot be copied stays where it is.
+    So are those of others, such as the model around it. What cannot be copied stays where it is.
     """
     tensors = [*network.parameters(), *network.buffers()]
     memo: dict[int, Any] = {id(one): one for one in [*network.modules(), *tensors]}
-    parts = [part for part in network.modules() if is_foreign(type(part))]
+    parts = [part for part in [*network.modules(), *others] if is_foreign(type(part))]
     own = [{name: x for name, x in vars(part).items() if name not in _OWN} for part in parts]
     for part, attributes in zip(parts, own, strict=True):
         for name, value in attributes.items():

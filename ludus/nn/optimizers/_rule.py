@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ludus.config.base import PositiveFloat, StrictConfig
-from ludus.nn.flat import FlatParameters, FlatPart, Vectors, spread
+from ludus.nn.flat import FlatParameters, FlatPart, Vectors, fused_pieces
 
 Decay = Annotated[float, Field(ge=0, le=1e30)]
 """Within what a 32-bit number can be, for there may be one for each weight."""
@@ -39,7 +39,7 @@ class Slices:
             # Autograd makes a gradient for each parameter.
             pieces = part.slices(part.names if names is None else names)
         elif part.vector.is_cuda:
-            pieces = spread([slice(0, len(part.vector))] if pieces is None else pieces)
+            pieces = fused_pieces([slice(0, len(part.vector))] if pieces is None else pieces)
 
         def cut(vector: Tensor) -> list[Tensor]:
             return [vector] if pieces is None else [vector[piece] for piece in pieces]
@@ -63,6 +63,8 @@ class Rule:
     Config: ClassVar[type[OptimizerConfig]] = OptimizerConfig
     squares: ClassVar[tuple[int, ...]] = ()
     """The places of moments that are means of squares, so never below 0."""
+    is_fused: ClassVar[bool] = False
+    """Whether `step` calls a kernel of torch that takes the gradient of each parameter as it is."""
     averages: ClassVar[bool] = False
     """Whether other weights are evaluated than those at which gradients are computed."""
 

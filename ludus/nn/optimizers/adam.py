@@ -34,6 +34,7 @@ class AdamRule(Rule):
     """Adam and AdamW, by torch's fused kernels."""
 
     Config = Adam
+    is_fused = True
     squares = (1,)
     config: Adam
 

@@ -62,7 +62,7 @@ class MuonRule(Rule):
         self, config: Muon, part: FlatPart, undecayed: frozenset[str], home: torch.device
     ) -> None:
         super().__init__(config, part, undecayed, home)
-        self._sizes = part.sizes
+        self._part, self._sizes = part, part.sizes
         self._matrices = [
             shape
             if len(shape) == 2
@@ -123,13 +123,15 @@ class MuonRule(Rule):
             (self._decays(vector)).split(self._sizes), strict=True,
         )  # fmt: skip
         moved = []
-        for shape, way, plain, square, weights, decay in pieces:
+        for index, (shape, way, plain, square, weights, decay) in enumerate(pieces):
             if shape is None:
                 shrunk = weights * (1 - lr * config.adamw_rate * decay)
                 moved.append(shrunk - lr * plain)
                 kept.append(square)
                 continue
-            step = orthogonalised(way.view(shape), config.newton_schulz_steps).reshape(-1)
+            matrix = self._part.shaped(index, way)
+            step = orthogonalised(matrix, config.newton_schulz_steps)
+            step = self._part.flattened(index, step)
             rows, columns = shape
             factor = math.sqrt(max(1.0, rows / columns))
             if config.adjust == "match_rms_adamw":

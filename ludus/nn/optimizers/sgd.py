@@ -37,6 +37,7 @@ class SgdRule(Rule):
     """Gradient descent, by torch's fused kernel."""
 
     Config = Sgd
+    is_fused = True
     config: Sgd
 
     def step(
