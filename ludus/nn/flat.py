@@ -85,6 +85,14 @@ class FlatPart:
             found.append(self.flattened(index, gradient))
         return found
 
+    def name_without_gradient(self) -> str | None:
+        """Return the first parameter whose gradient is not a piece of the vector, where these are kept."""
+        found = zip(self.names, self._parameters, self.views(self.gradient), strict=True)
+        for name, parameter, view in found:
+            if parameter.grad is None or parameter.grad.data_ptr() != view.data_ptr():
+                return name
+        return None
+
     def take_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Let these be the gradients of the parameters."""
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
@@ -175,10 +183,29 @@ class FlatParameters:
             states.flag(saved, name)
 
     def check_trained(self, module: nn.Module) -> None:
-        """Raise LudusError where requires_grad is not what it was when the module was flattened."""
-        trained = [name for name, weight in module.named_parameters() if weight.requires_grad]
-        if trained != self.names:
+        """Raise LudusError where requires_grad has changed since the module was flattened, or a weight is not
+        a view of its vector any more: no step would reach it.
+        """
+        named = dict(module.named_parameters())
+        if [name for name, weight in named.items() if weight.requires_grad] != self.names:
             raise LudusError(CHANGED_TRAINED)
+        for part in self.parts:
+            for name, view in zip(part.names, part.views(part.vector), strict=True):
+                if named[name].data_ptr() != view.data_ptr():
+                    raise LudusError(
+                        f"the parameter {name} was exchanged after training began (a new layer, p.data = ...,"
+                        " load_state_dict(assign=True), .double()), so no step would reach it; change it in"
+                        " place: with torch.no_grad(): p.copy_(...)"
+                    )
+
+    def check_gradients(self) -> None:
+        """Raise LudusError where a gradient is not a view of its vector any more, which steps go along."""
+        for part in self.parts if self.keeps_gradients else ():
+            if (name := part.name_without_gradient()) is not None:
+                raise LudusError(
+                    f"the gradient of {name} was taken away (zero_grad(), p.grad = None), so no step goes"
+                    " along it; ludus clears gradients itself: remove that"
+                )
 
     def by_name(self, vectors: Vectors) -> dict[str, Tensor]:
         """Return the pieces of vectors of this layout, by parameter name."""

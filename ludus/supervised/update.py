@@ -77,13 +77,15 @@ class Update:
         self._share = None if accumulate == 1 else torch.zeros((), device=device)
         self._last_numbers = (0.0, 0)
         self._is_eager = True
+        self._is_called = True
+        """Whether autograd adds to `.grad` at each step; what replays an update goes by its vectors."""
         self._network: GuardedCall | None = None
         self._gather: Executed = self.gather
         self._learn: Executed = self.learn
 
     def execute(self, chosen: Chosen) -> None:
         """Let an engine execute the two functions that do the work from now on."""
-        self._is_eager = chosen.is_eager
+        self._is_eager = self._is_called = chosen.is_eager
         if chosen.used in ("tape", "graph"):
             options: dict[str, Any] = {"copies": chosen.used == "tape"}
             self._gather = OnBatches(self.gather, chosen.by, **options)
@@ -93,7 +95,7 @@ class Update:
 
     def call_network(self, call: GuardedCall) -> None:
         """Call the network and its loss through torch's compiler from now on."""
-        self._is_eager, self._network = False, call
+        self._is_eager, self._is_called, self._network = False, True, call
         self.learner.forward = call
 
     @property
@@ -167,8 +169,14 @@ class Update:
         return [] if self._network is None else self._network.inexact_because()
 
     def check(self) -> None:
-        """Raise Diverged if half precision has overflowed too often in a row."""
+        """Raise Diverged if half precision has overflowed too often in a row.
+
+        Raise LudusError if a script has cut weights or gradients off from the vectors that learn.
+        """
         self.learner.scaling.check()
+        self.flat.check_trained(self.model.module)
+        if self._is_called:
+            self.flat.check_gradients()
 
     def close_epoch(self) -> dict[str, float]:
         """Return the mean loss and accuracy over the examples of this epoch, and begin to count anew."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import ludus
 from ludus import Trainer
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.core.surroundings import Bare
 from tests.supervised.conftest import MLP, QUIET, Tiny, history
 
@@ -149,3 +150,45 @@ def test_a_walk_in_memory_is_judged_stopped_early_and_tested_on_its_best_model()
     assert result.best is not None
     assert result.best["metric"] == "validation/epoch_loss"
     assert "test/accuracy" in trainer.run.log.written
+
+
+def _exchanged_layer(net: nn.Module) -> None:
+    net[2] = nn.Linear(16, 3)  # type: ignore[operator]
+
+
+def _exchanged_data(net: nn.Module) -> None:
+    for weight in net.parameters():
+        weight.data = weight.data.clamp(-1, 1)
+
+
+def _loaded(net: nn.Module) -> None:
+    net.load_state_dict({k: v.clone() for k, v in net.state_dict().items()}, assign=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_exchanged_layer, "parameter 2.weight was exchanged"),
+        (_exchanged_data, "parameter 0.weight was exchanged"),
+        (_loaded, "parameter 0.weight was exchanged"),
+        (lambda net: net.double().float(), "parameter 0.weight was exchanged"),
+        (
+            lambda net: net.zero_grad(),
+            r"gradient of 0.weight was taken away .*clears gradients itself",
+        ),
+    ],
+)
+def test_weights_and_gradients_that_a_hook_cuts_off_are_told_not_left_without_steps(
+    change: Any, told: str, tiny: Tiny, tmp_path: Path
+) -> None:
+    class Cuts:
+        def after_step(self, run: ludus.Run) -> None:
+            if run.counters["opt_steps"] == 3:
+                change(net)
+
+    trainer = Trainer(tiny(model=None, engine="eager", log_every_opt_steps=1))
+    net = nn.Sequential(nn.Linear(13, 16), nn.Tanh(), nn.Linear(16, 3))
+    trainer.set_model(net)
+    trainer.add(Cuts())
+    with pytest.raises(LudusError, match=told):
+        trainer.fit(root=str(tmp_path))

@@ -88,8 +88,9 @@ class Ran:
         self.result = trainer.fit(max_steps=max_steps, around=self._around)
 
     def _around(self, trainer: Any, request: Request) -> Bare:
+        around = Bare(trainer, request)
         trainer.run.keep_model = lambda name, weights, note: self.kept.update({name: weights})
-        return Bare(trainer, request)
+        return around
 
     def _note(self, stage: str, run: Any) -> None:
         self.done.append((stage, run.cursor[3].name, run.round("round")))
