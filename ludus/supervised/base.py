@@ -220,7 +220,8 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
     def observers(self) -> Sequence[Observer]:
         """Return the log first, then those who read what it wrote."""
         log = self.run.log
-        guard = WatchDivergence(GUARD, log, check=self.update.check)
+        # Asked for each time: a hook may set another model, and so another update.
+        guard = WatchDivergence(GUARD, log, check=lambda: self.update.check())
         judge = JudgeLog(self.judge, log, lambda score: self.weights(), keep=self._keep)
         watch = WatchMonitors(self.config.monitors(), log)
         plateau = WatchPlateau(self.rate_control.hear, log)

@@ -160,6 +160,10 @@ class Refit:
         self.model.fit(inputs_LD, labels_L.numpy(), seed=seed)
         self._num_fitted = count
 
+    def inexact_because(self) -> list[str]:
+        """Return nothing: what an estimator draws is seeded."""
+        return []
+
     def check(self) -> None:
         """Nothing can overflow."""
 
