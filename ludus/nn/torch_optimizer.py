@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import BuiltinFunctionType, FunctionType, MethodType
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -15,13 +12,12 @@ from torch import Tensor, nn
 
 from ludus.config.registry import find
 from ludus.core import states
-from ludus.core.errors import CheckpointError, ConfigError, LudusError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.flat import FlatParameters, Vectors
 from ludus.nn.lent_gradients import LentGradients
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.optimizers._rule import OptimizerConfig, Rule
-from ludus.seeds import forked
-from ludus.store.codec import encode
+from ludus.nn.torch_state import read_state, refuse_unsaved, try_state, write_state
 
 TorchMade = torch.optim.Optimizer
 Parameters = list[nn.Parameter] | list[dict[str, Any]]
@@ -29,8 +25,6 @@ Parameters = list[nn.Parameter] | list[dict[str, Any]]
 Make = Callable[[Parameters], TorchMade]
 """Returns an optimizer of these parameters."""
 
-_CODE = (FunctionType, MethodType, BuiltinFunctionType, type, functools.partial)
-"""Kinds of attributes that a class makes again by itself."""
 _KEYS = ("num_steps", "state", "groups", "attributes")
 
 
@@ -66,7 +60,10 @@ class TorchOptimizer(Optimizer):
         named = dict(module.named_parameters())
         self._named = {name: named[name] for name in flat.names}
         self._steps = torch.zeros((), device=flat.device)
-        self._layout = self._probed(make)
+        tried = try_state(lambda named: self._made(make, named), self._named)
+        self._layout: dict[str, Any] = tried["state"]
+        self._options = [[*group] for group in tried["groups"]]
+        """The options that each group has after a step: some are set at the first one."""
         self.made = self._made(make, self._named)
         self._factors = [float(group["lr"]) / config.learning_rate for group in self._groups()]
         self._before: dict[str, Any] | None = None
@@ -75,23 +72,6 @@ class TorchOptimizer(Optimizer):
     def name(self) -> str:
         """The name of its class."""
         return type(self.made).__name__
-
-    def _probed(self, make: Make) -> dict[str, Any]:
-        """Return its state after one step on copies; raise ConfigError if that cannot be saved."""
-        copies = {name: nn.Parameter(one.detach().clone()) for name, one in self._named.items()}
-        for one in copies.values():
-            one.grad = torch.full_like(one, 1e-3)
-        with forked(0):
-            self.made = self._made(make, copies)
-            try:
-                self.made.step()
-            except Exception as error:
-                raise ConfigError(
-                    f"the optimizer {self.name} cannot take a step: {type(error).__name__}: {error}"
-                ) from error
-        found = self._state_of(copies)
-        self._refuse_unsaved(found, ConfigError)
-        return {name: dict(one) for name, one in found["state"].items()}
 
     def _made(self, make: Make, named: Mapping[str, nn.Parameter]) -> TorchMade:
         rate, found = self.config.learning_rate, make(self._arranged(named))
@@ -125,7 +105,9 @@ class TorchOptimizer(Optimizer):
         ):
             raise ConfigError(
                 f"the lr of {type(found).__name__} is {rates[0]:g}, but the learning rate of the run is"
-                f" {rate:g}; give set_optimizer lr={rates[0]:g}"
+                f" {rate:g}, which schedules start from and which one param_group must have at least: set"
+                f" 'optimizer.learning_rate' to {rates[0]:g} before set_optimizer, or take lr as an argument"
+                f" and give set_optimizer lr={rates[0]:g}"
             )
         return found
 
@@ -187,7 +169,7 @@ class TorchOptimizer(Optimizer):
                 group["lr"].fill_(rate * factor)
             else:
                 group["lr"] = rate * factor
-        self._before = copy.deepcopy(self._state_of(self._named))
+        self._before = copy.deepcopy(self._state())
         with self._only(moving):
             self.made.step()
         self._steps += 1
@@ -201,48 +183,13 @@ class TorchOptimizer(Optimizer):
             self._put(self._before)
         self._before = None
 
-    def _state_of(self, named: Mapping[str, nn.Parameter]) -> dict[str, Any]:
-        made = self.made
-        state = {name: dict(made.state[one]) for name, one in named.items() if one in made.state}
-        groups = [{k: v for k, v in group.items() if k != "params"} for group in made.param_groups]
-        trained = {id(one) for one in [*named.values(), *self._named.values()]}
-        own = {
-            name: value
-            for name, value in vars(made).items()
-            if name not in _shared_names() and not self._is_made_again(name, value, trained)
-        }
-        return {"num_steps": self._steps, "state": state, "groups": groups, "attributes": own}
-
-    def _is_made_again(self, name: str, value: object, trained: Collection[int]) -> bool:
-        """Return whether a resume has an attribute without its being saved: code, or what is trained.
-
-        Raise ConfigError for parameters and networks that are not: these would be lost.
-        """
-        if isinstance(value, _CODE):
-            return True
-        leaves = [*_leaves_in(value)]
-        owned = [one for one in leaves if isinstance(one, nn.Parameter | nn.Module)]
-        others = [one for one in owned if not _is_of(one, trained)]
-        if others:
-            raise ConfigError(
-                f"the optimizer {self.name} keeps a {type(others[0]).__name__} of its own in '{name}', which"
-                " no checkpoint of it would hold; keep plain tensors (tensor.detach().clone()) there"
-            )
-        return bool(owned) and len(owned) == len(leaves)
-
-    def _refuse_unsaved(self, state: Mapping[str, Any], error: type[LudusError]) -> None:
-        try:
-            encode(state)
-        except CheckpointError as why:
-            raise error(
-                f"the optimizer {self.name} keeps what no checkpoint can hold: {why}; keep numbers, text,"
-                " tensors, and lists and dicts of them"
-            ) from None
+    def _state(self) -> dict[str, Any]:
+        return {"num_steps": self._steps, **read_state(self.made, self._named)}
 
     def state_dict(self) -> dict[str, Any]:
         """Return what it keeps of each parameter by name, the options of its groups, and its attributes."""
-        state = self._state_of(self._named)
-        self._refuse_unsaved(state, LudusError)
+        state = self._state()
+        refuse_unsaved(self.made, state, LudusError)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -250,26 +197,9 @@ class TorchOptimizer(Optimizer):
         self.check_state(state)
         self._put(copy.deepcopy(dict(state)))
 
-    def _put(self, state: dict[str, Any]) -> None:
+    def _put(self, state: Mapping[str, Any]) -> None:
         self._steps.copy_(state["num_steps"])
-        self.made.state.clear()
-        for name, kept in state["state"].items():
-            self.made.state[self._named[name]] = self._placed(name, kept)
-        for group, saved in zip(self._groups(), state["groups"], strict=True):
-            group.update(saved)
-        for name, value in state["attributes"].items():
-            setattr(self.made, name, value)
-
-    def _placed(self, name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the state of a parameter, each tensor on the device that the optimizer put it."""
-        like, device = self._layout.get(name, {}), self._named[name].device
-
-        def place(key: str, value: object) -> object:
-            own = like.get(key)
-            at = own.device if isinstance(own, Tensor) else device
-            return value.to(at) if isinstance(value, Tensor) else value
-
-        return {key: place(key, value) for key, value in kept.items()}
+        write_state(self.made, self._named, state, self._layout)
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this is the state of such an optimizer."""
@@ -281,7 +211,8 @@ class TorchOptimizer(Optimizer):
         with states.within("groups"):
             for index, (own, saved) in enumerate(zip(self._groups(), state["groups"], strict=True)):
                 with states.within(str(index)):
-                    states.check_keys(saved, *(key for key in own if key != "params"))
+                    needed = (key for key in own if key != "params")
+                    states.check_keys(saved, *needed, optional=self._options[index])
         with states.within("state"):
             saved_state = states.mapping(state, "state")
             states.check_keys(saved_state, optional=[*self._named])
@@ -291,26 +222,3 @@ class TorchOptimizer(Optimizer):
                         if isinstance(own, Tensor) and key in kept:
                             states.like(kept, key, own)
         states.mapping(state, "attributes")
-
-
-def _leaves_in(value: object) -> Iterator[object]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple | set | frozenset | deque):
-        for one in value:
-            yield from _leaves_in(one)
-    else:
-        yield value
-
-
-def _is_of(one: nn.Parameter | nn.Module, trained: Collection[int]) -> bool:
-    """Return whether this is a trained parameter, or a network of nothing else."""
-    weights = [one] if isinstance(one, nn.Parameter) else [*one.parameters(), *one.buffers()]
-    return all(id(weight) in trained for weight in weights)
-
-
-@functools.cache
-def _shared_names() -> frozenset[str]:
-    """Return the attributes that every optimizer of torch has, and is made again with."""
-    # Not at import: the first optimizer that is made imports the whole of torch's compiler.
-    return frozenset(vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)))

@@ -14,6 +14,9 @@ from ludus.supervised.fit import Fit
 from ludus.supervised.rate_control import RateControl
 from ludus.supervised.update import Update
 
+_PLAIN = (bool, int, float, str, tuple, type(None))
+"""Options that are written down by their values."""
+
 
 class Tuned:
     """Takes a schedule and learning rates from a script."""
@@ -62,7 +65,10 @@ class Tuned:
         rate = self.config.optimizer.learning_rate if lr is None else lr
         self.config = self.config.replace(optimizer={"kind": "given", "learning_rate": rate})
         self._given_optimizer = lambda parameters: optimizer(parameters, **given)
-        self.given_classes["optimizer"] = getattr(optimizer, "__name__", type(optimizer).__name__)
+        name = getattr(optimizer, "__name__", type(optimizer).__name__)
+        # A resume goes on with the saved options, so others than those it began with are refused.
+        words = [f"{key}={value!r}" for key, value in options.items() if isinstance(value, _PLAIN)]
+        self.given_classes["optimizer"] = f"{name}({', '.join(sorted(words))})" if words else name
 
     def set_learning_rate(self, rate: float | None) -> None:
         """Learn at this rate from the next step on, whatever the schedule says; None goes by it again.

@@ -206,11 +206,15 @@ def _refuse_half_sgd(update: Update) -> None:
     """Raise ConfigError where torch would not move the weights as it says."""
     # Seen in torch 2.13: its kernel leaves most weights where they are, and momentum reads unwritten memory.
     halves = [v for v in update.flat.vectors if v.dtype.itemsize < 4 and v.device.type == "cpu"]
-    if halves and isinstance(update.optimizer.config, Sgd):
+    optimizer = update.optimizer
+    is_fused = isinstance(optimizer.config, Sgd)
+    if isinstance(optimizer, TorchOptimizer) and isinstance(optimizer.made, torch.optim.SGD):
+        is_fused = any(group.get("fused") for group in optimizer.made.param_groups)
+    if halves and is_fused:
         kind = str(halves[0].dtype).removeprefix("torch.")
         raise ConfigError(
-            f"'optimizer.kind' is sgd, but torch's SGD for {kind} weights computes wrong numbers on a CPU;"
-            " use adam or adamw, a GPU, or weights in float32"
+            f"the optimizer is SGD, but torch's fused SGD for {kind} weights computes wrong numbers on a CPU;"
+            " use adam or adamw, torch.optim.SGD without fused, a GPU, or weights in float32"
         )
 
 

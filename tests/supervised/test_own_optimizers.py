@@ -213,6 +213,56 @@ class Refers(Signs):
         self.rule, self.means = torch.sign, [torch.zeros_like(one) for one in self.everything]
 
 
+class Global(Signs):
+    """Keeps a number for all parameters under a key that is none of them."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        kept = self.state["all"]  # type: ignore[index]
+        kept["count"] = kept.get("count", 0) + 1
+        for one in self.param_groups[0]["params"]:
+            one.sub_(self.param_groups[0]["lr"] * kept["count"] * one.grad)
+
+
+class Pairs(Signs):
+    """Keeps each parameter beside its mean, in one attribute."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, lr=lr)
+        self.pairs = [(one, torch.zeros_like(one)) for one in self.param_groups[0]["params"]]
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for one, mean in self.pairs:
+            if one.grad is not None:
+                one.sub_(self.param_groups[0]["lr"] * mean.lerp_(one.grad, 0.5))
+
+
+class Views(Signs):
+    """Keeps the means of parameters as views of one vector, which it changes as a whole."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, lr=lr)
+        sizes = [one.numel() for one in self.param_groups[0]["params"]]
+        self.vector = torch.zeros(sum(sizes))
+        for one, view in zip(self.param_groups[0]["params"], self.vector.split(sizes), strict=True):
+            self.state[one]["mean"] = view.view_as(one)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        self.vector.add_(1.0)
+        for one in self.param_groups[0]["params"]:
+            one.sub_(self.param_groups[0]["lr"] * self.state[one]["mean"])
+
+
+class Later(Signs):
+    """Sets an option of its group at the first step."""
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        self.param_groups[0]["warm"] = self.param_groups[0].get("warm", 0) + 1
+        super().step()
+
+
 class Replaces(Signs):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for one in self.param_groups[0]["params"]:
@@ -228,6 +278,18 @@ class Replaces(Signs):
         ),
         (lambda params: Slow(params, lr=RATE), "Slow keeps a Parameter of its own in 'slow'"),
         (lambda params: Teaches(params, lr=RATE), "keeps a Linear of its own in 'teacher'"),
+        (
+            lambda params: Global(params, lr=RATE),
+            "Global, saved and loaded, moves 0.weight otherwise",
+        ),
+        (
+            lambda params: Pairs(params, lr=RATE),
+            "Pairs, saved and loaded, moves 0.weight otherwise",
+        ),
+        (
+            lambda params: Views(params, lr=RATE),
+            "Views, saved and loaded, moves 0.weight otherwise",
+        ),
         (lambda params: torch.optim.LBFGS(params, lr=RATE), "asks for a closure"),
         (lambda params: "x", "the optimizer that was given is a str; give a class"),
         (lambda params: Signs(params[:1], lr=RATE), "holds 1 of the 4 parameters"),
@@ -237,6 +299,14 @@ class Replaces(Signs):
 def test_what_cannot_move_the_weights_is_refused_before_work_begins(make: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         learner(make)
+
+
+def test_an_option_that_the_first_step_sets_is_saved_and_loaded() -> None:
+    found = learner(lambda params: Later(params, lr=RATE))
+    found.improve(losses(1)[0], torch.tensor(RATE))
+    again = learner(lambda params: Later(params, lr=RATE))
+    again.load_state_dict(found.state_dict())
+    assert again.optimizer.state_dict()["groups"][0]["warm"] == 1
 
 
 def test_attributes_are_saved_but_for_code_and_the_parameters_themselves() -> None:
@@ -349,3 +419,11 @@ def test_a_resume_without_it_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     given(tiny).fit(max_steps=5, root=str(tmp_path), name="one")
     with pytest.raises(LudusError, match="optimizer"):
         Trainer(tiny(engine="auto")).fit(max_steps=9, root=str(tmp_path), name="one", resume=True)
+
+
+def test_a_resume_with_other_options_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    given(tiny, max_epochs=1).fit(root=str(tmp_path), name="run")
+    other = Trainer(tiny(engine="auto", max_epochs=2))
+    other.set_optimizer(Signs, lr=RATE, beta=0.7)
+    with pytest.raises(LudusError, match=r"Signs\(beta=0.8\)"):
+        other.fit(root=str(tmp_path), name="run", resume=True)

@@ -190,3 +190,10 @@ def test_a_mean_that_bfloat16_cannot_hold_is_refused(tiny: Tiny) -> None:
     }  # fmt: skip
     with pytest.raises(ConfigError, match=r"schedule_free_adamw, .* does not move in bfloat16"):
         tiny(**PURE, optimizer=free, ema_decay=None)
+
+
+def test_a_fused_sgd_of_a_script_is_refused_too(tiny: Tiny, tmp_path: Path) -> None:
+    trainer = ludus.Trainer(tiny(**PURE))
+    trainer.set_optimizer(torch.optim.SGD, lr=0.1, fused=True)
+    with pytest.raises(ConfigError, match=r"torch's fused SGD for bfloat16 .* without fused"):
+        trainer.fit(root=str(tmp_path))
