@@ -82,6 +82,8 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(tempfile, "tempdir", None)
         yield
     object_store.stop_all()
+    # A trainer that a test has killed in this process is garbage, and so are its loaders with their workers.
+    gc.collect()
     children = [child.cmdline() for child in psutil.Process().children(recursive=True)]
     # Python's and torch's own end with this process.
     ours = [

@@ -174,7 +174,7 @@ class Learner:
                 loss, aux = loss_of(self.forward)
         finally:
             set_mode(self._modal, False)
-        self.scaling.scaled(loss).backward()
+        self.scaling.backward(loss)
         return loss.detach(), aux, before
 
     def _differentiated(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
-from ludus.core.errors import Diverged
+from ludus.core.errors import Diverged, LudusError
 
 MAX_SKIPS = 20
 _FIRST_SCALE, _GROW_AFTER = 2.0**16, 2000
@@ -27,6 +27,15 @@ class LossScale:
         self.num_good = torch.zeros((), device=device)
         self.num_skipped = torch.zeros((), device=device)
         """Steps skipped in a row because the scale was too large."""
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of the scaled loss; raise LudusError where it has none."""
+        if not loss.requires_grad:
+            raise LudusError(
+                "the loss has no gradient: it depends on no parameter that learns, or was computed under"
+                " no_grad, from detached values or classes (argmax); compute it from the network's outputs"
+            )
+        self.scaled(loss).backward()
 
     def scaled(self, loss: Tensor) -> Tensor:
         """Return the loss from which the gradient is computed."""

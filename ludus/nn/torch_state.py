@@ -82,10 +82,10 @@ def try_state(make: Callable[[Named], Made], named: Named) -> dict[str, Any]:
     state = read_state(made, first)
     refuse_unsaved(made, state, ConfigError)
     # Not deepcopy, which would let tensors share memory that shared it before, as no file does.
-    saved: dict[str, Any] = tree_map_only(Tensor, Tensor.clone, state)
+    saved = _copied(state)
     second = {name: nn.Parameter(one.detach().clone()) for name, one in first.items()}
     resumed = make(second)
-    write_state(resumed, second, tree_map_only(Tensor, Tensor.clone, saved), saved["state"])
+    write_state(resumed, second, _copied(saved), saved["state"])
     for one, weights in ((made, first), (resumed, second)):
         _step(one, weights, -2e-3)
     for name, weight in first.items():
@@ -96,6 +96,11 @@ def try_state(make: Callable[[Named], Made], named: Named) -> dict[str, Any]:
                 " own memory, and numbers in its groups or attributes"
             )
     return saved
+
+
+def _copied(state: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = tree_map_only(Tensor, lambda one: one.detach().clone(), dict(state))
+    return found
 
 
 def _step(made: Made, named: Named, gradient: float) -> None:

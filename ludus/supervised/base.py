@@ -146,7 +146,8 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
             self._tell_of_engine(note)
         self.flat, self.optimizer = self.update.flat, self.update.optimizer
         self.config = self.config.replace(engine=made.engine, memory_format=made.memory_format)
-        self._plain_state = PlainState(self.model, self.model.module)
+        module = self.model.module
+        self._plain_state = PlainState(self.model, module, layers=module)
 
     def _make_fitting(self) -> Fit:
         config = self.config

@@ -9,7 +9,7 @@ import torch
 
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.batches.memory import Batches
-from ludus.nn.model import FROM_MODEL, Model
+from ludus.nn.model import CLASS_LOSSES, FROM_MODEL, Model
 from ludus.nn.precision import autocast_in, lower_weights
 from ludus.seeds import derive, forked
 from ludus.supervised.collated import CollatedBatches
@@ -73,7 +73,13 @@ def check_model(model: Model, data: Batches, *, what: str = "learn from this dat
 def _remedy(model: Model) -> str:
     if model.loss == FROM_MODEL:
         return "make the batches such as the model's forward takes"
-    return "make model.inputs and model.outputs fit the data"
+    remedy = "make model.inputs and model.outputs fit the data"
+    if model.loss in CLASS_LOSSES:
+        remedy += (
+            "; the logits of your own network are (batch, classes), or (batch, classes, n) where targets are"
+            " (batch, n)"
+        )
+    return remedy
 
 
 def first_batch(data: Batches) -> Any:

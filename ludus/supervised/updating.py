@@ -68,6 +68,11 @@ def make_update(
     Raise ConfigError where an engine is asked for by name that cannot.
     """
     _refuse_complex(model)
+    if not any(weight.requires_grad for weight in model.module.parameters()):
+        raise ConfigError(
+            f"the network {type(model.module).__name__} has no parameter that learns; free one with"
+            " requires_grad_(), or give a network that has some"
+        )
     device = next(model.module.parameters()).device
 
     def trial(memory_format: MemoryFormat) -> Trial | None:

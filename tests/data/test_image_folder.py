@@ -342,3 +342,15 @@ def test_the_quick_look_opens_no_more_than_so_many(
     load(write_pictures(tmp_path / "pets", 40))
     assert opened.count(False) == 5
     assert 10 <= len(opened) <= 15
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_pixels_of_32_bits_are_refused_for_nobody_knows_their_range(
+    mode: str, tmp_path: Path
+) -> None:
+    from PIL import Image
+
+    section = write_pictures(tmp_path / "pets")
+    Image.new(mode, (8, 8), 70_000).save(tmp_path / "pets" / "dog" / "000.tiff")
+    with pytest.raises(ConfigError, match=r"000\.tiff.*32 bits.*save it with 8 or 16 bits"):
+        load(section)

@@ -237,3 +237,51 @@ def test_a_model_with_fewer_outputs_than_classes_is_refused(tmp_path: Path) -> N
         ConfigError, match=r"'model.outputs' is 2, but the data has 3 classes; set it"
     ):
         make(section).fit(root=str(tmp_path))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_large_numbers_that_differ_little_are_told_apart(suffix: str, tmp_path: Path) -> None:
+    """As float32 all times of a minute would be one number."""
+    path = tmp_path / f"times.{suffix}"
+    times = [1_700_000_000 + second for second in range(60)]
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pyarrow.table({"time": times, "y": [float(second % 7) for second in range(60)]})
+    if suffix == "csv":
+        pyarrow.csv.write_csv(table, path)
+    else:
+        pyarrow.parquet.write_table(table, path)
+    section = {
+        "kind": suffix, "path": str(path), "targets": ["y"], "features": None, "task": "regression",
+        "one_hot": [], "missing": "refuse", "validation_fraction": 0.0, "test_fraction": 0.0,
+        "standardise": True, **({"delimiter": ","} if suffix == "csv" else {}),
+    }  # fmt: skip
+    inputs = load(section).train.tensors[0]  # type: ignore[attr-defined]
+    assert inputs.dtype == torch.float32
+    assert len(inputs.unique()) == 60
+
+
+def test_a_header_after_a_blank_line_or_with_a_line_break_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    section = write_table(path)
+    whole = path.read_text()
+    for text in ("\n" + whole, whole.replace("width", '"wi\ndth"', 1)):
+        path.write_text(text)
+        assert len(load(section).train)
+
+
+def test_a_header_in_another_encoding_and_an_odd_delimiter_are_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    section = write_table(path)
+    with pytest.raises(ConfigError, match="not a table that can be read"):
+        load(section, delimiter="\u00a7")
+    path.write_bytes(path.read_bytes().replace(b"width", b"w\xe9dth", 1))
+    with pytest.raises(ConfigError, match="it is no UTF-8; save it as UTF-8"):
+        load(section)
+
+
+def test_a_target_that_is_no_number_is_told_to_be_a_class(tmp_path: Path) -> None:
+    section = write_table(tmp_path / "a.csv")
+    with pytest.raises(ConfigError, match=r"set data\.task to classification"):
+        load(section, task="regression")

@@ -105,10 +105,10 @@ class Outcome:
             self.moments.append(weights_of(trainer))
 
     def _around(self, trainer: Any, request: Request) -> Bare:
-        run = trainer.run
+        around, run = Bare(trainer, request), trainer.run
         run.keep_model = lambda name, weights, note: self.kept.update({name: weights})
         run.recall_model = self.kept.__getitem__
-        return Bare(trainer, request)
+        return around
 
     def _learn(self) -> None:
         if not hasattr(self.trainer, "train_step"):

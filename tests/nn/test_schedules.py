@@ -208,3 +208,13 @@ def test_a_scheduler_names_a_kind_it_does_not_know() -> None:
 def test_a_schedule_knows_the_highest_value_it_comes_to(config: Any, highest: float) -> None:
     schedule = Scheduler(config, initial=0.5, run_steps=10)
     assert schedule.highest == highest == max(schedule(step) for step in range(11))
+
+
+def test_a_cycle_that_would_not_rise_is_refused() -> None:
+    cycle = {
+        "kind": "one_cycle", "final": 0.0, "rising_share": 0.3, "shape": "cosine", "three_phases": False,
+        "total_steps": None,
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=r"'peak' of one_cycle is 0.5, but it starts from 1"):
+        make(1.0, **cycle, peak=0.5)
+    assert make(1.0, **cycle, peak=2.0)(0) == pytest.approx(1.0)

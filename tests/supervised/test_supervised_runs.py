@@ -192,3 +192,78 @@ def test_weights_and_gradients_that_a_hook_cuts_off_are_told_not_left_without_st
     trainer.add(Cuts())
     with pytest.raises(LudusError, match=told):
         trainer.fit(root=str(tmp_path))
+
+
+class Layers(nn.Module):
+    """Layers of torch's own that a script may set otherwise in the middle of a run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(13, 16), nn.BatchNorm1d(16)
+        self.drop, self.last = nn.Dropout(0.0), nn.Linear(16, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.drop(self.norm(torch.relu(self.first(x)))))
+
+
+def _more_dropout(net: Any) -> None:
+    net.drop.p = 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_more_dropout, "p of the layer drop"),
+        (lambda net: net.norm.eval(), "training of the layer norm"),
+        (
+            lambda net: net.first.register_forward_hook(lambda module, given, out: out * 0.5),
+            "hooks of the layer first",
+        ),
+        (lambda net: None, None),
+    ],
+    ids=["dropout", "eval", "hook", "nothing"],
+)
+def test_a_setting_of_a_layer_that_a_run_changes_is_said_to_be_inexact(
+    change: Any, told: str | None, tiny: Tiny, tmp_path: Path
+) -> None:
+    class Sets:
+        def after_epoch(self, run: ludus.Run) -> None:
+            change(net)
+
+    trainer = Trainer(tiny(model=None, engine="eager"))
+    net = Layers()
+    trainer.set_model(net)
+    trainer.add(Sets())
+    reasons = trainer.fit(root=str(tmp_path)).inexact_because
+    found = [one for one in reasons if "the run has changed" in one]
+    assert told in found[0] if told else not found, reasons
+
+
+class Frozen(nn.Module):
+    """Has nothing that learns."""
+
+    def forward(self, x: Any) -> Any:
+        return x[:, :3]
+
+
+class Detached(ludus.Model):
+    """Computes a loss from which no gradient comes back."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        return {"loss": super().training_step(batch, batch_idx)["loss"].detach()}
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (Frozen(), "the network Frozen has no parameter that learns"),
+        (Detached(nn.Linear(13, 3)), "the loss has no gradient: it depends on no parameter"),
+    ],
+)
+def test_what_cannot_learn_is_told_in_a_sentence(
+    model: Any, told: str, tiny: Tiny, tmp_path: Path
+) -> None:
+    trainer = Trainer(tiny(model=None, engine="eager"))
+    trainer.set_model(model)
+    with pytest.raises(LudusError, match=told):
+        trainer.fit(root=str(tmp_path))

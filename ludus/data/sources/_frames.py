@@ -64,7 +64,7 @@ class Frame(Protocol):
     def __len__(self) -> int:
         """Return how many rows there are."""
 
-    def numbers(self, name: str) -> np.ndarray:
+    def numbers(self, name: str, *, remedy: str) -> np.ndarray:
         """Return a column as float64, NaN where a cell is empty; raise ConfigError if it holds text."""
 
     def texts(self, name: str) -> Sequence[str | None]:
@@ -87,10 +87,13 @@ def split_frame(frame: Frame, config: FrameConfig, name: str, generator: torch.G
         values_ND, names = _feature(frame, config, feature, train.numpy())
         pieces.append(values_ND)
         columns += names
-    inputs = torch.from_numpy(np.concatenate(pieces, 1, dtype=np.float32))
+    # In float64 until they are scaled: as float32 two Unix times of one minute would be the same number.
+    inputs = torch.from_numpy(np.concatenate(pieces, 1, dtype=np.float64))
     if config.standardise:
         inputs = standardised(inputs, train)
         targets = targets if classes else standardised(targets, train)
+    inputs = inputs.float()
+    targets = targets if classes else targets.float()
     if config.task == "regression" and targets.shape[1] == 1:
         targets = targets[:, 0]
 
@@ -134,7 +137,7 @@ def _targets(frame: Frame, config: FrameConfig) -> tuple[Tensor, list[str]]:
             column_N = _finite(frame, config, name)
             _refuse_missing(frame, config, name, np.isnan(column_N), "a target cannot be filled in")
             columns.append(column_N)
-        return torch.from_numpy(np.stack(columns, 1).astype(np.float32)), []
+        return torch.from_numpy(np.stack(columns, 1)), []
     texts = frame.texts(config.targets[0])
     is_missing_N = np.fromiter((text is None for text in texts), bool, len(texts))
     _refuse_missing(frame, config, config.targets[0], is_missing_N, "a target cannot be filled in")
@@ -184,7 +187,10 @@ def _feature(
 
 def _finite(frame: Frame, config: FrameConfig, name: str) -> np.ndarray:
     """Return a column of numbers that float32 can hold; NaN where a cell is empty."""
-    column_N = frame.numbers(name)
+    remedy = "name it in data.one_hot, or leave it out of data.features"
+    if name in config.targets:
+        remedy = "set data.task to classification if it holds classes"
+    column_N = frame.numbers(name, remedy=remedy)
     bad = np.flatnonzero(np.abs(column_N) > _LARGEST)
     if len(bad):
         raise ConfigError(

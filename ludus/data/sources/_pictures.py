@@ -132,11 +132,17 @@ def decode(data: bytes, view: View) -> Tensor:
     return pixels_HWC.permute(2, 0, 1).contiguous()
 
 
+_WIDE_MODES = ("I", "F")
+_WIDE = "its pixels have 32 bits, of which nobody knows the range; save it with 8 or 16 bits"
+
+
 def _converted(image: Picture, mode: str) -> Picture:
     from PIL import Image
 
     if image.mode.startswith("I;16"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.mode in _WIDE_MODES:
+        raise ValueError(_WIDE)
     elif image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert(mode)
@@ -151,6 +157,8 @@ def problem_of(path: Path, *, header_only: bool = False) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(path if data is None else io.BytesIO(data)) as image:
+                if image.mode in _WIDE_MODES:
+                    return _WIDE
                 if not header_only:
                     image.load()
     except MemoryError:

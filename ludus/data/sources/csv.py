@@ -71,21 +71,25 @@ class CsvFrame:
             bad.append(row)
             return "skip"
 
+        # One thread, because only then a bad row has a number.
+        read = arrow_csv.ReadOptions(use_threads=False)
         try:
-            table = arrow_csv.read_csv(
-                self._path,
-                # One thread, because only then a bad row has a number.
-                read_options=arrow_csv.ReadOptions(use_threads=False),
-                parse_options=arrow_csv.ParseOptions(
-                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse
-                ),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(self._header(), pyarrow.string()),
-                    null_values=_EMPTY,
-                    strings_can_be_null=True,
-                ),
+            parse = arrow_csv.ParseOptions(
+                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse
             )
-        except (pyarrow.ArrowInvalid, pyarrow.ArrowKeyError, csv.Error) as error:
+            convert = arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(self._header(), pyarrow.string()),
+                null_values=_EMPTY,
+                strings_can_be_null=True,
+            )
+            table = arrow_csv.read_csv(
+                self._path, read_options=read, parse_options=parse, convert_options=convert
+            )
+        except UnicodeDecodeError:
+            raise ConfigError(
+                f"{self._path} is not a table that can be read: it is no UTF-8; save it as UTF-8"
+            ) from None
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowKeyError, ValueError, csv.Error) as error:
             problem = str(error).splitlines()[0]
             raise ConfigError(f"{self._path} is not a table that can be read: {problem}") from None
         if bad:
@@ -99,11 +103,11 @@ class CsvFrame:
         return table
 
     def _header(self) -> list[str]:
-        with self._path.open("rb") as file:
-            first = file.readline(1 << 20).decode("utf-8-sig", errors="replace")
-        return next(csv.reader([first], delimiter=self._delimiter), [])
+        """Return the first row that is not empty; a cell of it may hold line breaks."""
+        with self._path.open(encoding="utf-8-sig", newline="") as file:
+            return next((row for row in csv.reader(file, delimiter=self._delimiter) if row), [])
 
-    def numbers(self, name: str) -> np.ndarray:
+    def numbers(self, name: str, *, remedy: str) -> np.ndarray:
         """Return a column as float64, NaN where a cell is empty."""
         import pyarrow
         from pyarrow import compute
@@ -115,7 +119,7 @@ class CsvFrame:
             row, text = _first_text(column.to_pylist())
             raise ConfigError(
                 f"column {name} of {self._path} holds {text[:60]!r} in {self.where(row)}, which is no"
-                " number; correct it, name the column in data.one_hot, or leave it out of data.features"
+                f" number; correct it, or {remedy}"
             ) from None
         return np.asarray(found.to_numpy(), dtype=np.float64)
 

@@ -71,7 +71,7 @@ class ParquetFrame:
             column = column.cast(column.type.value_type)
         return column
 
-    def numbers(self, name: str) -> np.ndarray:
+    def numbers(self, name: str, *, remedy: str) -> np.ndarray:
         """Return a column as float64, NaN where a cell is empty."""
         import pyarrow
 
@@ -79,8 +79,7 @@ class ParquetFrame:
         kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
         if not any(is_kind(column.type) for is_kind in kinds):
             raise ConfigError(
-                f"column {name} of {self._path} holds {column.type} values, which are no numbers; name it"
-                " in data.one_hot, or leave it out of data.features"
+                f"column {name} of {self._path} holds {column.type} values, which are no numbers; {remedy}"
             )
         if types.is_boolean(column.type):
             column = column.cast(pyarrow.int8())

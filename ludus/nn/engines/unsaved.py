@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 _OWN = set(vars(nn.Module()))
+_HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks")]
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _MAX_DEPTH = 4
 _MAX_ITEMS = 10_000
@@ -28,9 +29,15 @@ class PlainState:
     """
 
     def __init__(
-        self, *owners: object, in_update: bool = False, known: tuple[str, ...] = ()
+        self,
+        *owners: object,
+        in_update: bool = False,
+        known: tuple[str, ...] = (),
+        layers: nn.Module | None = None,
     ) -> None:
         """Watch these objects, and the modules inside, but for those of packages that are `known`.
+
+        Of the network `layers` the settings of torch's own layers are watched too.
 
         `in_update` looks for what no engine repeats: what is saved counts as well, and a tensor has
         changed where another one is in its place, not where its numbers are others.
@@ -49,6 +56,7 @@ class PlainState:
         # Those that are compared by identity are kept, so that no other has theirs.
         self._kept: list[Tensor] | None = [] if in_update else None
         self._first = [_looks(thing, self._kept) for thing in self._watched]
+        self.settings = None if layers is None else LayerSettings(layers)
 
     def changed(self) -> list[str]:
         """Return, for each object that has changed, its class and the attributes that did."""
@@ -108,13 +116,53 @@ def _bound(part: nn.Module) -> dict[str, Tensor | None]:
     return {**part._parameters, **part._buffers}
 
 
+class LayerSettings:
+    """Compares the modes, numbers and hooks of torch's own layers with those they began with.
+
+    A dropout's `p`, a batch norm in eval mode, a hook: a script may change them during a run, and no
+    checkpoint holds them.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._first = self._look()
+
+    def _look(self) -> dict[str, dict[str, object]]:
+        return {
+            name: {
+                **{key: value for key, value in vars(part).items() if isinstance(value, _PLAIN)},
+                "hooks": [len(vars(part)[kind]) for kind in _HOOKS],
+            }
+            for name, part in self._network.named_modules()
+            if not is_foreign(type(part))
+        }
+
+    def changed(self) -> list[str]:
+        """Return, for each layer that has changed, its name and the attributes that did."""
+        found = []
+        for name, now in self._look().items():
+            first = self._first.get(name)
+            if first is not None and now != first:
+                keys = [key for key in {**first, **now} if first.get(key) != now.get(key)]
+                found.append(f"{', '.join(sorted(keys))} of the layer {name or 'at the top'}")
+        return found
+
+
 def unsaved(state: PlainState) -> list[str]:
     """Return why a run with such changes is not exact."""
-    return [
+    found = [
         f"{changed}, which no checkpoint holds: make it a buffer, or write get_extra_state and"
         " set_extra_state"
         for changed in state.changed()
     ]
+    if state.settings is not None and (settings := state.settings.changed()):
+        more = f" and of {len(settings) - 1} more" if len(settings) > 1 else ""
+        found.append(
+            f"the run has changed {settings[0]}{more}, which no checkpoint holds: a resume begins with it as"
+            " the network is built, until it is changed again; set it before fit, or in before_step from a"
+            " counter"
+        )
+    return found
 
 
 def is_foreign(kind: type) -> bool:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from ludus.config.base import Positive
 from ludus.config.registry import register
+from ludus.core.errors import ConfigError
 from ludus.nn.schedule import ScheduleConfig, Value
 
 
@@ -51,6 +52,11 @@ class OneCycleSchedule:
     Config = OneCycle
 
     def __init__(self, config: OneCycle, *, initial: float, num_steps: int) -> None:
+        if config.peak <= initial:
+            raise ConfigError(
+                f"the 'peak' of one_cycle is {config.peak:g}, but it starts from {initial:g} and rises; make"
+                " the peak higher, or the initial value lower"
+            )
         rise, last = config.rising_share * num_steps - 1, num_steps - 1
         points = [(0.0, initial), (rise, config.peak)]
         if config.three_phases:
