@@ -5,12 +5,16 @@ import torch
 from benchmarks import _real_work as shared
 
 
-def measure(work: str, device: str, compiled: bool) -> dict[str, float]:
-    """Return the rate, the memory and the time to the first step."""
+def measure(
+    work: str, device: str, compiled: bool, channels_last: bool = False
+) -> dict[str, float]:
+    """Return the rate, the memory and the time to the first step; images may have their channels last."""
     shared.be_exact()
     todo = shared.WORKS[device][work]
     watch = shared.Stopwatch(todo, device)
     network = shared.make_network(todo, device)
+    if channels_last:
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = shared.make_optimizer(network)
 
     def loss_of(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -18,6 +22,8 @@ def measure(work: str, device: str, compiled: bool) -> dict[str, float]:
 
     step = torch.compile(loss_of) if compiled else loss_of
     for inputs, targets in shared.batches(todo, device):
+        if channels_last:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device, dtype=torch.bfloat16):
             loss = step(inputs, targets)

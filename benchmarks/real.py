@@ -44,7 +44,7 @@ def run(rounds: int, device: str = "cpu") -> list[Row]:
 def _cases(device: str) -> list[Case]:
     found = []
     for work, todo in WORKS[device].items():
-        for system, module, function, options, needs in _systems():
+        for system, module, function, options, needs in _systems(has_images=not todo.vocabulary):
             arguments: dict[str, Any] = {"work": work, "device": device, **options}
             found.append(
                 Case(work, system, todo.unit, _role(system), f"benchmarks._real_{module}", function,
@@ -54,10 +54,13 @@ def _cases(device: str) -> list[Case]:
     return [one for one in found if any(word in f"{one.work} {one.system}" for word in words)]
 
 
-def _systems() -> list[tuple[str, str, str, dict[str, Any], tuple[str, ...]]]:
+def _systems(*, has_images: bool) -> list[tuple[str, str, str, dict[str, Any], tuple[str, ...]]]:
+    # What ludus finds by itself where it is faster; a plain loop must be told.
+    last = {"compiled": True, "channels_last": True}
     return [
         ("plain loop", "plain", "measure", {"compiled": False}, ()),
         (PLAIN, "plain", "measure", {"compiled": True}, ()),
+        *([(f"{PLAIN}, channels last", "plain", "measure", last, ())] if has_images else []),
         ("lightning", "lightning", "measure", {"compiled": False}, ("lightning",)),
         ("lightning, compiled", "lightning", "measure", {"compiled": True}, ("lightning",)),
         ("huggingface", "huggingface", "measure", {"compiled": False}, ("transformers",)),

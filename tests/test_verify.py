@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import ludus
+from ludus.testing.subjects import Config
+from ludus.testing.victim import RUN
 from tests.faults.warm import WarmProcess
 from tests.rl.small import small
-from tests.supervised.conftest import WINE
+from tests.supervised.conftest import MLP, WINE
 
 TAUGHT = (Path(__file__).parents[1] / "docs" / "add-your-own.md").read_text()
 
@@ -92,3 +94,20 @@ def test_a_network_with_buffers_dropout_and_batch_norm_verifies_as_exact(
     done = warm.command(*words, cwd=tmp_path)
     print(done.out)
     assert "proved: killed" in done.out, done
+
+
+def test_the_killed_run_decides_what_is_auto_as_the_unbroken_one_did(tmp_path: Path) -> None:
+    """Else a machine that was slower for a second would end with other bytes."""
+    config = ludus.example("supervised").replace(
+        data=WINE, model=MLP, engine="auto", max_epochs=1, early_stopping=None,
+        learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
+    )  # fmt: skip
+    (tmp_path / "auto.yaml").write_text(config.to_yaml())
+    subject = Config(str(tmp_path / "auto.yaml"), [])
+    (tmp_path / "unbroken" / RUN).mkdir(parents=True)
+    decided = config.replace(engine="eager", memory_format="channels_last")
+    (tmp_path / "unbroken" / RUN / "config.yaml").write_text(decided.to_yaml())
+    subject.run(tmp_path / "killed", [f"--like={tmp_path / 'unbroken'}"])
+    found = (tmp_path / "killed" / RUN / "config.yaml").read_text()
+    assert "\nengine: eager" in found
+    assert "\nmemory_format: channels_last" in found

@@ -22,9 +22,11 @@ from ludus.config.registry import load_plugin
 from ludus.core.errors import LudusError
 from ludus.core.run import Observer
 from ludus.core.surroundings import Request, Surroundings
+from ludus.session.begun import as_begun
 from ludus.session.trainer import Trainer
 from ludus.show.terminal import warn
 from ludus.store import checkpoint
+from ludus.store.places import open_storage
 from ludus.testing.trainers import Watched
 from ludus.testing.victim import kill_at, killer
 
@@ -39,6 +41,7 @@ def main() -> None:
     parser.add_argument("--at-boundary")
     parser.add_argument("--at-point")
     parser.add_argument("--every-stages", type=int)
+    parser.add_argument("--like", type=Path)
     parser.add_argument("--plugin", action="append", default=[])
     # Everything after the first -- is the script's.
     cut = sys.argv.index("--")
@@ -49,7 +52,13 @@ def main() -> None:
     if options.at_point is not None:
         checkpoint.passed = killer(options.at_point)  # type: ignore[assignment]
     index, boundary = (int(n) for n in (options.at_boundary or "-1:0").split(":"))
-    places = Places(options.root, index, kill_at(boundary), every_stages=options.every_stages)
+    places = Places(
+        options.root,
+        index,
+        kill_at(boundary),
+        every_stages=options.every_stages,
+        like=options.like,
+    )
 
     def surround(trainer: Trainer, request: Request) -> Surroundings:
         return places.surround(trainer, request)
@@ -88,8 +97,17 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
 class Places:
     """Where the runs of a script are kept: one directory for each, in the order of their first `fit`."""
 
-    def __init__(self, root: Path, index: int, kill: Observer, *, every_stages: int | None) -> None:
-        """Let the run with this index be killed; -1: none."""
+    def __init__(
+        self,
+        root: Path,
+        index: int,
+        kill: Observer,
+        *,
+        every_stages: int | None,
+        like: Path | None,
+    ) -> None:
+        """Let the run with this index be killed; -1: none. What is auto is decided as in runs at `like`."""
+        self._like = like
         self._root = root
         self._index, self._kill = index, kill
         self._every_stages = every_stages
@@ -110,6 +128,9 @@ class Places:
         is_first = (where, name) not in self._seen
         index = self._seen.setdefault((where, name), len(self._seen))
         own = self._root / f"{index:03d}"
+        if self._like is not None and isinstance(config, TrainerConfig):
+            decided = open_storage(self._like / own.name / name)
+            trainer.config = as_begun(trainer.config, decided)
         # A later fit of the same run says itself whether it is to go on.
         resume = request.resume or (is_first and (own / name).exists())
         moved = dataclasses.replace(request, root=str(own), name=name, resume=resume)

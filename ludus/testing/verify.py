@@ -93,6 +93,8 @@ class Campaign:
         self._subject = subject
         self._unbroken, self._killed = root / "unbroken", root / "killed"
         self._again = root / "again"
+        # Whether compiling pays is decided by time, once: in the unbroken run.
+        self._like = f"--like={self._unbroken}"
         self._num_kills = num_kills
         self._chance = random.Random(seed)
         self._console = console
@@ -133,7 +135,7 @@ class Campaign:
         num_done, ways = 0, itertools.cycle((1, 2, 0))
         for run, boundary, is_sure in self._instants(totals):
             way, delay = 0 if is_sure else next(ways), None
-            words = self._subject.saving(often)
+            words = [*self._subject.saving(often), self._like]
             if way == 0:
                 among = f" of run {run + 1}" if len(totals) > 1 else ""
                 self._console.print(f"kill at boundary {boundary}{among}")
@@ -149,7 +151,7 @@ class Campaign:
             num_done += not is_over
             if is_over:
                 self._console.print("  it did not strike: the run had ended before")
-        self._subject.run(self._killed, self._subject.saving(often))
+        self._subject.run(self._killed, [*self._subject.saving(often), self._like])
         return num_done
 
     def _instants(self, totals: Sequence[int]) -> list[tuple[int, int, bool]]:
@@ -192,7 +194,7 @@ class Campaign:
     def _unlike_itself(self) -> str | None:
         """Run it once more without a kill; say so where that ends otherwise already."""
         try:
-            self._subject.run(self._again)
+            self._subject.run(self._again, [self._like])
         except Failed:
             return None
         if (again := self._differences(self._again)) is None:

@@ -10,13 +10,16 @@ import functools
 import os
 import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ludus.config.base import read_config
 from ludus.config.registry import load_plugin
 from ludus.core.run import Observer, Run
 from ludus.core.trainer import Trainer
+from ludus.session.begun import as_begun
 from ludus.session.build import build_trainer
 from ludus.store import checkpoint
+from ludus.store.places import open_storage
 from ludus.testing.trainers import Watched
 
 RUN = "victim"
@@ -30,6 +33,7 @@ def main() -> None:
     parser.add_argument("--at-boundary", type=int)
     parser.add_argument("--at-point")
     parser.add_argument("--leave-out")
+    parser.add_argument("--like", help="where a run is that decided what is auto")
     parser.add_argument("--plugin", action="append", default=[])
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
@@ -37,7 +41,10 @@ def main() -> None:
         load_plugin(plugin)
     if options.at_point is not None:
         checkpoint.passed = killer(options.at_point)  # type: ignore[assignment]
-    trainer = build_trainer(read_config(options.config, options.overrides))
+    config = read_config(options.config, options.overrides)
+    if options.like is not None:
+        config = as_begun(config, open_storage(Path(options.like) / RUN))
+    trainer = build_trainer(config)
     watch: list[Observer] = []
     if options.at_boundary is not None:
         watch.append(kill_at(options.at_boundary))
