@@ -182,11 +182,12 @@ class Model:
             storage.make_root()
         write_model(storage, name, self.state_dict(), {"architecture": self.architecture})
 
-    def load_model(self, directory: str | Path) -> None:
-        """Load the weights that `save_model` or a run wrote."""
+    def load_model(self, directory: str | Path) -> Self:
+        """Load the weights that `save_model` or a run wrote; return the model."""
         root, name = parted(directory)
         self.load_state_dict(read_model(open_storage(root), name)[0])
         self.is_loaded = True
+        return self
 
 
 def without_model(given: object) -> object:
