@@ -170,6 +170,7 @@ _DATA = [
      'generator=generator(self._seed, "order", 0)'),
 ]  # fmt: skip
 
+_GUARDED = "ludus/nn/engines/guarded.py"
 _NN = [
     (_TARGET, "own.lerp_(vector, share)", "own.copy_(vector)"),
     (_STEP, "scale = (norm / limit).clamp_min_(1.0)", "scale = norm / limit"),
@@ -192,6 +193,12 @@ _NN = [
     (_FLAT, "states.like(named, name, piece, finite=finite)", "pass"),
     (_MODEL, "module.training = mode", "pass"),
     (_TAPE, "own.copy_(value)  # type: ignore[arg-type]", "pass"),
+    (_FLAT, "gradient = gradient.to_dense()", "pass"),
+    ("ludus/nn/optimizers/muon.py", "matrix = self._part.shaped(index, way)", "matrix = way.view(shape)"),
+    (_GUARDED, "if is_new and len(self._shapes) >= MAX_SHAPES:", "if is_new and len(self._shapes) > MAX_SHAPES:"),
+    (_GUARDED, "self._num_changes = num_changes", "pass"),
+    ("ludus/nn/engines/trial.py", "if away <= limit:", "if away <= limit + 1e9:"),
+    ("ludus/nn/engines/network.py", "if plan.num_passes * before * EXPECTED_GAIN < cost:", "if False:"),
 ]  # fmt: skip
 
 _SUPERVISED_ROOM = [
@@ -208,6 +215,15 @@ _SUPERVISED_ROOM = [
      'complete["settings"] |= {"device": short["device"], "loggers": []}'),
     ("ludus/core/trainer.py", '{"trainer_state": lambda run: state}',
      '{"trainer_state": lambda run: None}'),
+    ("ludus/nn/torch_state.py", "if not torch.equal(weight, second[name]):", "if False:"),
+    ("ludus/nn/flat.py", "if named[name].data_ptr() != view.data_ptr():", "if False:"),
+    ("ludus/nn/memory_format.py", 'return "channels_last" if is_last and not is_first else "contiguous"',
+     'return "contiguous"'),
+    ("ludus/supervised/updating.py",
+     "if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):", "if code is None:"),
+    ("ludus/nn/engines/unsaved.py", "if first is not None and now != first:", "if False:"),
+    ("ludus/core/surroundings.py",
+     "trainer.run.keep_model, trainer.run.recall_model = models.keep, models.recall", "pass"),
 ]  # fmt: skip
 
 _GAMES = [

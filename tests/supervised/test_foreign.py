@@ -75,7 +75,7 @@ def _traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compiled_network_of_a_users_own_ends_with_the_same_bytes_wherever_it_is_killed(
     tmp_path: Path,
 ) -> None:
-    trainers.check_kill_anywhere(make, tmp_path, max_kills=3)
+    trainers.check_kill_anywhere(make, tmp_path, max_kills=2)
 
 
 @pytest.mark.usefixtures("_traced_only")
@@ -114,7 +114,7 @@ class OfLengths(nn.Module):
 
 def of_lengths() -> Trainer:
     torch.manual_seed(1)
-    trainer = make(OfLengths(), data=None, batch_size=2, max_epochs=3, with_validation=False)
+    trainer = make(OfLengths(), data=None, batch_size=2, max_epochs=2, with_validation=False)
     trainer.loaders["train"] = DataLoader(Lengths(), batch_size=2)
     return trainer
 
@@ -125,11 +125,11 @@ def test_which_shapes_are_compiled_survives_a_kill_and_would_be_missed(
 ) -> None:
     """Ten shapes come, eight are compiled: a resume that forgets which compiles others."""
     monkeypatch.setattr(Trial, "why_not_alike", lambda *given: None)
-    trainers.check_kill_anywhere(of_lengths, tmp_path / "kept", max_kills=4)
+    trainers.check_kill_anywhere(of_lengths, tmp_path / "kept", max_kills=2)
     forgets = lambda call, state: None  # noqa: E731
     monkeypatch.setattr(GuardedCall, "load_state_dict", forgets)
     with pytest.raises(AssertionError, match="other bytes at the end"):
-        trainers.check_kill_anywhere(of_lengths, tmp_path / "forgotten", max_kills=4)
+        trainers.check_kill_anywhere(of_lengths, tmp_path / "forgotten", max_kills=2)
 
 
 @torch.library.custom_op("ludus_tests::doubled", mutates_args=())
