@@ -195,7 +195,7 @@ _NN = [
     (_TAPE, "own.copy_(value)  # type: ignore[arg-type]", "pass"),
     (_FLAT, "gradient = gradient.to_dense()", "pass"),
     ("ludus/nn/optimizers/muon.py", "matrix = self._part.shaped(index, way)", "matrix = way.view(shape)"),
-    (_GUARDED, "if is_new and len(self._shapes) >= MAX_SHAPES:", "if is_new and len(self._shapes) > MAX_SHAPES:"),
+    (_GUARDED, "if is_new and len(self._shapes) >= MAX_SHAPES:", "if is_new and not self._shapes:"),
     (_GUARDED, "self._num_changes = num_changes", "pass"),
     ("ludus/nn/engines/trial.py", "if away <= limit:", "if away <= limit + 1e9:"),
     ("ludus/nn/engines/network.py", "if plan.num_passes * before * EXPECTED_GAIN < cost:", "if False:"),
