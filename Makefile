@@ -22,7 +22,7 @@ check: $(READY)  ## Lint and types.
 	$(BIN)/mypy
 
 test: check  ## Everything that CI runs.
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 faults: $(READY)  ## The long campaigns: kills at random instants, in chains, with negative controls.
 	$(BIN)/python -m pytest -m slow -n 0 -s

@@ -217,7 +217,7 @@ def test_a_run_on_a_table_killed_anywhere_ends_with_the_same_bytes(
     suffix: str, tmp_path: Path
 ) -> None:
     section = write_table(tmp_path / f"a.{suffix}")
-    trainers.check_kill_anywhere(lambda: make(section), tmp_path / "runs", max_kills=3)
+    trainers.check_kill_anywhere(lambda: make(section), tmp_path / "runs", max_kills=2)
 
 
 def test_a_resume_with_another_table_is_refused(tmp_path: Path) -> None:

@@ -75,7 +75,8 @@ def _traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compiled_network_of_a_users_own_ends_with_the_same_bytes_wherever_it_is_killed(
     tmp_path: Path,
 ) -> None:
-    trainers.check_kill_anywhere(make, tmp_path, max_kills=2)
+    # By the real compiler, so for one shape; several shapes are below.
+    trainers.check_kill_anywhere(lambda: make(drop_last=True), tmp_path, max_kills=2)
 
 
 @pytest.mark.usefixtures("_traced_only")
@@ -129,7 +130,7 @@ def test_which_shapes_are_compiled_survives_a_kill_and_would_be_missed(
     forgets = lambda call, state: None  # noqa: E731
     monkeypatch.setattr(GuardedCall, "load_state_dict", forgets)
     with pytest.raises(AssertionError, match="other bytes at the end"):
-        trainers.check_kill_anywhere(of_lengths, tmp_path / "forgotten", max_kills=2)
+        trainers.check_kill_anywhere(of_lengths, tmp_path / "forgotten", max_kills=1)
 
 
 @torch.library.custom_op("ludus_tests::doubled", mutates_args=())

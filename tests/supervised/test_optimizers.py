@@ -34,7 +34,7 @@ def make(tiny: Tiny, kind: str, **changes: Any) -> Trainer:
 
 @each_kind
 def test_a_killed_run_ends_as_if_never_killed(kind: str, tiny: Tiny, tmp_path: Path) -> None:
-    trainers.check_kill_anywhere(lambda: make(tiny, kind), tmp_path, max_kills=3)
+    trainers.check_kill_anywhere(lambda: make(tiny, kind), tmp_path, max_kills=2)
     trainers.check_all_state_is_declared(lambda: make(tiny, kind), tmp_path)
     inert = [
         "model",

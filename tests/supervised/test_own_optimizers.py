@@ -409,7 +409,7 @@ SAVED: dict[str, Any] = {
 
 @pytest.mark.parametrize("make", [given, registered])
 def test_a_killed_run_ends_as_if_never_killed(make: Any, tiny: Tiny, tmp_path: Path) -> None:
-    trainers.check_kill_anywhere(lambda: make(tiny, **SAVED), tmp_path, max_kills=3)
+    trainers.check_kill_anywhere(lambda: make(tiny, **SAVED), tmp_path, max_kills=2)
     trainers.check_all_state_is_declared(lambda: make(tiny, **SAVED), tmp_path)
     inert = ["model", "update", "train_data", "write_log", "milestones", "run", "random", "logger"]
     trainers.check_negative_controls(lambda: make(tiny, **SAVED), tmp_path, inert=inert)

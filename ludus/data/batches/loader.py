@@ -67,7 +67,11 @@ class LoaderBatches:
 
     def close(self) -> None:
         """Let the worker processes go; the epoch, if one is open, cannot be taken further."""
-        self._iterator = None
+        iterator, self._iterator = self._iterator, None
+        # After an error its destructor waits five seconds for each worker; asked to, it does not.
+        shut_down = getattr(iterator, "_shutdown_workers", None)
+        if shut_down is not None:
+            shut_down()
         self._drop_ahead()
 
     def _drop_ahead(self) -> None:
