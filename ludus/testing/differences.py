@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ludus.store import checkpoint
+from ludus.store.bests import best_number, every_best
 from ludus.store.directory import read_lines
 from ludus.store.places import open_storage
 from ludus.store.storage import Storage
-from ludus.testing.trainers import ending_of
 
 
-def differences(unbroken: Path, other: Path) -> list[str]:
+@dataclass(frozen=True)
+class Ending:
+    """Everything by which two ended runs are compared, byte for byte."""
+
+    state: str
+    metrics: str
+    models: tuple[tuple[str, str], ...]
+    heard: tuple[str, ...]
+
+
+def ending_of(place: str | Path) -> Ending:
+    """Return what is left of a run that has ended."""
+    storage = open_storage(place)
+    # Which older best models are still kept depends on how often the run was saved; those named do not.
+    saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
+    named = [best["model"] for best in every_best(saved.manifest)]
+    models = tuple(
+        (name, storage.sha256(f"models/{name}/weights.safetensors"))
+        for name in storage.names("models")
+        if "." not in name and (best_number(name) is None or f"models/{name}" in named)
+    )
+    heard = saved.state.get("callback.recorder", {}).get("heard", [])
+    metrics = hashlib.sha256(storage.read("metrics.jsonl")).hexdigest()
+    return Ending(checkpoint.digest_of(saved.state), metrics, models, tuple(heard))
+
+
+def differences(unbroken: str | Path, other: str | Path) -> list[str]:
     """Return what differs between the ends of two runs, each in words; none means the same bytes."""
     one, two = open_storage(unbroken), open_storage(other)
     expected, found = ending_of(unbroken), ending_of(other)

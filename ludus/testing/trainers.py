@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,9 @@ from ludus.core.trainer import Trainer
 from ludus.session.session import Session
 from ludus.session.standing import DIFFERS
 from ludus.store import checkpoint, directory
-from ludus.store.bests import best_number, every_best
 from ludus.store.overlap import WEIGHTS
 from ludus.store.places import below, open_storage
+from ludus.testing.differences import Ending, differences, ending_of
 from ludus.testing.recorder import listen
 from ludus.testing.undeclared import UndeclaredState
 
@@ -28,32 +26,6 @@ Make = Callable[[], Trainer]
 
 class Killed(BaseException):
     """Stands for SIGKILL inside one process: nothing of ours may catch it and go on."""
-
-
-@dataclass(frozen=True)
-class Ending:
-    """Everything by which two ended runs are compared, byte for byte."""
-
-    state: str
-    metrics: str
-    models: tuple[tuple[str, str], ...]
-    heard: tuple[str, ...]
-
-
-def ending_of(place: str | Path) -> Ending:
-    """Return what is left of a run that has ended."""
-    storage = open_storage(place)
-    # Which older best models are still kept depends on how often the run was saved; those named do not.
-    saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
-    named = [best["model"] for best in every_best(saved.manifest)]
-    models = tuple(
-        (name, storage.sha256(f"models/{name}/weights.safetensors"))
-        for name in storage.names("models")
-        if "." not in name and (best_number(name) is None or f"models/{name}" in named)
-    )
-    heard = saved.state.get("callback.recorder", {}).get("heard", [])
-    metrics = hashlib.sha256(storage.read("metrics.jsonl")).hexdigest()
-    return Ending(checkpoint.digest_of(saved.state), metrics, models, tuple(heard))
 
 
 class Watched(Session):
@@ -152,7 +124,11 @@ def check_kill_anywhere(make: Make, root: str | Path, *, max_kills: int = 12) ->
         assert result.status in ("finished", "stopped"), result
         found = ending_of(below(root, name))
         assert found.heard == unbroken.heard, f"killed at {instant}: other events were heard"
-        assert found == unbroken, f"killed at boundary {instant} of {total}: other bytes at the end"
+        if found != unbroken:
+            told = "; ".join(differences(below(root, "unbroken"), below(root, name)))
+            raise AssertionError(
+                f"killed at boundary {instant} of {total}: other bytes at the end: {told}"
+            )
         _check_witness(below(root, name), below(root, "unbroken"))
 
 

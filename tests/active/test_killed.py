@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 import ludus
 from ludus.core.errors import ConfigError
-from ludus.testing.trainers import Killed, check_kill_anywhere, ending_of, run_trainer
+from ludus.testing.differences import ending_of
+from ludus.testing.trainers import Killed, check_kill_anywhere, run_trainer
 from tests.active.conftest import HUMAN, file_of, small_active
 from tests.command_line import Ludus
 

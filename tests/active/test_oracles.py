@@ -16,7 +16,8 @@ from ludus.active.labelling.answering import Words
 from ludus.active.labelling.queries import Queries
 from ludus.active.oracle import Labels
 from ludus.core.errors import ConfigError, LudusError
-from ludus.testing.trainers import Killed, check_effects_once, ending_of, run_trainer
+from ludus.testing.differences import ending_of
+from ludus.testing.trainers import Killed, check_effects_once, run_trainer
 from tests.active.conftest import small_active, targets_of
 
 FUNCTION = {"kind": "function", "at_once": 2}

@@ -15,7 +15,8 @@ import ludus
 from ludus.core.errors import CheckpointError, ConfigError
 from ludus.core.surroundings import Bare
 from ludus.nn.model import Model
-from ludus.testing.trainers import count_boundaries, ending_of, run_trainer
+from ludus.testing.differences import ending_of
+from ludus.testing.trainers import count_boundaries, run_trainer
 from tests.active.conftest import small_active
 from tests.command_line import MODEL
 

@@ -20,7 +20,8 @@ from ludus import ArenaTrainer, IterationContext, TensorDictRlTrainer, TensorDic
 from ludus.arena.objectives.objective import KEYS, has_turn, masked_mean
 from ludus.arena.trainers.vanilla_ppo import VanillaPpoParameters, VanillaPpoTrainer
 from ludus.core.errors import ConfigError, LudusError
-from ludus.testing.trainers import check_kill_anywhere, ending_of
+from ludus.testing.differences import ending_of
+from ludus.testing.trainers import check_kill_anywhere
 from tests.arena.small import small_arena
 
 

@@ -13,7 +13,7 @@ import ludus
 from ludus.arena.trainers.vanilla_ppo import VanillaPpoTrainer
 from ludus.core.states import StateError
 from ludus.session.build import rebuild_trainer
-from ludus.testing.trainers import ending_of
+from ludus.testing.differences import ending_of
 from tests.arena.small import KL, small_arena
 
 ALWAYS = {"evaluation.every_iterations": 1, "save_every_iterations": 0}

@@ -13,7 +13,7 @@ from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.trainers.vanilla_ppo import VanillaPpoTrainer
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.surroundings import Bare
-from ludus.testing.trainers import ending_of
+from ludus.testing.differences import ending_of
 from tests.arena.sections import parts
 from tests.arena.small import MLP, small_arena
 from tests.arena.small_solo import small_solo

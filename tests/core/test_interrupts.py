@@ -15,7 +15,7 @@ from ludus.core import Interrupted, Repeat, Run, Stage, Trainer
 from ludus.core.surroundings import Bare
 from ludus.nn.engines.compiled import CompiledMethod, compile_method
 from ludus.process.signals import Signals
-from ludus.testing.trainers import ending_of
+from ludus.testing.differences import ending_of
 from tests.conftest import modules_in
 
 TOYS = modules_in("contracts/trainers")

@@ -8,7 +8,7 @@ import pytest
 
 from ludus.store import checkpoint
 from ludus.store.local import LocalStorage
-from ludus.testing.trainers import Ending, ending_of
+from ludus.testing.differences import Ending, ending_of
 from ludus.testing.victim import RUN
 from tests.faults.test_writer_points import POINTS
 from tests.faults.warm import WarmProcess

@@ -51,10 +51,13 @@ class Pictures(nn.Module):
 
 def make(**changes: Any) -> ludus.Trainer:
     config = ludus.example("supervised").replace(
-        data=None, model=None, max_epochs=2, batch_size=32, ema_decay=None, early_stopping=None,
-        best_model=None, log_every_opt_steps=2, engine="compiled", precision="bfloat16",
-        learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
         **{
+            "data": None, "model": None, "max_epochs": 2, "batch_size": 32, "ema_decay": None,
+            "early_stopping": None, "best_model": None, "log_every_opt_steps": 2,
+            "engine": "compiled", "precision": "bfloat16",
+            # By auto two runs may choose differently, as they time themselves.
+            "memory_format": "contiguous",
+            "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
             "settings.device": "cuda", "settings.display": "none", "settings.loggers": [],
             "settings.checkpoint.every_opt_steps": 2, **changes,
         },

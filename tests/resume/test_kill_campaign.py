@@ -16,7 +16,7 @@ import pytest
 
 from ludus.store.directory import read_lines
 from ludus.store.local import LocalStorage
-from ludus.testing.trainers import Ending, ending_of
+from ludus.testing.differences import Ending, ending_of
 from tests.faults.warm import WarmProcess
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ import ludus
 from ludus.session.build import rebuild_trainer
 from ludus.session.fingerprint import differences
 from ludus.store import checkpoint
-from ludus.testing.trainers import ending_of
+from ludus.testing.differences import ending_of
 from tests.resume.test_old_run import RECORDED_WITH
 from tests.test_golden_traces import TRACES
 

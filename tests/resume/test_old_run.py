@@ -13,7 +13,7 @@ from ludus.session.build import rebuild_trainer
 from ludus.session.fingerprint import differences
 from ludus.store import checkpoint
 from ludus.store.directory import read_lines
-from ludus.testing.trainers import ending_of
+from ludus.testing.differences import ending_of
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "old_run_ending.json"

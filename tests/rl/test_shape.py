@@ -17,7 +17,7 @@ from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.plans import without_learn
 from ludus.rl.rl_trainer import RLTrainer
-from ludus.testing.trainers import ending_of
+from ludus.testing.differences import ending_of
 from tests.rl.small import small
 
 KINDS = ("dqn", "iqn", "ppo", "sac")

@@ -20,7 +20,8 @@ from ludus.session.logger import WriteLog
 from ludus.show.report.page import write_report
 from ludus.store import overlap
 from ludus.store.local import LocalStorage
-from ludus.testing.trainers import ending_of, run_trainer
+from ludus.testing.differences import ending_of
+from ludus.testing.trainers import run_trainer
 from tests.toy import ToyTrainer, toy_config
 
 HIDDEN = ctypes.c_long(0)

@@ -29,7 +29,8 @@ from ludus.store.cloud.remote import RemoteStorage
 from ludus.store.cloud.spool import make_folder
 from ludus.store.journal import Journal
 from ludus.store.places import below, open_storage, parted, runs_in
-from ludus.testing.trainers import Ending, check_kill_anywhere, ending_of
+from ludus.testing.differences import Ending, ending_of
+from ludus.testing.trainers import check_kill_anywhere
 from ludus.testing.victim import RUN
 from tests.faults.small_run import small_config, train
 from tests.faults.warm import WarmProcess

@@ -21,7 +21,8 @@ from ludus.judge.scores import Score
 from ludus.store import checkpoint
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.testing.trainers import check_kill_anywhere, ending_of, run_trainer
+from ludus.testing.differences import ending_of
+from ludus.testing.trainers import check_kill_anywhere, run_trainer
 from tests.command_line import Ludus, in_process
 from tests.supervised.conftest import Tiny
 from tests.supervised.test_stopping import Scripted

@@ -11,7 +11,8 @@ import pytest
 
 from ludus.core.errors import CheckpointError
 from ludus.core.exactness import Exact
-from ludus.testing.trainers import count_boundaries, ending_of, run_trainer
+from ludus.testing.differences import ending_of
+from ludus.testing.trainers import count_boundaries, run_trainer
 from tests.faults.hidden_state import asked, callbacks, data, envs, games
 from tests.faults.hidden_state.case import CASES, Case
 
