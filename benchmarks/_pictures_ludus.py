@@ -106,7 +106,8 @@ def make_config(work: shared.Work, device: str, workers: int, folder: Path) -> A
         best_model=None,
         ema_decay=None,
         max_grad_norm=shared.MAX_GRAD_NORM,
-        log_every_opt_steps=50,
+        # Some lines are written while it is timed, the first one before.
+        log_every_opt_steps=10,
         **{
             "optimizer.learning_rate": shared.LEARNING_RATE,
             "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},

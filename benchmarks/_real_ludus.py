@@ -71,7 +71,8 @@ def make_trainer(work: str, device: str, engine: str) -> Any:
         best_model=None,
         ema_decay=None,
         max_grad_norm=shared.MAX_GRAD_NORM,
-        log_every_opt_steps=50,
+        # Some lines are written while it is timed, the first one before.
+        log_every_opt_steps=10,
         **{
             "optimizer.learning_rate": shared.LEARNING_RATE,
             "optimizer.weight_decay": shared.WEIGHT_DECAY,

@@ -46,6 +46,8 @@ class GuardedBuffers:
 
     def before(self) -> Before:
         """Return a copy of each buffer, for `restore_unless`."""
+        if not self._places:
+            return []
         if is_taping() or self.may_read:
             return [(part, name, self._buffer(part, name).clone()) for part, name in self._places]
         buffers = [self._buffer(part, name) for part, name in self._places]

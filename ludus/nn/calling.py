@@ -63,7 +63,7 @@ class Signature:
 
 def split_batch(batch: object) -> tuple[Any, Any]:
     """Return the inputs and the targets of a batch: a pair, or a dict with `labels`."""
-    if isinstance(batch, list | tuple) and len(batch) == 2:
+    if isinstance(batch, tuple | list) and len(batch) == 2:
         return batch[0], batch[1]
     if isinstance(batch, Mapping):
         if LABELS not in batch:
@@ -80,7 +80,7 @@ def split_batch(batch: object) -> tuple[Any, Any]:
 
 def outputs_in(said: object) -> Tensor:
     """Return the outputs in what a network said: the tensor itself, or its `logits`."""
-    found = unwrapped(said)
+    found = said if isinstance(said, Tensor) else unwrapped(said)
     if isinstance(found, Tensor):
         return found
     raise LudusError(

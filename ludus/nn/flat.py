@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.nn.groups import Group, Named, divide
+from ludus.nn.memory_order import memory_order, permuted
 
 CHANGED_TRAINED = (
     "requires_grad of a parameter was changed after training began, which neither the optimizer nor a"
@@ -51,12 +52,16 @@ class FlatPart:
         """Whether it takes no step; a tensor, so that what is taped or captured sees it change."""
         if group is not None:
             self.is_frozen = torch.tensor(group.is_frozen, device=self.vector.device)
+        ends = itertools.accumulate(self.sizes, initial=0)
+        self._places = [start * self.vector.itemsize for start, _ in itertools.pairwise(ends)]
+        """Where in the vector each parameter begins, in bytes."""
         for (_, parameter), view in zip(named, self.views(self.vector), strict=True):
             parameter.data = view
             parameter.grad = None
         if keeps_gradients:
             for (_, parameter), gradient in zip(named, self.views(self.gradient), strict=True):
-                parameter.grad = gradient
+                # Without a base, from which a compiler would make each of them once more.
+                parameter.grad = gradient.detach()
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """Return the pieces of a vector of this layout, each in its parameter's shape and order of memory."""
@@ -65,7 +70,7 @@ class FlatPart:
     def shaped(self, index: int, piece: Tensor) -> Tensor:
         """Return the piece of a vector that is one parameter's, in its shape."""
         shape, order = self.shapes[index], self._orders[index]
-        return piece.view(shape) if order is None else _permuted(piece, shape, order)
+        return piece.view(shape) if order is None else permuted(piece, shape, order)
 
     def flattened(self, index: int, tensor: Tensor) -> Tensor:
         """Return a tensor of one parameter's shape as the piece of a vector."""
@@ -87,9 +92,21 @@ class FlatPart:
 
     def name_without_gradient(self) -> str | None:
         """Return the first parameter whose gradient is not a piece of the vector, where these are kept."""
-        found = zip(self.names, self._parameters, self.views(self.gradient), strict=True)
-        for name, parameter, view in found:
-            if parameter.grad is None or parameter.grad.data_ptr() != view.data_ptr():
+        begin = self.gradient.data_ptr()
+        found = zip(self.names, self._parameters, self._places, strict=True)
+        for name, parameter, place in found:
+            gradient = parameter.grad
+            is_there = gradient is not None and gradient.data_ptr() == begin + place
+            if not is_there and parameter.numel():
+                return name
+        return None
+
+    def name_elsewhere(self, named: Mapping[str, nn.Parameter]) -> str | None:
+        """Return the first of these parameters that is not a piece of the vector."""
+        begin = self.vector.data_ptr()
+        for name, place in zip(self.names, self._places, strict=True):
+            # A parameter without numbers has no place.
+            if named[name].data_ptr() != begin + place and named[name].numel():
                 return name
         return None
 
@@ -190,13 +207,12 @@ class FlatParameters:
         if [name for name, weight in named.items() if weight.requires_grad] != self.names:
             raise LudusError(CHANGED_TRAINED)
         for part in self.parts:
-            for name, view in zip(part.names, part.views(part.vector), strict=True):
-                if named[name].data_ptr() != view.data_ptr():
-                    raise LudusError(
-                        f"the parameter {name} was exchanged after training began (a new layer, p.data = ...,"
-                        " load_state_dict(assign=True), .double()), so no step would reach it; change it in"
-                        " place: with torch.no_grad(): p.copy_(...)"
-                    )
+            if (name := part.name_elsewhere(named)) is not None:
+                raise LudusError(
+                    f"the parameter {name} was exchanged after training began (a new layer, p.data = ...,"
+                    " load_state_dict(assign=True), .double()), so no step would reach it; change it in"
+                    " place: with torch.no_grad(): p.copy_(...)"
+                )
 
     def check_gradients(self) -> None:
         """Raise LudusError where a gradient is not a view of its vector any more, which steps go along."""
@@ -243,21 +259,6 @@ class FlatParameters:
             yield
         finally:
             copy_all(self.vectors, own)
-
-
-def memory_order(weight: Tensor) -> list[int] | None:
-    """Return the dimensions of a weight as they lie in memory, the outermost first; None: in their order."""
-    if weight.is_contiguous():
-        return None
-    strides = weight.stride()
-    order = sorted(range(weight.ndim), key=lambda dim: -strides[dim])
-    # One that is spread out, or shares memory with itself, is laid out in the usual order.
-    return order if weight.permute(order).is_contiguous() else None
-
-
-def _permuted(piece: Tensor, shape: torch.Size, order: Sequence[int]) -> Tensor:
-    places = [order.index(dim) for dim in range(len(order))]
-    return piece.view([shape[dim] for dim in order]).permute(places)
 
 
 def copy_all(vectors: Vectors, others: Vectors) -> None:

@@ -25,6 +25,7 @@ from ludus.nn.torch_optimizer import Make, make_optimizer
 Aux = TypeVar("Aux")
 Forward = Callable[..., Any]
 LossOf = Callable[[Forward], tuple[Tensor, Aux]]
+_PLAIN = contextlib.nullcontext()
 
 
 class Learner:
@@ -68,7 +69,8 @@ class Learner:
         self.module, self.precision = module, precision
         self._modal = [] if called is not None else parts_with_modes(module)
         self._called = module if called is None else called
-        self.forward: Forward = self._called  # through a compiler, perhaps
+        # Through a compiler, perhaps. A module of ludus that stands around the network has no hooks.
+        self.forward: Forward = module if called is None else called.forward
         self._call_with = CallWith(self._called)
         self._prefix = "" if called is None else "module."
         self.flat = FlatParameters(module, groups, keeps_gradients=keeps_gradients)
@@ -115,8 +117,7 @@ class Learner:
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which the network computes: that of its precision."""
-        is_plain = self.precision == "float32"
-        return contextlib.nullcontext() if is_plain else autocast_in(self.precision, self._device)
+        return _PLAIN if self.precision == "float32" else autocast_in(self.precision, self._device)
 
     def improve(
         self,

@@ -233,7 +233,9 @@ class WriteLog:
 
     def __call__(self, run: Run) -> None:
         """Write once, however many intervals are due."""
-        is_due = sum(every.is_due(run) for every in self._intervals)
+        is_due = False
+        for every in self._intervals:
+            is_due |= every.is_due(run)
         if (is_due or run.is_finished) and self._logger.has_news:
             self._logger.write(run)
 

@@ -29,7 +29,6 @@ from ludus.supervised.preflight import check_data, make_model
 from ludus.supervised.rate_control import PART, UNSET, RateControl, WatchPlateau
 from ludus.supervised.short_config import block_of, expand
 from ludus.supervised.tuned import Tuned
-from ludus.supervised.update import count_examples
 from ludus.supervised.updating import make_update
 from ludus.supervised.watchers import GUARD, WatchMonitors, make_judge, with_judge
 
@@ -281,7 +280,7 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
         metrics = self.update(
             batch, batch_idx, learning_rate=learning_rate, is_last=self.train_data.has_ended()
         )
-        counters["examples"] += count_examples(batch)
+        counters["examples"] += self.update.num_in_batch
         if self.update.num_gathered == 0:
             counters["opt_steps"] += 1
             metrics["train/learning_rate"] = learning_rate

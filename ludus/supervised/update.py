@@ -73,6 +73,8 @@ class Update:
         self._totals = tuple(self.totals)
         self.more = MoreMetrics(exact_type(device))
         self.num_examples = 0
+        self.num_in_batch = 0
+        """How many examples the last batch had."""
         self._rate = torch.zeros((), device=device)
         self._share = None if accumulate == 1 else torch.zeros((), device=device)
         self._last_numbers = (0.0, 0)
@@ -119,7 +121,7 @@ class Update:
         self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
     ) -> dict[str, Any]:
         """Learn from a batch; `is_last` closes the step even if fewer batches were gathered."""
-        count = count_examples(batch)
+        count = self.num_in_batch = count_examples(batch)
         self.num_examples += count
         self.num_gathered += 1
         # What an engine repeats sees the index 0 always: it may not depend on it.
