@@ -69,7 +69,6 @@ class Learner:
         self.module, self.precision = module, precision
         self._modal = [] if called is not None else parts_with_modes(module)
         self._called = module if called is None else called
-        # Through a compiler, perhaps. A module of ludus that stands around the network has no hooks.
         self.forward: Forward = module if called is None else called.forward
         self._call_with = CallWith(self._called)
         self._prefix = "" if called is None else "module."
