@@ -6,7 +6,7 @@ import torch
 
 import ludus
 from benchmarks._active_tables import TABLES, Table, accuracy, pool_and_test
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.seeds import derive, seed_everything
 
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -52,7 +52,7 @@ def _curve(table: Table, seed: int, strategy: dict[str, Any]) -> list[list[float
     trainer = ludus.build_trainer(config_of(table, seed, strategy))
     watch = _Watch(trainer, pool_and_test(table, seed)[1])
     trainer.add(watch)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return watch.curve
 
 

@@ -83,7 +83,7 @@ def scikit_activeml(table: str, seed: int) -> dict[str, list[list[float]]]:
     from skactiveml import pool
     from skactiveml.base import SkactivemlClassifier
 
-    class Said(SkactivemlClassifier):  # type: ignore[misc]
+    class AgentOutput(SkactivemlClassifier):  # type: ignore[misc]
         """Says of features what the last layer of the network makes of them."""
 
         def __init__(self, last: nn.Linear, classes: list[int]) -> None:
@@ -107,7 +107,7 @@ def scikit_activeml(table: str, seed: int) -> dict[str, list[list[float]]]:
             more = {}
             if needs_model:
                 classes = list(range(plain.last.out_features))
-                more = {"clf": Said(plain.last, classes), "fit_clf": False}
+                more = {"clf": AgentOutput(plain.last, classes), "fit_clf": False}
             asked = int(is_labelled_N.sum())
             return make(seed + asked).query(features_ND, labels_N, batch_size=count, **more)
 
@@ -135,7 +135,7 @@ def modal(table: str, seed: int) -> dict[str, list[list[float]]]:
     from modAL.uncertainty import margin_sampling
     from sklearn.base import BaseEstimator
 
-    class Said(BaseEstimator):  # type: ignore[misc]
+    class AgentOutput(BaseEstimator):  # type: ignore[misc]
         """The fitted network, as scikit-learn would ask it."""
 
         def __init__(self, plain: Plain) -> None:
@@ -146,7 +146,7 @@ def modal(table: str, seed: int) -> dict[str, list[list[float]]]:
 
     def choose(plain: Plain, inputs: Tensor, is_labelled_N: Tensor, count: int) -> Any:
         free = (~is_labelled_N).nonzero()[:, 0]
-        learner = ActiveLearner(Said(plain), query_strategy=margin_sampling)
+        learner = ActiveLearner(AgentOutput(plain), query_strategy=margin_sampling)
         places, _ = learner.query(inputs[free].numpy(), n_instances=count)
         return free[torch.as_tensor(np.asarray(places))]
 

@@ -32,9 +32,9 @@ def rate(num_envs: int, device: str, only_rollouts: bool, engine: str) -> float:
     trainer = ludus.build_trainer(config)
     if only_rollouts:
         # The same method that its stage `collect` calls.
-        from ludus.core.surroundings import Bare
+        from ludus.core.runtime import InMemoryRuntime
 
-        return _rollouts_alone(trainer, Bare, device, timed, frames)
+        return _rollouts_alone(trainer, InMemoryRuntime, device, timed, frames)
     window = Window(device, timed)
     trainer.add(window)
     trainer.fit(name="bench")
@@ -59,7 +59,7 @@ def _rollouts_alone(trainer: object, bare: object, device: str, timed: int, fram
             run.stop("enough was timed")
 
     trainer.add(Rollouts())  # type: ignore[attr-defined]
-    trainer.fit(around=bare)  # type: ignore[attr-defined]
+    trainer.fit(runtime=bare)  # type: ignore[attr-defined]
     return frames / (found[1] - found[0])
 
 

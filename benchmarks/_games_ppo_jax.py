@@ -114,7 +114,7 @@ def _round(carry: Any, _: None, *, optimizer: Any, games: int, steps: int) -> tu
 def _update(carry: Any, batch: Any, *, optimizer: Any) -> tuple[Any, None]:
     params, moments = carry
 
-    def loss_of(params: Any) -> Array:
+    def loss_fn(params: Any) -> Array:
         obs, action, old, old_value, advantage = batch
         log_probs = jax.nn.log_softmax(_say(params["policy"], obs))
         log_prob = jnp.take_along_axis(log_probs, action[:, None], 1)[:, 0]
@@ -125,6 +125,6 @@ def _update(carry: Any, batch: Any, *, optimizer: Any) -> tuple[Any, None]:
         error = _say(params["value"], obs)[:, 0] - wanted
         return 0.25 * jnp.square(error).mean() - gain.mean()
 
-    gradient = jax.grad(loss_of)(params)
+    gradient = jax.grad(loss_fn)(params)
     change, moments = optimizer.update(gradient, moments, params)
     return (optax.apply_updates(params, change), moments), None

@@ -17,7 +17,7 @@ class Learner(torch.nn.Module):
 
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the loss of a batch."""
-        return {"loss": shared.loss_of(self.network(inputs), labels)}
+        return {"loss": shared.loss_fn(self.network(inputs), labels)}
 
 
 class Count(TrainerCallback):

@@ -18,7 +18,7 @@ class Learner(lightning.LightningModule):
     def training_step(self, batch: Any, index: int) -> torch.Tensor:
         """Return the loss of a batch."""
         inputs, targets = batch
-        return shared.loss_of(self.network(inputs), targets)
+        return shared.loss_fn(self.network(inputs), targets)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return AdamW."""

@@ -23,7 +23,7 @@ class RealModel(ludus.Model):
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, torch.Tensor]:
         """Return the loss."""
         inputs, targets = batch
-        return {"loss": shared.loss_of(self.module(inputs), targets)}
+        return {"loss": shared.loss_fn(self.module(inputs), targets)}
 
 
 class Prepared(Dataset[Any]):

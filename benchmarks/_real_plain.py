@@ -17,10 +17,10 @@ def measure(
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = shared.make_optimizer(network)
 
-    def loss_of(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return shared.loss_of(network(inputs), targets)
+    def loss_fn(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return shared.loss_fn(network(inputs), targets)
 
-    step = torch.compile(loss_of) if compiled else loss_of
+    step = torch.compile(loss_fn) if compiled else loss_fn
     for inputs, targets in shared.batches(todo, device):
         if channels_last:
             inputs = inputs.contiguous(memory_format=torch.channels_last)

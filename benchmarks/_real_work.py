@@ -90,7 +90,7 @@ def batches(work: Work, device: str) -> Iterator[tuple[Tensor, Tensor]]:
         yield from zip(inputs.split(work.batch_size), targets.split(work.batch_size), strict=True)
 
 
-def loss_of(outputs: Tensor, targets: Tensor) -> Tensor:
+def loss_fn(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross entropy, of each token where there are several."""
     return functional.cross_entropy(outputs, targets.flatten())
 

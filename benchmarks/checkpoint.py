@@ -63,7 +63,7 @@ class _Watch:
         self._trainer = trainer
         self._last = 0.0
         self.pauses: list[float] = []
-        self.beside: list[float] = []
+        self.async_evaluator: list[float] = []
         self.quiet: list[float] = []
         self._num_saves = 0
 
@@ -78,7 +78,7 @@ class _Watch:
             # The save fell on the boundary between the step before and this one.
             self.pauses.append(elapsed)
         elif _is_writing():
-            self.beside.append(elapsed)
+            self.async_evaluator.append(elapsed)
         else:
             self.quiet.append(elapsed)
 
@@ -141,15 +141,18 @@ def _ludus_beyond_copy() -> float:
 def _ludus_worst_step() -> float:
     """Return the longest step beside a write, less a usual step, as the median over the saves."""
     watch = _train()
-    share = max(len(watch.beside) // NUM_SAVES, 1)
-    worst = [max(watch.beside[i : i + share]) for i in range(0, len(watch.beside), share)]
+    share = max(len(watch.async_evaluator) // NUM_SAVES, 1)
+    worst = [
+        max(watch.async_evaluator[i : i + share])
+        for i in range(0, len(watch.async_evaluator), share)
+    ]
     return statistics.median(worst) - statistics.median(watch.quiet)
 
 
 def _ludus_quiet_step() -> float:
     """Return the longest step without a write, as the median over pieces as long as a write."""
     watch = _train()
-    share = max(len(watch.beside) // NUM_SAVES, 1)
+    share = max(len(watch.async_evaluator) // NUM_SAVES, 1)
     worst = [max(watch.quiet[i : i + share]) for i in range(0, len(watch.quiet), share)]
     return statistics.median(worst) - statistics.median(watch.quiet)
 

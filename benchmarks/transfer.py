@@ -185,7 +185,7 @@ def _scores(network: nn.Sequential, inputs_ND: Tensor, labels_N: Tensor) -> dict
 
 def _fit(network: nn.Module, inputs_ND: Tensor, labels_N: Tensor, seed: int) -> None:
     import ludus
-    from ludus.core.surroundings import Bare
+    from ludus.core.runtime import InMemoryRuntime
 
     config = ludus.example("supervised").replace(
         seed=seed,
@@ -201,5 +201,5 @@ def _fit(network: nn.Module, inputs_ND: Tensor, labels_N: Tensor, seed: int) -> 
         **{"settings.display": "none", "settings.loggers": []},
     )
     ludus.Trainer(config, train_loader=TensorDataset(inputs_ND, labels_N), model=network).fit(
-        around=Bare
+        runtime=InMemoryRuntime
     )

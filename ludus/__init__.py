@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ludus.session.logger import Logger
     from ludus.store.places import open_storage
     from ludus.store.storage import Storage
-    from ludus.supervised.base import BaseTrainer
+    from ludus.supervised.trainer import BaseTrainer
     from ludus.supervised.trainers.supervised import Trainer
 
 _WHERE = {
@@ -33,8 +33,8 @@ _WHERE = {
     "Agent": "ludus.rl.custom.protocols",
     "Analyser": "ludus.arena.analyser",
     "ArenaTrainer": "ludus.arena.trainer",
-    "AsyncEvaluator": "ludus.judge.beside",
-    "BaseTrainer": "ludus.supervised.base",
+    "AsyncEvaluator": "ludus.judge.async_evaluator",
+    "BaseTrainer": "ludus.supervised.trainer",
     "BatchBase": "ludus.rl.custom.protocols",
     "Body": "ludus.arena.agents.body",
     "Env": "ludus.rl.custom.protocols",
@@ -55,7 +55,7 @@ _WHERE = {
     "Repeat": "ludus.core.plan",
     "ReplayBuffer": "ludus.data.replay.ring",
     "ReplayBufferBase": "ludus.rl.custom.protocols",
-    "Result": "ludus.core.surroundings",
+    "Result": "ludus.core.runtime",
     "RlHyperParameters": "ludus.arena.parameters",
     "RlParameters": "ludus.arena.parameters",
     "Run": "ludus.core.run",
@@ -79,7 +79,7 @@ _WHERE = {
     "attach_progress_bar": "ludus.show.progress",
     "build_scenario_instance": "ludus.arena.build",
     "build_trainer": "ludus.session.build",
-    "declare": "ludus.config.rooms",
+    "declare": "ludus.config.families",
     "example": "ludus.config.base",
     "export_policy": "ludus.rl.export.write",
     "load_plugin": "ludus.config.registry",

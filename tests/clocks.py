@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ludus.judge import beside
+from ludus.judge import async_evaluator
 from ludus.process.child import Child
 
 
@@ -27,4 +27,6 @@ def pass_once(patch: pytest.MonkeyPatch, has_happened: Callable[[], bool], secon
         return has_answered
 
     patch.setattr(Child, "wait", wait_or_pass)
-    patch.setattr(beside, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0]))
+    patch.setattr(
+        async_evaluator, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0])
+    )

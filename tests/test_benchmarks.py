@@ -12,7 +12,7 @@ from benchmarks._active_ludus import STRATEGIES, config_of
 from benchmarks._active_peers import Plain
 from benchmarks._active_tables import TABLES, accuracy, first_rows, pool_and_test
 from benchmarks.active_learning import labels_to, rows_of
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 
 CURVE = [[20, 0.5], [40, 0.7], [60, 0.6], [80, 0.9]]
 
@@ -56,7 +56,7 @@ def test_the_plain_loop_has_the_pool_the_first_labels_and_the_first_weights_of_t
             first.extend(one.clone() for one in trainer.model.module.state_dict().values())
 
     trainer.add(Watch())
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     (inputs, labels), test = pool_and_test(table, 3)
     asked = first_rows(table, len(labels), 3)
     assert torch.equal(trainer.pool.labelled, asked)

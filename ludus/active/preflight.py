@@ -9,13 +9,13 @@ from torch import Tensor
 
 from ludus.active.config import ActiveConfig
 from ludus.active.models.features import Features
-from ludus.active.scoring import Need, Scorer, Seen
+from ludus.active.scoring import Need, PoolBatch, Scorer
 from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.strategy import Strategy, expected_weight
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.engines.unsaved import plain_state_set_aside
-from ludus.nn.looking import unchanged_buffers
 from ludus.nn.model import Inputs, Model
+from ludus.nn.preserved_buffers import preserved_buffers
 from ludus.seeds import forked
 
 _NUM_DRAWN = 64
@@ -57,7 +57,7 @@ def check_batch_of_one(config: ActiveConfig, model: Model, batch: tuple[Inputs, 
     module = model.module
     try:
         # With gradients, as a Model of one's own may ask for some within its step.
-        with forked(0), unchanged_buffers(module), plain_state_set_aside(module):
+        with forked(0), preserved_buffers(module), plain_state_set_aside(module):
             model.train()
             model.training_step(batch, 0)
     except torch.OutOfMemoryError:
@@ -102,7 +102,7 @@ def check_scoring(
         raise ConfigError(f"strategy {getattr(strategy, 'kind', '')}: {error}") from None
 
 
-def _is_dropped(seen: Seen) -> bool:
+def _is_dropped(seen: PoolBatch) -> bool:
     """Return whether two passes with other units dropped gave other numbers."""
     assert seen.draws is not None
     return bool((seen.draws[0] != seen.draws[-1]).any())

@@ -15,7 +15,7 @@ from torch import Tensor
 from ludus.active.examples import PoolExamples
 from ludus.active.labelling.queries import picture_of
 from ludus.active.pool import Pool
-from ludus.active.records import ASKED, RANKING, Asked, Candidate, Example, Ranking, Record
+from ludus.active.records import ASKED, RANKING, Candidate, Example, QueryRecord, Ranking, Record
 from ludus.core.services import Files
 from ludus.show.png import png
 from ludus.store.strict_json import dump_json
@@ -43,7 +43,7 @@ def record_asked(
 ) -> None:
     """Write what round `number` asked for; `model` is the config of the network, which may know pictures."""
     has_classes = num_classes is not None and num_classes <= _MOST_CLASSES
-    record = Asked(
+    record = QueryRecord(
         format=1,
         round=number,
         how=how,

@@ -42,7 +42,7 @@ class Example(Record):
     """How many numbers it has besides."""
 
 
-class Asked(Record):
+class QueryRecord(Record):
     """What one round asked for."""
 
     format: Literal[1]

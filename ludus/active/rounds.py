@@ -27,7 +27,7 @@ class Progress:
         """Whether `hear` is to be given what the model says of the whole pool."""
         return self._config is not None and self._config.stable_share is not None
 
-    def hear(self, accuracy: float | None, said_N: Tensor | None) -> float | None:
+    def update(self, accuracy: float | None, said_N: Tensor | None) -> float | None:
         """Take the accuracy on validation data and the classes predicted; return how many are as before."""
         share = None
         if self._config is None:

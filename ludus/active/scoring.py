@@ -25,7 +25,7 @@ Need = Literal["probabilities", "features", "draws", "members"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class PoolBatch:
     """What is known of some examples; what a strategy does not need is None."""
 
     rows: Tensor
@@ -77,7 +77,7 @@ class Scorer:
 
     def stream(
         self, rows: Tensor, needs: set[Need] | frozenset[Need], *, draws: int = 0
-    ) -> Iterator[Seen]:
+    ) -> Iterator[PoolBatch]:
         """Yield what these needs are for all rows, in their order, without keeping any of it."""
         if self._is_open:
             raise LudusError(
@@ -112,7 +112,7 @@ class Scorer:
 
     def _seen(
         self, rows_B: Tensor, inputs: Inputs, needs: frozenset[Need] | set[Need], draws: int
-    ) -> Seen:
+    ) -> PoolBatch:
         log_probs_BC = features_BD = draws_TBC = None
         if needs >= {"probabilities", "features"}:
             outputs, found = self._features(self._model, inputs)
@@ -132,7 +132,7 @@ class Scorer:
             with dropping(self._model.module):
                 drawn = [self._log_probs(self._model(inputs), rows_B) for _ in range(draws)]
             draws_TBC = torch.stack(drawn)
-        return Seen(rows_B, log_probs_BC, features_BD, draws_TBC)
+        return PoolBatch(rows_B, log_probs_BC, features_BD, draws_TBC)
 
     def _uninterrupted(self, batches: Iterator[tuple[Tensor, Any]]) -> Iterator[tuple[Tensor, Any]]:
         # A pool may take hours, and nobody waits for it who has asked the run to pause.

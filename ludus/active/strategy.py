@@ -14,7 +14,7 @@ import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
-from ludus.active.scoring import Need, Scorer, Seen
+from ludus.active.scoring import Need, PoolBatch, Scorer
 from ludus.active.spread import k_center
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import find
@@ -41,7 +41,7 @@ class View:
     class_weights: Tensor | None
     """(C,) how much classes are wanted; None: all alike."""
 
-    def seen(self, rows: Tensor, needs: frozenset[Need], *, draws: int = 0) -> Iterator[Seen]:
+    def seen(self, rows: Tensor, needs: frozenset[Need], *, draws: int = 0) -> Iterator[PoolBatch]:
         """Yield what is needed of some rows, batch by batch."""
         yield from self.scorer.stream(rows, needs, draws=draws)
 
@@ -119,7 +119,7 @@ class ScoreStrategy(Strategy):
     def __init__(self, config: Any) -> None:
         self.config = config
 
-    def score(self, seen: Seen) -> Tensor:
+    def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) scores of 0 or more, the highest of what is most wanted."""
         raise NotImplementedError
 
@@ -148,7 +148,7 @@ class ScoreStrategy(Strategy):
         scores_N = found.filled()
         return torch.empty_like(scores_N).index_copy_(0, order.to(scores_N.device), scores_N)
 
-    def weighted(self, seen: Seen, view: View) -> Tensor:
+    def weighted(self, seen: PoolBatch, view: View) -> Tensor:
         """Return the (B,) scores of a batch, times the weights that the model expects."""
         score_B = self.score(seen)
         if view.class_weights is None:
@@ -156,7 +156,7 @@ class ScoreStrategy(Strategy):
         return score_B * expected_weight(seen, view.class_weights)
 
 
-def expected_weight(seen: Seen, weights_C: Tensor) -> Tensor:
+def expected_weight(seen: PoolBatch, weights_C: Tensor) -> Tensor:
     """Return (B,) the weight that the model expects the class of each example to have."""
     log_probs = seen.log_probs if seen.log_probs is not None else seen.draws
     assert log_probs is not None

@@ -60,6 +60,6 @@ class Abilities:
     @contextlib.contextmanager
     def _spared(self, weights: Mapping[str, Any]) -> Iterator[None]:
         """Let the block play with these weights; it leaves no trace in the agents or any generator."""
-        with AgentWeights(self.agents).borrowed(weights):
+        with AgentWeights(self.agents).swapped_weights(weights):
             with forked(derive(self.config.seed, "arena/played")):
                 yield

@@ -17,7 +17,7 @@ from ludus.arena.agents.agent import Agent, check_solo, check_trainer_type
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
 from ludus.arena.protocol import ProtocolHandler
-from ludus.arena.scenario import Datasets, Scenario, ScenarioInstance, Seen
+from ludus.arena.scenario import Datasets, ObservationSizes, Scenario, ScenarioInstance
 from ludus.arena.solo.alone import Alone, NoEpisodes
 from ludus.config.registry import find
 from ludus.seeds import derive, forked
@@ -103,7 +103,7 @@ def _combined(
 def make_agents(
     params: ExperimentParameters,
     handler: ProtocolHandler,
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, ObservationSizes],
     *,
     trainer_type: str,
     use_shared_body: bool,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ludus.config.families import declare
 from ludus.config.migrations import has_keys, sections_of
-from ludus.config.rooms import declare
 
 
 def _to_3(data: dict[str, Any]) -> dict[str, Any]:

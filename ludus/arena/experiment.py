@@ -9,8 +9,8 @@ from torch import nn
 
 from ludus.arena.agents.agent import AgentParameters, AgentSection
 from ludus.arena.protocol import ProtocolHandler
-from ludus.arena.refused import unused_settings
 from ludus.arena.scenario import ScenarioSection
+from ludus.arena.unsupported import unused_settings
 from ludus.config.base import (
     Count,
     NonNegativeFloat,

@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from ludus.arena.analyser import AnalyserSection
-from ludus.arena.beginning.parameters import PretrainingParameters
 from ludus.arena.experiment import (
     ExperimentParameters,
     ExperimentSettings,
     JudgingParameters,
     SubParameters,
 )
+from ludus.arena.initialisation.parameters import PretrainingParameters
 from ludus.arena.protocol import ProtocolHandler, ProtocolSection
 from ludus.arena.scenario import Scenario
 from ludus.config.base import Count, Positive

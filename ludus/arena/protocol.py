@@ -15,7 +15,6 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ludus.arena.impossible import impossible
 from ludus.arena.rules import (
     ACCEPT,
     CONTINUE,
@@ -27,6 +26,7 @@ from ludus.arena.rules import (
     Rules,
     VerifierParameters,
 )
+from ludus.arena.validate_protocol import validate_protocol
 from ludus.core.errors import ConfigError
 
 __all__ = [
@@ -253,7 +253,7 @@ class ProtocolHandler(ABC):
 
     def problems(self) -> Iterator[str]:
         """Yield each reason why no episode can be played."""
-        yield from impossible(self)
+        yield from validate_protocol(self)
 
     def indices(self, names: Sequence[str]) -> list[int]:
         """Return where these agents are in the agent dimension."""

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from ludus.arena.abilities import Abilities
 from ludus.arena.analyser import Watched
-from ludus.arena.beginning.pretraining import make_pretraining
 from ludus.arena.evaluation import Evaluation
+from ludus.arena.initialisation.pretraining import make_pretraining
 from ludus.arena.learning.estimate import estimate
 from ludus.arena.learning.meter import Meter
 from ludus.arena.learning.minibatches import Minibatches
 from ludus.arena.learning.noted import Noted
+from ludus.arena.learning.pending_rollouts import PendingRollouts, kinds_of
 from ludus.arena.learning.update import ArenaUpdate, Learned
-from ludus.arena.learning.waiting import Waiting, kinds_of
 from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.plan import Due, Works, make_plan
@@ -32,8 +32,8 @@ from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import LudusError
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.unsaved import PlainState, plain_state_set_aside
-from ludus.nn.held import Held
 from ludus.nn.learner import Learner
+from ludus.nn.module_state import ModuleState
 from ludus.nn.schedules import Schedule
 from ludus.seeds import derive, forked
 from ludus.session.begun import as_begun, has_begun
@@ -114,7 +114,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         stored = to_columns(rollouts)
         self.watched = Watched(config.analysers)
         found = self.watched(rollouts, self.environment)
-        with forked(), Held(learned, without=()).kept(), plain_state_set_aside(learned):
+        with forked(), ModuleState(learned, without=()).kept(), plain_state_set_aside(learned):
             rows = self._estimated(rollouts)
             filled = self._filled(rows)
             with torch.enable_grad(), checked_terms(learned.objective, filled):
@@ -128,7 +128,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
             rates=self.agents.rates(),
         )
         shape = config.rl.rollouts_per_iteration, self.environment.num_steps
-        self.waiting = Waiting(
+        self.pending_rollouts = PendingRollouts(
             kinds_of(stored, shape, 2),
             kinds_of(rows, (shape[0] * shape[1],), 1),
             self.device,
@@ -209,7 +209,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         iteration = run.counters["iteration"]
         for name, section in self.config.agents.items():
             self.update.set_learning(name, section.update_schedule.is_learning(iteration))
-        self.waiting.rollouts = self._roll_out(iteration)
+        self.pending_rollouts.rollouts = self._roll_out(iteration)
         run.counters["env_steps"] += self.config.frames_per_batch
 
     def _roll_out(self, iteration: int) -> TensorDict:
@@ -226,10 +226,10 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         )
 
     def _estimate(self, run: Run) -> None:
-        rollouts = self.waiting.take_rollouts()
+        rollouts = self.pending_rollouts.take_rollouts()
         found = self.watched(rollouts, self.environment)
-        self.waiting.rows = self._estimated(rollouts)
-        self.meter.hear({**found, **critic_statistics(rollouts, self.environment)})
+        self.pending_rollouts.rows = self._estimated(rollouts)
+        self.meter.update({**found, **critic_statistics(rollouts, self.environment)})
 
     def _estimated(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
         """Return the steps of all envs as rows, with advantages where there is an estimator."""
@@ -243,7 +243,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
     def _learn(self, run: Run, epoch: int, index: int) -> None:
         iteration, last = run.counters["iteration"], self._minibatches.count - 1
         is_last = epoch == self.config.rl.num_epochs - 1 and index == last
-        rows = self.waiting.take_rows(is_last=is_last)
+        rows = self.pending_rollouts.take_rows(is_last=is_last)
         places_M = self._minibatches(iteration, epoch, index)
         self.train_step(dict(zip(rows, chosen(rows, places_M), strict=True)), index)
         if is_last:
@@ -266,7 +266,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):
             found = self.evaluation.validate(run)
         metrics = {f"eval/{name}": value for name, value in found.items()}
-        self.judge.hear(run, metrics, lambda score: self.weights())
+        self.judge.update(run, metrics, lambda score: self.weights())
         return metrics
 
     def _record(self, run: Run) -> None:
@@ -285,7 +285,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         """Return everything that must survive."""
         return {
             "update": self.update,
-            "waiting": self.waiting,
+            "waiting": self.pending_rollouts,
             "meter": self.meter,
             "judge": self.judge,
             **({} if self.pretraining is None else {"pretraining": self.pretraining}),

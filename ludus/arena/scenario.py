@@ -37,7 +37,7 @@ class Datasets:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservationSizes:
     """The sizes of what bodies see; all else a body needs stands in the data's shapes."""
 
     shapes: dict[str, tuple[int, ...]]
@@ -102,7 +102,7 @@ class Scenario(ABC):
         """Return the names of what agents see besides messages."""
         return list(datasets.train.data)
 
-    def seen_by(self, agent: str, datasets: Datasets, handler: ProtocolHandler) -> Seen:
+    def seen_by(self, agent: str, datasets: Datasets, handler: ProtocolHandler) -> ObservationSizes:
         """Return the sizes of what the body of this agent is built for."""
         return self.seen(datasets.train, handler)
 
@@ -126,9 +126,9 @@ class Scenario(ABC):
             dataset, handler, num_envs=num_envs, seed=seed, name=name, device=device
         )
 
-    def seen(self, dataset: ArenaDataset, handler: ProtocolHandler) -> Seen:
+    def seen(self, dataset: ArenaDataset, handler: ProtocolHandler) -> ObservationSizes:
         """Return the sizes of what a body is built for."""
-        return Seen(
+        return ObservationSizes(
             shapes={name: tuple(tensor.shape[1:]) for name, tensor in dataset.data.items()},
             num_symbols=self.num_symbols,
             max_message_rounds=handler.max_message_rounds,

@@ -18,14 +18,14 @@ import torch
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.analyser import Watched
-from ludus.arena.beginning.loading import Loading
-from ludus.arena.beginning.pretraining import Pretraining
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
+from ludus.arena.initialisation.loading import Loading
+from ludus.arena.initialisation.pretraining import Pretraining
 from ludus.arena.learning.weights import AgentWeights, untouched
 from ludus.arena.plan import Work
-from ludus.arena.refused import NotBuiltError, OwnParts, check_given
 from ludus.arena.scenario import NoDatasets, ScenarioInstance
+from ludus.arena.unsupported import NotBuiltError, OwnParts, check_given
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
 from ludus.core.looking import digest_of

@@ -15,8 +15,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from ludus.config import rooms
-from ludus.config.rooms import Finding
+from ludus.config import families
+from ludus.config.families import Finding
 from ludus.show.terminal import clean
 
 
@@ -46,7 +46,7 @@ def findings() -> Iterator[Finding]:
     yield "ok" if is_linux else "note", "system", system if is_linux else f"{system}: best effort"
     yield from _torch()
     yield from _extras()
-    for room in rooms.rooms():
+    for room in families.families():
         if room.findings is not None:
             yield from room.findings()
     yield _disk(Path.cwd())
@@ -98,7 +98,7 @@ def _engines() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    for room in rooms.rooms():
+    for room in families.families():
         for module, package in room.needs.items():
             extra = package.removeprefix("ludus[").removesuffix("]")
             if importlib.util.find_spec(module):

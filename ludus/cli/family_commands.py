@@ -11,13 +11,13 @@ from typing import Any
 
 import typer
 
-from ludus.config import registry, rooms
+from ludus.config import families, registry
 from ludus.core.errors import LudusError
 
 
 def names(own: Iterable[str]) -> list[str]:
     """Return the commands that families have; raise LudusError if one has a name of ludus's own."""
-    found = rooms.commands()
+    found = families.commands()
     for name in own:
         if name in found:
             raise LudusError(
@@ -32,7 +32,7 @@ def find(name: str, own: Iterable[str]) -> Any:
         registry.load_installed()
     if name not in names(own):
         return None
-    room, module = rooms.commands()[name]
+    room, module = families.commands()[name]
     try:
         found = importlib.import_module(module)
     except Exception as error:

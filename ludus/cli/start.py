@@ -12,11 +12,11 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
     An import that is interrupted leaves modules half made, and some libraries then fail in other ways.
     """
-    rooms = set()
+    families = set()
     while frame is not None:
-        rooms.add(frame.f_globals.get("__name__"))
+        families.add(frame.f_globals.get("__name__"))
         frame = frame.f_back
-    if "ludus.cli.app" in rooms and "importlib._bootstrap" not in rooms:
+    if "ludus.cli.app" in families and "importlib._bootstrap" not in families:
         raise KeyboardInterrupt
     try:
         os.write(2, _TOLD)

@@ -18,7 +18,7 @@ from ludus.config.overrides import key_paths
 from ludus.core.abilities import KeepsWeights, Narrates, Recalls
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.plan import check_plan, render
-from ludus.core.surroundings import Result
+from ludus.core.runtime import Result
 from ludus.core.trainer import Trainer
 from ludus.session.build import build_trainer, rebuild_trainer
 from ludus.session.device import Compute

@@ -1,6 +1,6 @@
 """Bring the data of an older config file to the current version, one step at a time.
 
-Each room declares how its keys have changed (`config/rooms.py`). A section is known by its keys, for
+Each room declares how its keys have changed (`config/families.py`). A section is known by its keys, for
 another kind may have one of the same name that means its own.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
-from ludus.config import rooms
+from ludus.config import families
 from ludus.core.errors import ConfigError
 
 VERSION = 4
@@ -38,7 +38,7 @@ def _by_rooms(version: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """
 
     def step(data: dict[str, Any]) -> dict[str, Any]:
-        for migration in rooms.migrations(version):
+        for migration in families.migrations(version):
             data = migration(data)
         return data
 
@@ -70,7 +70,7 @@ def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[
             f"{source}: version {version} is newer than this ludus reads ({VERSION}); update ludus"
         )
     passed: list[int] = []
-    for rename in rooms.renamings():
+    for rename in families.renamings():
         data = rename(data)
     while version < VERSION:
         step = MIGRATIONS[version]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ludus.config import rooms, strict_yaml
+from ludus.config import families, strict_yaml
 from ludus.core.errors import ConfigError, nearest
 
 # What any trainer may call its length; a family declares other names for its own.
@@ -18,7 +18,7 @@ _LENGTH = re.compile(r"max_(epochs|steps|iterations|rounds)|num_\w*(steps|iterat
 def is_length(path: str) -> bool:
     """Return whether a key says how long a run is."""
     key = path.split(".")[-1]
-    return _LENGTH.fullmatch(key) is not None or rooms.counter_of(key) is not None
+    return _LENGTH.fullmatch(key) is not None or families.counter_of(key) is not None
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -105,7 +105,7 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
 
 def _spelt_alike(key: str, part: str, section: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Return the key of a section, or for a bare name of any, spelt nearly alike; or all there are."""
-    if rooms.is_known_elsewhere(key):
+    if families.is_known_elsewhere(key):
         return f" Known: {', '.join(sorted(map(str, section)))}."
     if section is data:
         # A bare name may be meant for a key of some section.
@@ -124,7 +124,7 @@ def _known_elsewhere(key: str, data: Mapping[str, Any], value: object) -> str:
 def _elsewhere(key: str, data: Mapping[str, Any], value: object) -> tuple[str, str]:
     """Return the key that a name of another library or schedule stands for, and how its meaning differs."""
     paths, given = key_paths(data), key.split(".")[-1]
-    for name, hint in rooms.other_names(given):
+    for name, hint in families.other_names(given):
         for path in paths:
             if path == name or ("." in name and path.endswith(f".{name}")):
                 return path, hint(given, path, data, value) if hint is not None else ""
@@ -139,7 +139,7 @@ def _known_earlier(path: Sequence[str], data: Mapping[str, Any], value: object) 
     is_section = len(path) > 1 or isinstance(value, Mapping)
     if is_section and any(place.endswith("." + ".".join(path)) for place in key_paths(data)):
         return ""
-    for name, hint in rooms.earlier_names(path[0]):
+    for name, hint in families.earlier_names(path[0]):
         if name in data and isinstance(data[name], Mapping) is is_section:
             now = ".".join([name, *path[1:]])
             meant = now if now in key_paths(data) else name

@@ -1,6 +1,6 @@
 """A name in a config finds a class here; nothing a config says is ever imported.
 
-Kinds are found by listing the folders that rooms declare (`ludus/config/rooms.py`):
+Kinds are found by listing the folders that rooms declare (`ludus/config/families.py`):
 `ludus/supervised/trainers/supervised.py` holds the trainer kind `supervised`. Other packages offer kinds
 through the entry-point group `ludus.plugins`, a user's own module through `--plugin my_module`; importing
 either runs its `register_*` decorators.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ludus.config import rooms
+from ludus.config import families
 from ludus.core.errors import ConfigError, LudusError, nearest
 
 C = TypeVar("C", bound=type[Any])
@@ -33,14 +33,14 @@ loaded_plugins: list[str] = []
 
 def register(category: str, kind: str) -> Callable[[C], C]:
     """Return a decorator that makes the class known under this kind of a declared category."""
-    rooms.check_category(category)
+    families.check_category(category)
 
     def remember(cls: C) -> C:
         known = _REGISTERED[category].get(kind)
         owner = f"{known.__module__}.{known.__qualname__}" if known else None
         # A built-in kind keeps its name even while its module is not yet imported.
-        if known is None and rooms.listed(category).get(kind, cls.__module__) != cls.__module__:
-            owner = rooms.listed(category)[kind]
+        if known is None and families.listed(category).get(kind, cls.__module__) != cls.__module__:
+            owner = families.listed(category)[kind]
         if owner is not None and owner != f"{cls.__module__}.{cls.__qualname__}":
             raise LudusError(
                 f"the {category} kind '{kind}' is taken by {owner}; register yours under another name"
@@ -63,8 +63,10 @@ def register_trainer(kind: str, *, example: str | Path | None = None) -> Callabl
         register("trainer", kind)(cls)
         if example is not None:
             path = Path(example)
-            beside = path if path.is_absolute() else Path(inspect.getfile(cls)).parent / path
-            _EXAMPLES[kind] = beside
+            async_evaluator = (
+                path if path.is_absolute() else Path(inspect.getfile(cls)).parent / path
+            )
+            _EXAMPLES[kind] = async_evaluator
         return cls
 
     return remember
@@ -91,7 +93,7 @@ def _note_sections(trainer: type[Any]) -> None:
 def find(category: str, kind: str) -> type[Any]:
     """Return the class of this kind, importing its module if it is not yet loaded."""
     registered = _REGISTERED[category]
-    if kind not in registered and kind in rooms.listed(category):
+    if kind not in registered and kind in families.listed(category):
         _import_kind(category, kind)
     if kind not in registered:
         load_installed()
@@ -107,13 +109,13 @@ def find(category: str, kind: str) -> type[Any]:
 def _import_kind(category: str, kind: str) -> None:
     """Import the file of a kind, which registers it."""
     try:
-        importlib.import_module(rooms.listed(category)[kind])
+        importlib.import_module(families.listed(category)[kind])
     except LudusError:
         raise
     except Exception as error:
         raise not_importable(f"the {category} kind '{kind}'", error) from error
     if kind not in _REGISTERED[category]:
-        module = rooms.listed(category)[kind]
+        module = families.listed(category)[kind]
         own = [name for name, cls in _REGISTERED[category].items() if cls.__module__ == module]
         what = f"registers {' and '.join(map(repr, own))}" if own else "registers nothing"
         raise ConfigError(
@@ -125,7 +127,7 @@ def _import_kind(category: str, kind: str) -> None:
 def is_program(kind: str) -> bool:
     """Return whether a config file of this kind is a program's; installed plugins are asked last."""
     for category in ("trainer", "program"):
-        if kind in _REGISTERED[category] or kind in rooms.listed(category):
+        if kind in _REGISTERED[category] or kind in families.listed(category):
             return category == "program"
     return kind in kinds("program")
 
@@ -138,7 +140,7 @@ def classes_of(kind: str) -> list[type[Any]]:
 def kinds(category: str) -> list[str]:
     """Return every known kind of this category, without importing the built-in ones."""
     load_installed()
-    return sorted({*rooms.listed(category), *_REGISTERED[category]})
+    return sorted({*families.listed(category), *_REGISTERED[category]})
 
 
 def example_path(name: str) -> Path:
@@ -146,7 +148,7 @@ def example_path(name: str) -> Path:
     shipped = _shipped()
     if name not in {*shipped, *_EXAMPLES}:
         load_installed()
-        if name in rooms.listed("trainer"):
+        if name in families.listed("trainer"):
             find("trainer", name)
     path = _EXAMPLES.get(name)
     if path is not None and path.is_file():

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     )
     from ludus.core.plan import Repeat, Stage
     from ludus.core.run import Every, Observer, Run, Stateful
-    from ludus.core.surroundings import Result
+    from ludus.core.runtime import Result
     from ludus.core.trainer import Trainer
 
 _WHERE = {
     "Every": "run",
     "Observer": "run",
     "Repeat": "plan",
-    "Result": "surroundings",
+    "Result": "runtime",
     "Run": "run",
     "Stage": "plan",
     "Stateful": "run",

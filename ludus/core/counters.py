@@ -44,8 +44,8 @@ def of(trainer: type) -> tuple[str, ...]:
     modules = [f"{cls.__module__}." for cls in trainer.__mro__]
     own = [
         name
-        for name, rooms in _OWNERS.items()
-        if any(module.startswith(f"{room}.") for module in modules for room in rooms)
+        for name, families in _OWNERS.items()
+        if any(module.startswith(f"{room}.") for module in modules for room in families)
     ]
     return *SHARED, *own
 

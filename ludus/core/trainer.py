@@ -14,9 +14,9 @@ from ludus.core.inspected import Inspected
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful, check_intervals
+from ludus.core.runtime import MakeRuntime, Request, Result, Resume, Runtime, is_state
 from ludus.core.services import Display, EvaluatorBeside, EvaluatorHere, Files, Log, NoLog, Records
 from ludus.core.states import check_same_parts, fitting
-from ludus.core.surroundings import Request, Result, Resume, Surround, Surroundings, is_state
 from ludus.core.unsaved import UnsavedStates, saved_companions
 
 
@@ -62,11 +62,11 @@ class Trainer(Inspected):
         """Return what watches this trainer at every boundary, in order."""
         return ()
 
-    def surround(self, request: Request) -> Surroundings:
+    def make_runtime(self, request: Request) -> Runtime:
         """Return what stands around a walk where `fit` is not given it as `around`."""
         raise LudusError(
             f"{type(self).__name__} derives from ludus.core.Trainer, which knows no directory; derive it"
-            " from ludus.session.trainer.Trainer, or call fit(around=ludus.core.surroundings.Bare)"
+            " from ludus.session.trainer.Trainer, or call fit(runtime=ludus.core.runtime.InMemoryRuntime)"
         )
 
     def log_in_memory(self) -> Log:
@@ -200,7 +200,7 @@ class Trainer(Inspected):
         root: str | None = None,
         name: str | None = None,
         show_on: Literal["stdout", "stderr"] = "stdout",
-        around: Surround | None = None,
+        runtime: MakeRuntime | None = None,
     ) -> Result:
         """Walk the plan to its end, or to where it is interrupted, and say how it ended.
 
@@ -213,7 +213,7 @@ class Trainer(Inspected):
         self.run, self._saved_cursor, is_prepared = Run(counters.of(type(self))), [], False
         root = self.root if root is None else root
         request = Request(root, name, resume, show_on, is_transplant=is_state(trainer_state))
-        surroundings = around(self, request) if around else self.surround(request)
+        own = runtime(self, request) if runtime else self.make_runtime(request)
         error: BaseException | None = None
         try:
             self.seed_generators()
@@ -223,20 +223,20 @@ class Trainer(Inspected):
             self._first_state.remember(self.given_models())
             plan = self.plan()
             check_plan(plan, self.run.counters)
-            hooks = self._bind_hooks(plan, surroundings, trainer_state)
-            saved = surroundings.open(self.run, self.all_parts()) or trainer_state
+            hooks = self._bind_hooks(plan, own, trainer_state)
+            saved = own.open(self.run, self.all_parts()) or trainer_state
             self._take_up(saved, is_from_elsewhere=saved is trainer_state)
-            surroundings.ready(self.run)
+            own.ready(self.run)
             self._first_state.tell(self.run.tell, is_new=saved is None)
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
                 self.open()
                 if self.run.cursor:
-                    surroundings.show()
+                    own.show()
                 try:
-                    walk(plan, self.run, hooks, surroundings.observers(), surroundings.checkpoint)
+                    walk(plan, self.run, hooks, own.observers(), own.checkpoint)
                 except Interrupted:
-                    self._save_interrupted(hooks, surroundings)
+                    self._save_interrupted(hooks, own)
         except BaseException as caught:
             error = caught
             raise
@@ -246,27 +246,27 @@ class Trainer(Inspected):
                     self.close()
                     self._first_state.leave()
             finally:
-                surroundings.close(self.run, error)
-        return surroundings.result(self.run)
+                own.close(self.run, error)
+        return own.result(self.run)
 
-    def _bind_hooks(self, plan: Repeat, around: Surroundings, state: object) -> Hooks:
+    def _bind_hooks(self, plan: Repeat, runtime: Runtime, state: object) -> Hooks:
         """Return all hooks, with the display opened after the root's first and closed before its last."""
         first, last = hook_names(plan)
         offers = {first: {"trainer_state": lambda run: state}}
         owners = [self, *self.callbacks.values()]
         check_intervals([*owners, *self.all_parts().values()], self.run.counters)
         hooks = bind_hooks(plan, self.run, owners, base=Trainer, offers=offers)
-        hooks[first] = (*hooks.get(first, ()), around.show)
-        hooks[last] = (around.hide, *hooks.get(last, ()))
+        hooks[first] = (*hooks.get(first, ()), runtime.show)
+        hooks[last] = (runtime.hide, *hooks.get(last, ()))
         return hooks
 
-    def _save_interrupted(self, hooks: Hooks, surroundings: Surroundings) -> None:
+    def _save_interrupted(self, hooks: Hooks, runtime: Runtime) -> None:
         """Save what a stage that gave up has left."""
         # It has changed nothing, so the state is still that of the boundary before it; unless a hook
         # came between, which a resume calls again.
         if not hooks.get(f"before_{self.run.cursor[-1].name}"):
             self.run.is_pausing = True
-            surroundings.checkpoint(self.run)
+            runtime.checkpoint(self.run)
 
     def _take_up(self, saved: Mapping[str, Any] | None, *, is_from_elsewhere: bool) -> None:
         """Load a state, if there is one, and notice from now on what changes without being saved."""

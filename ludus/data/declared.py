@@ -1,6 +1,6 @@
 """What this room adds to the words of the library."""
 
-from ludus.config.rooms import declare
+from ludus.config.families import declare
 
 declare(
     "ludus.data",

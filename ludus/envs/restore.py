@@ -24,7 +24,7 @@ _STEPS_BEFORE_STATE = 32
 
 
 @dataclass(frozen=True)
-class Stood:
+class EnvPosition:
     """What was noted of an env as it stood, to be found again when its episode is played again."""
 
     obs: np.ndarray
@@ -34,7 +34,7 @@ class Stood:
 
 
 def restore_by_replay(
-    slot: EnvSlot, episode: int, actions: list[Any], *, stood: Stood
+    slot: EnvSlot, episode: int, actions: list[Any], *, stood: EnvPosition
 ) -> str | int:
     """Play an episode again up to where it was saved; return its mark, or why it is not the same."""
     try:

@@ -16,7 +16,7 @@ from ludus.envs import saved_states
 from ludus.envs.action_codec import ActionCodec
 from ludus.envs.config import AnyEnv, env_name, make_env
 from ludus.envs.raw_rewards import OwnRewards
-from ludus.envs.restore import Stood, restore_by_replay, restore_by_state
+from ludus.envs.restore import EnvPosition, restore_by_replay, restore_by_state
 from ludus.envs.slot import EnvSlot, as_reward, not_finite, success_told
 from ludus.envs.spaces import ObservationReader, quicken, spec_of
 
@@ -273,7 +273,7 @@ class VectorEnv:
         if self._has_state:
             return restore_by_state(slot, slot.episode, state["states"][index])
         marks = state["journal"].get("marks")
-        stood = Stood(
+        stood = EnvPosition(
             self.obs[index],
             None if self.masks is None else self.masks[index],
             None if marks is None else int(marks[index]),

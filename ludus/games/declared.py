@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ludus.config.families import Finding, declare
 from ludus.config.migrations import has_keys
-from ludus.config.rooms import Finding, declare
 
 
 def _to_3(data: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ludus.config.rooms import declare
+from ludus.config.families import declare
 
 _MINIMISED: Final = (
     *("loss", "losses", "error", "errors", "err", "nll", "perplexity", "mse", "mae", "rmse"),

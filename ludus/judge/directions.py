@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from ludus.config import rooms
+from ludus.config import families
 from ludus.core.errors import ConfigError
 
 Direction = Literal["min", "max"]
@@ -20,7 +20,7 @@ def known_direction(metric: str) -> Direction | None:
     What is declared for its whole name goes first, then for its last part, then for any word of it;
     an error of a reward is an error.
     """
-    declared = rooms.directions()
+    declared = families.directions()
     for name in (metric, metric.rpartition("/")[2]):
         if name in declared:
             return _as_direction(declared[name])

@@ -12,8 +12,8 @@ from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.run import Run
 from ludus.core.services import Keep, Log
+from ludus.judge.score_state import Best, ScoreState, read_score_state
 from ludus.judge.scores import Score
-from ludus.judge.standings import Best, Standing, read_standing
 
 Weights = Callable[[Score], Mapping[str, Tensor]]
 """Returns the weights to keep for this score; called only where they are among the best."""
@@ -79,7 +79,7 @@ class Judge:
             if names.count(name) > 1:
                 raise ConfigError(f"two scores are named '{name}'; give each a name of its own")
         self.scores = scores
-        self.standings = {name: Standing() for name in names}
+        self.score_states = {name: ScoreState() for name in names}
         self._end = end
         kept = [score.name for score in scores if score.keeps_best]
         self._prefixes = {
@@ -90,7 +90,7 @@ class Judge:
     @property
     def best(self) -> Best | None:
         """The best by the first score of which models are kept; None before there is one."""
-        return next((self.standings[name].best for name in self._prefixes), None)
+        return next((self.score_states[name].best for name in self._prefixes), None)
 
     @property
     def first(self) -> str | None:
@@ -101,15 +101,15 @@ class Judge:
     def more_bests(self) -> dict[str, Best]:
         """The best by each further score, by the score's name."""
         names = list(self._prefixes)[1:]
-        found = ((name, self.standings[name].best) for name in names)
+        found = ((name, self.score_states[name].best) for name in names)
         return {name: best for name, best in found if best is not None}
 
     @property
     def runners_up(self) -> list[Best]:
         """The further models that are kept, score by score, the best first."""
-        return [one for name in self._prefixes for one in self.standings[name].kept[1:]]
+        return [one for name in self._prefixes for one in self.score_states[name].kept[1:]]
 
-    def hear(
+    def update(
         self,
         run: Run,
         metrics: Mapping[str, float],
@@ -164,23 +164,23 @@ class Judge:
             "model": f"{self._prefixes[score.name]}{run.boundaries:010d}",
             "counters": {name: count for name, count in counters.items() if count},
         }
-        if self.standings[score.name].enter(best, keep=score.keep):
+        if self.score_states[score.name].enter(best, keep=score.keep):
             keep = run.keep_model if keep is None else keep
             keep(best["model"], weights(score), best)
 
     def _count(self, score: Score, value: float) -> None:
-        standing = self.standings[score.name]
-        if score.is_progress(value, standing.peak):
-            standing.peak, standing.num_bad = value, 0
+        state = self.score_states[score.name]
+        if score.is_progress(value, state.peak):
+            state.peak, state.num_bad = value, 0
         else:
-            standing.num_bad += 1
+            state.num_bad += 1
 
     def _end_without_patience(self, run: Run, without: Collection[str]) -> None:
         """Ask for the end where every score that has a patience, but for these, has used it up."""
         reasons = []
         for score in self.scores:
             if score.patience is not None and score.name not in without:
-                num_bad = self.standings[score.name].num_bad
+                num_bad = self.score_states[score.name].num_bad
                 if num_bad < score.patience:
                     return
                 reasons.append(f"{score.metric} has not improved for {num_bad} evaluations")
@@ -189,20 +189,20 @@ class Judge:
 
     def forget_models(self, names: Collection[str] | None) -> None:
         """Forget the best models of these names, whose weights are not there, or all; patience stays."""
-        for standing in self.standings.values():
-            standing.forget(names)
+        for state in self.score_states.values():
+            state.forget(names)
 
     def reset(self) -> None:
         """Begin anew, as for the first evaluation: for a loop that is entered again."""
-        self.standings = {score.name: Standing() for score in self.scores}
+        self.score_states = {score.name: ScoreState() for score in self.scores}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the standing of each score by its name; of an only one, that alone."""
-        found = {score.name: self.standings[score.name].state(score) for score in self.scores}
+        found = {score.name: self.score_states[score.name].state(score) for score in self.scores}
         return next(iter(found.values())) if len(found) == 1 else found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        names = list(self.standings)
+        names = list(self.score_states)
         if len(names) == 1:
             state = {names[0]: state}
         else:
@@ -211,8 +211,8 @@ class Judge:
         for score in self.scores:
             with states.within(score.name) if len(names) > 1 else contextlib.nullcontext():
                 own, prefix = states.mapping(state, score.name), self._prefixes.get(score.name)
-                read[score.name] = read_standing(own, score, prefix)
-        self.standings = read
+                read[score.name] = read_score_state(own, score, prefix)
+        self.score_states = read
 
 
 def _value(score: Score, metrics: Mapping[str, float]) -> float:
@@ -243,4 +243,4 @@ class JudgeLog:
         if self._log.written_at == run.boundaries:
             written, judge = self._log.written, self._judge
             scores = judge.scores_in(written)
-            judge.hear(run, written, self._weights, keep=self._keep, scores=scores)
+            judge.update(run, written, self._weights, keep=self._keep, scores=scores)

@@ -17,7 +17,7 @@ from ludus.nn.engines.compiled import NOT_FOLLOWED
 from ludus.nn.engines.gate import is_plain_kind
 from ludus.nn.engines.tape import is_taping
 from ludus.nn.engines.unsaved import is_foreign, plain_state_set_aside
-from ludus.nn.looking import unchanged_buffers
+from ludus.nn.preserved_buffers import preserved_buffers
 from ludus.seeds import forked
 
 # A buffer larger than this is copied at every step only if the first batch changed it.
@@ -159,7 +159,7 @@ class CallWith:
         with (
             _disable_current_modes(),
             forked(),
-            unchanged_buffers(self._module),
+            preserved_buffers(self._module),
             plain_state_set_aside(self._module),
             torch.enable_grad(),
         ):

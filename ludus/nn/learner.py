@@ -15,7 +15,7 @@ from ludus.nn.buffers import Before, CallWith, GuardedBuffers, parts_with_modes,
 from ludus.nn.ema import TOTAL, Ema, without_total
 from ludus.nn.flat import FlatParameters, Vectors
 from ludus.nn.groups import Group
-from ludus.nn.held import Held, check_named, load_named
+from ludus.nn.module_state import ModuleState, check_named, load_named
 from ludus.nn.optimizer import OptimizerConfig
 from ludus.nn.precision import Precision, autocast_in
 from ludus.nn.scaling import LossScale
@@ -24,7 +24,7 @@ from ludus.nn.torch_optimizer import Make, make_optimizer
 
 Aux = TypeVar("Aux")
 Forward = Callable[..., Any]
-LossOf = Callable[[Forward], tuple[Tensor, Aux]]
+LossFn = Callable[[Forward], tuple[Tensor, Aux]]
 _PLAIN = contextlib.nullcontext()
 
 
@@ -73,7 +73,7 @@ class Learner:
         self._call_with = CallWith(self._called)
         self._prefix = "" if called is None else "module."
         self.flat = FlatParameters(module, groups, keeps_gradients=keeps_gradients)
-        self.held = Held(module, without=self.flat.names)
+        self.module_state = ModuleState(module, without=self.flat.names)
         self._guarded = GuardedBuffers(module)
         # The compiled update works on these very tensors; what would replace them is copied to them.
         self._buffers = {self._prefix + name: buffer for name, buffer in module.named_buffers()}
@@ -118,9 +118,9 @@ class Learner:
         """Return the context in which the network computes: that of its precision."""
         return _PLAIN if self.precision == "float32" else autocast_in(self.precision, self._device)
 
-    def improve(
+    def step(
         self,
-        loss_of: LossOf[Aux],
+        loss_fn: LossFn[Aux],
         learning_rate: Tensor,
         *,
         share: Tensor | None = None,
@@ -133,31 +133,31 @@ class Learner:
         taped.
         """
         if torch.compiler.is_compiling():
-            loss, aux, gradients, fresh = self._differentiated(loss_of, in_train_mode)
+            loss, aux, gradients, fresh = self._differentiated(loss_fn, in_train_mode)
             if share is not None:
-                gradients = self._gathered(gradients)
+                gradients = self._accumulate(gradients)
             norm = self.gradient_step.take(gradients, learning_rate, share)
             self._keep_fresh(fresh, self._sign_of(loss, norm))
             return loss, norm, aux
-        loss, aux, before = self._backward(loss_of, in_train_mode)
+        loss, aux, before = self._backward(loss_fn, in_train_mode)
         norm = self.gradient_step.take(self.flat.gradients, learning_rate, share)
         if before:
             self._guarded.restore_unless(self._sign_of(loss, norm), before)
         return loss, norm, aux
 
-    def gather(self, loss_of: LossOf[Aux], *, in_train_mode: bool = True) -> tuple[Tensor, Aux]:
+    def accumulate(self, loss_fn: LossFn[Aux], *, in_train_mode: bool = True) -> tuple[Tensor, Aux]:
         """Add the gradient of one batch to those that wait for `improve`; return its loss and the rest."""
         if torch.compiler.is_compiling():
-            loss, aux, gradients, fresh = self._differentiated(loss_of, in_train_mode)
-            self._gathered(gradients)
+            loss, aux, gradients, fresh = self._differentiated(loss_fn, in_train_mode)
+            self._accumulate(gradients)
             self._keep_fresh(fresh, loss)
             return loss, aux
-        loss, aux, before = self._backward(loss_of, in_train_mode)
+        loss, aux, before = self._backward(loss_fn, in_train_mode)
         if before:
             self._guarded.restore_unless(loss, before)
         return loss, aux
 
-    def _gathered(self, gradients: Vectors) -> Vectors:
+    def _accumulate(self, gradients: Vectors) -> Vectors:
         for waiting, gradient in zip(self.flat.gradients, gradients, strict=True):
             waiting.add_(gradient)
         return self.flat.gradients
@@ -166,19 +166,19 @@ class Learner:
         """Return a number that is finite where the buffers may keep what the batch gave them."""
         return loss if self.scaling.is_on else loss + norm
 
-    def _backward(self, loss_of: LossOf[Aux], in_train_mode: bool) -> tuple[Tensor, Aux, Before]:
+    def _backward(self, loss_fn: LossFn[Aux], in_train_mode: bool) -> tuple[Tensor, Aux, Before]:
         before = self._guarded.before()
         set_mode(self._modal, in_train_mode)
         try:
             with self.autocast():
-                loss, aux = loss_of(self.forward)
+                loss, aux = loss_fn(self.forward)
         finally:
             set_mode(self._modal, False)
         self.scaling.backward(loss)
         return loss.detach(), aux, before
 
     def _differentiated(
-        self, loss_of: LossOf[Aux], in_train_mode: bool
+        self, loss_fn: LossFn[Aux], in_train_mode: bool
     ) -> tuple[Tensor, Aux, Vectors, dict[str, Tensor]]:
         """Return the loss, the rest, the gradients, and the buffers as the batch leaves them."""
 
@@ -186,7 +186,7 @@ class Learner:
             # Inside a gradient no tensor from outside may be changed in place.
             fresh = {name: buffer.clone() for name, buffer in self._buffers.items()}
             set_mode(self._modal, in_train_mode)
-            loss, aux = loss_of(self.bound(vectors, fresh))
+            loss, aux = loss_fn(self.bound(vectors, fresh))
             set_mode(self._modal, False)
             return self.scaling.scaled(loss), (loss, aux, fresh)
 
@@ -200,9 +200,9 @@ class Learner:
         for name, buffer in self._buffers.items():
             buffer.copy_(torch.where(is_good, fresh[name], buffer))
 
-    def observe(self, *inputs: Tensor, norm: Tensor) -> None:
+    def update_statistics(self, *inputs: Tensor, norm: Tensor) -> None:
         """Let the buffers take in a batch in train mode, unless this norm is not finite."""
-        if not self.held.has_buffers:
+        if not self.module_state.has_buffers:
             return
         with torch.no_grad():
             if torch.compiler.is_compiling():
@@ -231,11 +231,11 @@ class Learner:
 
     def weights(self) -> dict[str, Tensor]:
         """Return all that decides what the network computes, by name: parameters, buffers, the rest."""
-        return {**self.flat.by_name(self.flat.vectors), **self.held.tensors()}
+        return {**self.flat.by_name(self.flat.vectors), **self.module_state.tensors()}
 
     def load_weights(self, saved: Mapping[str, Tensor]) -> None:
         """Copy saved weights in."""
-        load_named(self.flat, self.flat.vectors, self.held, saved)
+        load_named(self.flat, self.flat.vectors, self.module_state, saved)
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights, buffers and moments by name, the EMA and the scale of float16 if there are."""
@@ -274,7 +274,7 @@ class Learner:
 
     def check_weights(self, saved: Mapping[str, Tensor]) -> None:
         """Raise StateError unless these are weights of such a network."""
-        check_named(self.flat, self.held, saved)
+        check_named(self.flat, self.module_state, saved)
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this is the state of such a learner."""

@@ -17,8 +17,8 @@ from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.base_weights import base_names, base_state, further_names, without_base
 from ludus.nn.calling import Signature, correct_in, loss_in, outputs_in, split_batch, unwrapped
-from ludus.nn.held import extra_modules, extra_to_tensor, tensor_to_extra
-from ludus.nn.looking import unchanged_buffers
+from ludus.nn.module_state import extra_modules, extra_to_tensor, tensor_to_extra
+from ludus.nn.preserved_buffers import preserved_buffers
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
 from ludus.store.places import open_storage, parted
@@ -109,7 +109,7 @@ class Model:
         modes = [(module, module.training) for module in self.module.modules()]
         self.eval()
         try:
-            with unchanged_buffers(self.module):
+            with preserved_buffers(self.module):
                 yield
         finally:
             for module, mode in modes:

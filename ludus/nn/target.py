@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ludus.nn.held import Held, check_named, load_named
 from ludus.nn.learner import Learner
+from ludus.nn.module_state import ModuleState, check_named, load_named
 
 
 class Target:
@@ -26,7 +26,7 @@ class Target:
             parameter.grad = None
             # What is not trained is the same here and there.
             parameter.data = views[name] if name in views else theirs[name].data
-        self.held = Held(self._module, without=set(theirs))
+        self.module_state = ModuleState(self._module, without=set(theirs))
         self._buffers = dict(self._module.named_buffers())
 
     def __call__(self, *inputs: Tensor) -> Any:
@@ -43,16 +43,16 @@ class Target:
                 own.copy_(vector)
             else:
                 own.lerp_(vector, share)
-        self.held.follow(self._learner.held)
+        self.module_state.follow(self._learner.module_state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights and buffers by name."""
-        return {**self._learner.flat.by_name(self.vectors), **self.held.tensors()}
+        return {**self._learner.flat.by_name(self.vectors), **self.module_state.tensors()}
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless this is the state of such a target."""
-        check_named(self._learner.flat, self.held, state)
+        check_named(self._learner.flat, self.module_state, state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy saved weights and buffers in."""
-        load_named(self._learner.flat, self.vectors, self.held, state)
+        load_named(self._learner.flat, self.vectors, self.module_state, state)

@@ -76,7 +76,7 @@ class Agent:
 
     def inexact_because(self) -> list[str]:
         """Return what the networks change without its being saved, or what an older state lacked."""
-        lost = sorted(name for name, part in self.learned().items() if part.held.was_lost)
+        lost = sorted(name for name, part in self.learned().items() if part.module_state.was_lost)
         why = "its checkpoint was written before the buffers of networks were saved; those of"
         reasons = [f"{why} {', '.join(lost)} began anew"] if lost else []
         return reasons + ([] if self.plain_state is None else unsaved(self.plain_state))
@@ -215,7 +215,7 @@ class Agent:
         with contextlib.ExitStack() as stack:
             for part in self.learned().values():
                 if isinstance(part, Learner):
-                    stack.enter_context(part.held.kept())
+                    stack.enter_context(part.module_state.kept())
             yield
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ludus.config.rooms import declare
+from ludus.config.families import declare
 from ludus.rl import migrations
 
 # Names, elsewhere or in a run counted otherwise, that count env steps.

@@ -29,7 +29,7 @@ class ReadOnlyProperties:
     @property
     def async_eval(self) -> bool:
         """Whether evaluations run in a process of their own."""
-        return self.evaluations.beside is not None
+        return self.evaluations.async_evaluator is not None
 
     @property
     def obs(self) -> Any:

@@ -267,7 +267,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that must survive."""
-        beside = self.evaluations.beside
+        async_evaluator = self.evaluations.async_evaluator
         parts = {
             "agent": self.agent,
             # Before the sampler, which drops what is pending of episodes that could not be restored.
@@ -276,7 +276,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
             "replay_buffer": self.replay_buffer,
             "judge": self.judge,
         }
-        return parts if beside is None else {**parts, "evaluation": beside}
+        return parts if async_evaluator is None else {**parts, "evaluation": async_evaluator}
 
     def open(self) -> None:
         """Say what fit changed, and what will take a while."""

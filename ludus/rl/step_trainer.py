@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from ludus.config.base import given
 from ludus.core import Repeat, Result, Run
+from ludus.core.runtime import Resume
 from ludus.core.services import EvaluatorHere, Records
-from ludus.core.surroundings import Resume
 from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
 from ludus.nn.engines.choice import EngineName

@@ -143,9 +143,9 @@ class Digests:
     """Takes a digest before a line is written, and writes it once it is there."""
 
     def __init__(
-        self, storage: Storage, parts: Mapping[str, object], hear: Callable[[str, bytes], None]
+        self, storage: Storage, parts: Mapping[str, object], compare: Callable[[str, bytes], None]
     ) -> None:
-        self._hear = hear
+        self._compare = compare
         self._parts, self._weights = parts, weights_in(parts)
         self._waiting: deque[tuple[dict[str, Any], dict[str, Reading]]] = deque()
         size = sum(weights.size() for weights in self._weights.values())
@@ -205,7 +205,7 @@ class Digests:
         weights = {name: reading.read() for name, reading in found.items()}
         line = json.dumps({**at, "weights": weights}).encode() + b"\n"
         self._file.write(line)
-        self._hear(WEIGHTS, line)
+        self._compare(WEIGHTS, line)
 
     def close(self) -> None:
         """The storage closes its files itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Request
+from ludus.core.runtime import Request
 from ludus.core.trainer import Trainer
 from ludus.session.logger import Logger
 from ludus.store import directory

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ludus.config import rooms, strict_yaml
+from ludus.config import families, strict_yaml
 from ludus.config.base import TrainerConfig, from_data
 from ludus.core.errors import CheckpointError, RunError, StorageError
 from ludus.session.fingerprint import DATA, differences
@@ -104,7 +104,7 @@ def _refuse_passed(storage: Storage, saved: Saved, lengths: Mapping[str, Any]) -
     """Raise RunError where a run is past the length it is to have: it would do nothing."""
     counters = saved.state.get("run", {}).get("counters", {})
     for path, length in lengths.items():
-        counter = rooms.counter_of(path.split(".")[-1])
+        counter = families.counter_of(path.split(".")[-1])
         if counter is not None and type(length) is int and length <= counters.get(counter, 0):
             raise RunError(
                 f"'{path}' is to be {length}, but {storage.place} has {counters[counter]} {counter}"

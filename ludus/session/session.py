@@ -15,19 +15,19 @@ from ludus.core import counters
 from ludus.core.errors import ConfigError, RunTaken
 from ludus.core.exactness import Exact
 from ludus.core.run import Observer, Run, Stateful
+from ludus.core.runtime import Request, Result, ending
 from ludus.core.states import check_same_parts, fitting, of_format
-from ludus.core.surroundings import Request, Result, ending
 from ludus.core.trainer import Trainer
 from ludus.process.signals import Signals
 from ludus.seeds import GlobalRandom
 from ludus.session import resumption
 from ludus.session.begun import data_of
 from ludus.session.device import Compute
+from ludus.session.exactness import DIFFERS, RunExactness
 from ludus.session.fingerprint import DATA, code_of, fingerprint, host, machine, versions
 from ludus.session.given import is_all_of_config, is_model_of_config, logger_of, storage_of
 from ludus.session.repository import git_state
 from ludus.session.saver import Saver
-from ludus.session.standing import DIFFERS, Standing
 from ludus.session.witness import Witness
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
@@ -57,7 +57,7 @@ class Session:
         self._is_taken = False
         self._screen = Screen()
         self.show, self.hide = self._screen.show, self._screen.hide
-        self._standing = Standing(trainer, is_transplant=request.is_transplant)
+        self._exactness = RunExactness(trainer, is_transplant=request.is_transplant)
         self._logger = logger_of(trainer)
         self._logger.reset()
         self._device = self._stack.enter_context(Compute.of(config)).device
@@ -96,15 +96,15 @@ class Session:
         self._data = {f"{DATA}{role}": d for role, d in trainer.data_facts().items()}
         self._code = code_of(trainer.config, registry.loaded_plugins)
         facts, by_script = self._fingerprint(), not is_all_of_config(trainer)
-        self._standing.of = proofs.subject_of(trainer.config.digest(), facts, by_script=by_script)
+        self._exactness.of = proofs.subject_of(trainer.config.digest(), facts, by_script=by_script)
         saved = self._load() if self._is_resumed else None
         seen = saved.manifest if saved else {"offsets": {}, "log_hashes": {}}
         offsets = directory.log_offsets(storage, seen, tell=self.tell)
-        self._witness = Witness(storage, self._standing, tell=self.tell)
+        self._witness = Witness(storage, self._exactness, tell=self.tell)
         if saved is not None:
             self._witness.gather(offsets, is_same=self._is_same, boundary=saved.number, run=run)
         storage.cut_back(offsets, keep=directory.JOURNALS)
-        self._standing.look_up()
+        self._exactness.look_up()
         if self._is_resumed:
             self._note_resume(saved)
         else:
@@ -117,7 +117,7 @@ class Session:
             about=self._about,
             tell=self.tell,
         )
-        if saved is not None and self._standing.noted == saved.manifest["inexact_because"]:
+        if saved is not None and self._exactness.noted == saved.manifest["inexact_because"]:
             self._saver.saved_number = saved.number
         run.keep_model, run.recall_model = self._saver.keep_model, self._saver.recall_model
         self._lost_models = () if saved is None else saved.lost_models
@@ -169,7 +169,7 @@ class Session:
             more = resumption.reasons_against(saved, changed, lengths, sorted(unsaved))
             self._is_same = not more
             told = directory.told_reasons(storage, DIFFERS)
-            self._standing.take_up(saved.manifest, [*told, *more])
+            self._exactness.take_up(saved.manifest, [*told, *more])
             keep_last = new.settings.checkpoint.keep_last
             resumption.put_back(storage, saved, keep_last=keep_last, tell=self.tell)
         if lengths:
@@ -179,7 +179,7 @@ class Session:
 
     def _note_resume(self, saved: checkpoint.Saved | None) -> None:
         number, cursor = (saved.number, saved.state["run"].get("cursor")) if saved else (0, [])
-        self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._standing.noted)
+        self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._exactness.noted)
 
     def _write_first_files(self, run: Run) -> None:
         own = [name for name in run.counters if name not in counters.SHARED]
@@ -192,8 +192,8 @@ class Session:
             "machine": machine(self._device),
             "git": git_state(),
             "plugins": list(registry.loaded_plugins),
-            proofs.KEY: self._standing.of.key,
-            "exact": self._standing.told()["exact"],
+            proofs.KEY: self._exactness.of.key,
+            "exact": self._exactness.told()["exact"],
             # A report is made without the plugin, and must tell a counter from a metric.
             **({"counters": own} if own else {}),
         }
@@ -208,7 +208,7 @@ class Session:
             "config_hash": self._trainer.config.digest(),
             "config": directory.deciding(self._trainer.config),
             "fingerprint": self._fingerprint(),
-            **self._standing.told_to_resume(),
+            **self._exactness.told_to_resume(),
             **told,
             "models": [best["model"] for best in every_best(told)],
         }
@@ -231,7 +231,7 @@ class Session:
             "trainer": config.kind,
             "seed": str(config.seed),
             "resumed": "yes" if self._is_resumed else "no",
-            "exact": self._standing.fact(),
+            "exact": self._exactness.fact(),
             "device": f"{self._device}, torch threads: {machine(self._device)['threads']}",
         }
 
@@ -277,7 +277,7 @@ class Session:
         return {
             "counters": {name: value for name, value in run.counters.items() if value},
             **self._bests(),
-            **self._standing.told(),
+            **self._exactness.told(),
         }
 
     def way_to_resume(self) -> str:
@@ -288,7 +288,7 @@ class Session:
 
     def result(self, run: Run) -> Result:
         """Return how it ended, with where everything is."""
-        told = self._standing.told()
+        told = self._exactness.told()
         return ending(
             run,
             best=self._trainer.best(),

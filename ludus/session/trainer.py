@@ -8,8 +8,8 @@ from __future__ import annotations
 from ludus.config.base import TrainerConfig, given
 from ludus.core import trainer as core
 from ludus.core.first_state import FirstState
+from ludus.core.runtime import Request, Runtime
 from ludus.core.services import Log
-from ludus.core.surroundings import Request, Surroundings
 from ludus.seeds import derive, seed_everything
 from ludus.session import first_state
 from ludus.session.logger import Logger
@@ -33,6 +33,6 @@ class Trainer(core.Trainer):
         """Return a logger without back ends: what it holds last decides best models and early stopping."""
         return Logger(Logger.Config(backends=[]))
 
-    def surround(self, request: Request) -> Surroundings:
+    def make_runtime(self, request: Request) -> Runtime:
         """Return a session: the directory and its lock, the log, the display, signals, saving."""
         return Session(self, request)

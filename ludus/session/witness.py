@@ -11,10 +11,10 @@ from typing import Any
 from ludus.core.errors import StorageError
 from ludus.core.run import Run
 from ludus.session.digests import Digests
+from ludus.session.exactness import DIFFERS, RunExactness
 from ludus.session.logger import Logger
 from ludus.session.loggers.jsonl import line_of
 from ludus.session.record import Record
-from ludus.session.standing import DIFFERS, Standing
 from ludus.store import overlap
 from ludus.store.overlap import METRICS, WEIGHTS
 from ludus.store.storage import Storage
@@ -30,8 +30,10 @@ class Witness:
     last line has been passed and all agreed, the run is proved.
     """
 
-    def __init__(self, storage: Storage, standing: Standing, *, tell: Callable[..., None]) -> None:
-        self._storage, self._standing, self._tell = storage, standing, tell
+    def __init__(
+        self, storage: Storage, exactness: RunExactness, *, tell: Callable[..., None]
+    ) -> None:
+        self._storage, self._exactness, self._tell = storage, exactness, tell
         self._awaited: dict[str, deque[bytes]] = {}
         self._num_passed = 0
         self._num_missed = 0
@@ -42,7 +44,7 @@ class Witness:
 
     def follow(self, logger: Logger, parts: Mapping[str, object]) -> None:
         """Hear every line from now on, and have a digest of the weights written beside them."""
-        self._digests = Digests(self._storage, parts, self.hear)
+        self._digests = Digests(self._storage, parts, self.compare)
         logger.attach(self)
         logger.attach(self._digests, before=self._digests.take)
 
@@ -96,16 +98,16 @@ class Witness:
     def write(self, record: Record) -> None:
         """Compare the line that a record is, as a back end of the log."""
         if self._awaited:
-            self.hear(METRICS, line_of(record))
+            self.compare(METRICS, line_of(record))
 
     def close(self) -> None:
         """There is nothing to close."""
 
-    def hear(self, name: str, line: bytes) -> None:
+    def compare(self, name: str, line: bytes) -> None:
         """Compare a line with the one that was written at this place before."""
         awaited = self._awaited.get(name)
         if awaited and name == WEIGHTS:
-            self._hear_weights(awaited, line)
+            self._compare_weights(awaited, line)
         elif awaited:
             before = awaited.popleft()
             if before != line:
@@ -115,7 +117,7 @@ class Witness:
         if self._num_passed and self._awaited and not any(self._awaited.values()):
             self._agree()
 
-    def _hear_weights(self, awaited: deque[bytes], line: bytes) -> None:
+    def _compare_weights(self, awaited: deque[bytes], line: bytes) -> None:
         """Compare digests of the same weights at the same boundary, where there were any."""
         now = overlap.read_line(line) or {}
         while awaited and (was := overlap.read_line(awaited[0]) or {}):
@@ -149,7 +151,7 @@ class Witness:
             )
             self._tell("overlap_lost", reason=reason)
             return
-        self._standing.agrees()
+        self._exactness.agrees()
         self._tell("resume_agreed", lines=self._num_passed)
 
     def _report(self, name: str, before: bytes, now: bytes) -> None:
@@ -158,7 +160,7 @@ class Witness:
         was, found = overlap.read_line(before) or {}, overlap.read_line(now) or {}
         how, details = self._difference(name, was, found)
         reason = f"resumed at boundary {self._boundary}, it {how}: something that decides it is not saved"
-        self._standing.differs(reason)
+        self._exactness.differs(reason)
         self._tell(DIFFERS, reason=reason, at=self._at(was), **details)
         overlap.drop(self._storage)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ludus.config import rooms
+from ludus.config import families
 from ludus.judge.directions import known_direction
 
 MANY = 18
@@ -78,7 +78,7 @@ def by_telling(names: Iterable[str]) -> list[str]:
     These are losses and scores of the whole, what else was evaluated of the whole, then the scores of
     each agent.
     """
-    scores = rooms.directions()
+    scores = families.directions()
     return sorted(names, key=lambda name: _rank(name, scores))
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from ludus.config.families import declare
 from ludus.config.migrations import has_keys
-from ludus.config.rooms import declare
 
 _KNOWN_BY = ("with_validation", "optimizer", "early_stopping")
 

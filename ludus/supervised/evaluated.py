@@ -14,7 +14,7 @@ from ludus.core import Run
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.services import Weights
 from ludus.data.batches.memory import Batches
-from ludus.judge.beside import AsyncEvaluator
+from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
 from ludus.nn.base_weights import base_digest
@@ -84,7 +84,7 @@ class Evaluated:
         return [why for one in self.evaluators.values() for why in one.data.changed_later()]
 
     @property
-    def beside(self) -> AsyncEvaluator | None:
+    def async_evaluator(self) -> AsyncEvaluator | None:
         """What validates in a process of its own, where the script has set such an evaluator."""
         return self.evaluator if isinstance(self.evaluator, AsyncEvaluator) else None
 
@@ -115,18 +115,18 @@ class Evaluated:
                 check_model(
                     self.model, scorer.data, what="be measured on the data of the evaluator"
                 )
-        if (beside := self.beside) is None:
+        if (async_evaluator := self.async_evaluator) is None:
             return
         rebuilt = {"kind", "model", "loss"}
-        refuse_other_keys(self.config, beside, free={*self.config.model_dump()} - rebuilt)
+        refuse_other_keys(self.config, async_evaluator, free={*self.config.model_dump()} - rebuilt)
         if self._is_own_model:
             raise ConfigError(
                 "an AsyncEvaluator rebuilds the model from the config in another process, but this one"
                 " was set by the script; register it as a model kind, or set a ludus.Evaluator"
             )
-        beside.is_interrupted = lambda: self.run.interrupted
-        beside.on_event = self._note_failure
-        beside.check()
+        async_evaluator.is_interrupted = lambda: self.run.interrupted
+        async_evaluator.on_event = self._note_failure
+        async_evaluator.check()
 
     def _may_log_more(self) -> bool:
         """Return whether a script's own model, evaluator, trainer or callback may log other metrics."""
@@ -141,14 +141,14 @@ class Evaluated:
         self.run.tell(text, event="evaluation_failed")
 
     def _validate(self, run: Run) -> Mapping[str, float]:
-        if self.beside is None:
+        if self.async_evaluator is None:
             metrics = self.evaluate(self.eval_data, training_mode=True)
             for told in [told for one in self.evaluators.values() for told in one.data.news()]:
                 run.tell(told, event="data")
             return {**self._also_watched(metrics), **metrics}
         self._settle(run)
         if not run.is_ending:
-            self.beside.launch(run.counters, self.weights())
+            self.async_evaluator.launch(run.counters, self.weights())
         return {}
 
     def _also_watched(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
@@ -168,12 +168,12 @@ class Evaluated:
 
     def _settle(self, run: Run) -> None:
         """Wait for the validation under way; it is logged and judged as of the moment of its launch."""
-        assert self.beside is not None
-        if (done := self.beside.collect()) is None:
+        assert self.async_evaluator is not None
+        if (done := self.async_evaluator.collect()) is None:
             return
         weights, metrics = done.weights, done.metrics
         run.log.write_past(run, done.counters, metrics)
-        self.judge.hear(
+        self.judge.update(
             run,
             metrics,
             lambda score: weights,
@@ -181,7 +181,7 @@ class Evaluated:
             keep=self._keep,
             scores=self.judge.scores_in(metrics),
         )
-        self.rate_control.hear(run, metrics)
+        self.rate_control.update(run, metrics)
 
     def evaluate(self, data: object = None, training_mode: bool = False) -> dict[str, float]:
         """Return the metrics of the weights as they are now, the running mean if there is one.

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ludus.supervised.base import BaseTrainer
+    from ludus.supervised.trainer import BaseTrainer
 
 _MAX_NAME = 150
 

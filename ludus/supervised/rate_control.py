@@ -46,12 +46,12 @@ class RateControl:
             fresh = PlateauSchedule(self._section, initial=self._initial, num_steps=1)
             self.plateau.load_state_dict(fresh.state_dict())
 
-    def hear(self, run: Run, metrics: Mapping[str, float]) -> None:
+    def update(self, run: Run, metrics: Mapping[str, float]) -> None:
         """Take what was logged; a metric that is watched may reduce the learning rate."""
         if self.plateau is None or self.score is None or self.score.metric not in metrics:
             return
         plateau, value = self.plateau, float(metrics[self.score.metric])
-        if plateau.hear(self.score.is_progress(value, plateau.peak), value):
+        if plateau.update(self.score.is_progress(value, plateau.peak), value):
             run.tell(
                 f"{self.score.metric} is no better than {plateau.peak}: the learning rate is"
                 f" {plateau.value:g} from here",
@@ -82,10 +82,10 @@ class RateControl:
 class WatchPlateau:
     """Lets the learning rate follow what was logged, at each boundary where something was."""
 
-    def __init__(self, hear: Callable[[Run, Mapping[str, float]], None], log: Log) -> None:
-        self._hear, self._log = hear, log
+    def __init__(self, update: Callable[[Run, Mapping[str, float]], None], log: Log) -> None:
+        self._update, self._log = update, log
 
     def __call__(self, run: Run) -> None:
         """Hand over the metrics written at this boundary."""
         if self._log.written_at == run.boundaries:
-            self._hear(run, self._log.written)
+            self._update(run, self._log.written)

@@ -39,10 +39,10 @@ def block_of(given: Mapping[str, Any]) -> Mapping[str, Any]:
     block = given.get("training_config")
     if not isinstance(block, Mapping):
         return given
-    beside = {key: value for key, value in given.items() if key != "training_config"}
-    if twice := [key for key in beside if key in block]:
+    async_evaluator = {key: value for key, value in given.items() if key != "training_config"}
+    if twice := [key for key in async_evaluator if key in block]:
         raise ConfigError(f"'{twice[0]}' stands beside training_config and in it; give it once")
-    return {**block, **beside}
+    return {**block, **async_evaluator}
 
 
 def expand(

@@ -14,7 +14,7 @@ from ludus.nn.ema import TOTAL, without_total
 from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.choice import Chosen
 from ludus.nn.engines.guarded import GuardedCall
-from ludus.nn.engines.settings import Executed
+from ludus.nn.engines.module_guard import Executed
 from ludus.nn.flat import Vectors, copy_all
 from ludus.nn.groups import Group
 from ludus.nn.learner import Forward, Learner
@@ -82,7 +82,7 @@ class Update:
         self._is_called = True
         """Whether autograd adds to `.grad` at each step; what replays an update goes by its vectors."""
         self._network: GuardedCall | None = None
-        self._gather: Executed = self.gather
+        self._accumulate_batch: Executed = self.accumulate
         self._learn: Executed = self.learn
 
     def execute(self, chosen: Chosen) -> None:
@@ -90,10 +90,11 @@ class Update:
         self._is_eager = self._is_called = chosen.is_eager
         if chosen.used in ("tape", "graph"):
             options: dict[str, Any] = {"copies": chosen.used == "tape"}
-            self._gather = OnBatches(self.gather, chosen.by, **options)
+            self._accumulate_batch = OnBatches(self.accumulate, chosen.by, **options)
             self._learn = OnBatches(self.learn, chosen.by, **options)
         else:
-            self._gather, self._learn = chosen.by(self.gather), chosen.by(self.learn)
+            self._accumulate_batch = chosen.by(self.accumulate)
+            self._learn = chosen.by(self.learn)
 
     def call_network(self, call: GuardedCall) -> None:
         """Call the network and its loss through torch's compiler from now on."""
@@ -127,7 +128,7 @@ class Update:
         # What an engine repeats sees the index 0 always: it may not depend on it.
         index = (batch_idx,) if self._is_eager else ()
         if self.num_gathered < self._accumulate and not is_last:
-            loss, *more = self._gather(batch, *index)
+            loss, *more = self._accumulate_batch(batch, *index)
             return {"train/loss": loss, **self.more.take(more, count)}
         numbers = (learning_rate, self.num_gathered)
         if numbers != self._last_numbers:
@@ -144,9 +145,9 @@ class Update:
             metrics |= self.more.take(found[2:], count)
         return metrics
 
-    def gather(self, batch: object, batch_idx: int = 0) -> tuple[Tensor, ...]:
+    def accumulate(self, batch: object, batch_idx: int = 0) -> tuple[Tensor, ...]:
         """Add the gradient of one batch to those that wait; return its loss, and what else is measured."""
-        loss, result = self.learner.gather(_loss_of(batch, batch_idx))
+        loss, result = self.learner.accumulate(_loss_fn(batch, batch_idx))
         self._count(loss, result, batch)
         return loss, *self.more.of(result)
 
@@ -154,7 +155,7 @@ class Update:
         self, batch: object, rate: Tensor, share: Tensor | None, batch_idx: int = 0
     ) -> tuple[Tensor, ...]:
         """Take a step with its last batch; return its loss, the gradient norm, and what else is measured."""
-        loss, norm, result = self.learner.improve(_loss_of(batch, batch_idx), rate, share=share)
+        loss, norm, result = self.learner.step(_loss_fn(batch, batch_idx), rate, share=share)
         self._count(loss, result, batch)
         return loss, norm, *self.more.of(result)
 
@@ -240,18 +241,18 @@ class Update:
         self.totals.copy_(totals)
 
 
-def _loss_of(
+def _loss_fn(
     batch: object, batch_idx: int
 ) -> Callable[[Forward], tuple[Tensor, dict[str, Tensor]]]:
     """Return the loss of a batch as a function of the model."""
 
-    def loss_of(forward: Forward) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss_fn(forward: Forward) -> tuple[Tensor, dict[str, Tensor]]:
         result = forward(batch, batch_idx)
         if result.__class__ is not dict or "loss" not in result:
             result = _refuse_lossless(result)
         return result["loss"], result
 
-    return loss_of
+    return loss_fn
 
 
 def _refuse_lossless(result: object) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ from ludus.config.base import TrainerConfig
 from ludus.config.registry import load_plugin
 from ludus.core.errors import LudusError
 from ludus.core.run import Observer
-from ludus.core.surroundings import Request, Surroundings
+from ludus.core.runtime import Request, Runtime
 from ludus.session.begun import as_begun
 from ludus.session.trainer import Trainer
 from ludus.show.terminal import warn
@@ -60,10 +60,10 @@ def main() -> None:
         like=options.like,
     )
 
-    def surround(trainer: Trainer, request: Request) -> Surroundings:
-        return places.surround(trainer, request)
+    def make_runtime(trainer: Trainer, request: Request) -> Runtime:
+        return places.make_runtime(trainer, request)
 
-    Trainer.surround = surround  # type: ignore[assignment, method-assign]
+    Trainer.make_runtime = make_runtime  # type: ignore[assignment, method-assign]
     sys.exit(run_script(script, arguments))
 
 
@@ -113,7 +113,7 @@ class Places:
         self._every_stages = every_stages
         self._seen: dict[tuple[str, str], int] = {}
 
-    def surround(self, trainer: Trainer, request: Request) -> Surroundings:
+    def make_runtime(self, trainer: Trainer, request: Request) -> Runtime:
         """Return a session like that of the script, with its directory elsewhere."""
         config = trainer.config
         if isinstance(config, TrainerConfig):

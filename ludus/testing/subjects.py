@@ -107,7 +107,7 @@ class Script:
         found = [note.parent for note in sorted(root.glob("*/*/run.json"))]
         if not found:
             raise LudusError(
-                f"{self.name} came to its end without a fit that keeps a run (fit(around=...) keeps"
+                f"{self.name} came to its end without a fit that keeps a run (fit(runtime=...) keeps"
                 " none), so there is nothing to kill and resume"
             )
         return found

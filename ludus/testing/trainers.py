@@ -10,10 +10,10 @@ from typing import Any
 
 from ludus.core.errors import LudusError
 from ludus.core.run import Observer, Run, Stateful
-from ludus.core.surroundings import Request, Result
+from ludus.core.runtime import Request, Result
 from ludus.core.trainer import Trainer
+from ludus.session.exactness import DIFFERS
 from ludus.session.session import Session
-from ludus.session.standing import DIFFERS
 from ludus.store import checkpoint, directory
 from ludus.store.overlap import WEIGHTS
 from ludus.store.places import below, open_storage
@@ -92,9 +92,9 @@ def run_trainer(
             raise Killed
 
     watchers.append(kill)
-    around = functools.partial(Watched, watch=watchers, leave_out=leave_out, lost=lost)
+    runtime = functools.partial(Watched, watch=watchers, leave_out=leave_out, lost=lost)
     try:
-        return trainer.fit(root=str(root), name=name, resume=True, around=around)
+        return trainer.fit(root=str(root), name=name, resume=True, runtime=runtime)
     except Killed:
         return None
 

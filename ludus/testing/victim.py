@@ -55,8 +55,8 @@ def run_watched(
     trainer: Trainer, root: str, watch: Sequence[Observer], *, leave_out: str | None
 ) -> None:
     """Go on with the run of this trainer, watched."""
-    around = functools.partial(Watched, watch=watch, leave_out=leave_out)
-    trainer.fit(root=root, name=RUN, resume=True, show_on="stderr", around=around)
+    runtime = functools.partial(Watched, watch=watch, leave_out=leave_out)
+    trainer.fit(root=root, name=RUN, resume=True, show_on="stderr", runtime=runtime)
 
 
 def kill_at(boundary: int) -> Observer:

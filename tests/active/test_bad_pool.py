@@ -22,7 +22,7 @@ from torch.utils.data import (
 import ludus
 from ludus.active.examples import PoolExamples
 from ludus.core.errors import CheckpointError, Diverged, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.testing.trainers import run_trainer
 from tests.active.conftest import HUMAN, file_of, small_active
 from tests.active.test_bad_input import given
@@ -183,7 +183,7 @@ def test_first_labels_of_one_class_are_no_mistake() -> None:
     targets[29] = 1
     for selection in (None, "leep", "logme", "nce", "h_score"):
         trainer = given(INPUTS, targets, initial_labels=3, selection=selection)
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         assert trainer.pool.labels[:3].tolist() == [0, 0, 0]
         assert trainer.pool.num_labelled == 11
 

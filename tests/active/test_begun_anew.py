@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 import ludus
 from ludus.active.examples import PoolExamples
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.active.strategies.small import scorer_of
 from tests.keys.runs import SGD, Outcome, tiny
 
@@ -66,7 +66,7 @@ def test_a_cold_start_forgets_the_moments_too(start: str, is_renewed: bool) -> N
         return step(batch, batch_idx)
 
     trainer.train_step = watched
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert found == [(True, True), *[(is_renewed, is_renewed)] * 2]
 
 

@@ -14,7 +14,7 @@ from ludus.active.models.candidates import Candidates
 from ludus.active.trainers.active import ActiveTrainer
 from ludus.core import Run
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.model import Model
 from ludus.testing.trainers import check_kill_anywhere
 from tests.active.strategies.small import scorer_of
@@ -58,7 +58,7 @@ def knowing(outputs: int = 3) -> nn.Sequential:
     )  # fmt: skip
     net = network(0, outputs)
     trainer = ludus.Trainer(config, model=net)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     with torch.no_grad():
         order = [2, 0, 1, *range(3, outputs)]
         for tensor in net[2].parameters():
@@ -106,7 +106,7 @@ def test_one_model_is_a_list_of_one() -> None:
     for given in (network(1), [network(1)], Model(network(1))):
         trainer = trainer_of(model=None, selection="logme")
         trainer.set_model(given)
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         assert trainer.candidates.names == ["0-sequential"]
         assert len(trainer.candidates.scores) == 1
 
@@ -120,7 +120,7 @@ def test_of_a_list_the_model_that_transfers_best_is_taken(
     trainer = trainer_of(model=None, selection=selection, initial_labels=40)
     trainer.set_model(nets)
     first = nets[0][0].weight.detach().clone()
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.candidates.chosen == 1
     assert trainer.model.module is nets[1]
     assert torch.equal(nets[0][0].weight, first), "a model that was not taken has learnt"
@@ -134,7 +134,7 @@ def test_without_a_score_the_first_is_taken_or_the_one_that_is_set() -> None:
         trainer.set_model([network(1), network(2)])
         if which is not None:
             trainer.set_model(which)
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         assert trainer.model is trainer.candidates.models[place]
         assert trainer.update.model is trainer.model
 
@@ -144,7 +144,7 @@ def test_a_candidate_that_gives_way_forgets_what_it_learnt() -> None:
     trainer = trainer_of(model=None, start="warm")
     trainer.set_model(nets)
     first = nets[0][0].weight.detach().clone()
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert not torch.equal(nets[0][0].weight, first)
     trainer.set_model(1)
     assert torch.equal(nets[0][0].weight, first)
@@ -163,7 +163,7 @@ def test_weights_of_earlier_runs_get_a_new_head_and_are_ranked_by_the_old_one(
             model=None, candidates=candidates(weights), new_head=3, selection=selection,
             initial_labels=40, max_rounds=1,
         )  # fmt: skip
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         assert trainer.candidates.names[trainer.candidates.chosen] == "learnt"
         assert trainer.model(torch.zeros(1, 13)).shape == (1, 3)
         told.append(trainer.candidates.table(trainer.config.selection))
@@ -181,7 +181,7 @@ def test_a_new_head_is_drawn_by_the_seed_alone(weights: Path) -> None:
             max_epochs=1,
         )  # fmt: skip
         trainer.config = trainer.config.replace(**{"optimizer.learning_rate": 1e-30})
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         heads.append(list(trainer.model.module.parameters())[-2].detach().clone())
         body = next(iter(trainer.model.module.parameters()))
         kept = Model({**MLP, "widths": [6], "outputs": 5})
@@ -196,12 +196,12 @@ def test_a_scripts_model_that_is_fitted_twice_is_ranked_by_its_first_head(
 ) -> None:
     trainer = trainer_of(model=None, new_head=3, selection="leep", max_rounds=1)
     trainer.set_model([copy_of(learnt), network(1)])
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     scores = trainer.candidates.scores
     other = trainer_of(model=None, new_head=3, selection="leep", max_rounds=1)
     other.set_model([copy_of(learnt), network(1)])
     other.prepare(max_steps=None)
-    other.fit(around=Bare)
+    other.fit(runtime=InMemoryRuntime)
     assert other.candidates.scores == scores
 
 
@@ -313,7 +313,7 @@ def test_candidates_are_ranked_as_they_began_whatever_one_has_learnt(start: str)
         optimizer={**ludus.example("active").optimizer.model_dump(), "learning_rate": 0.1},
     )  # fmt: skip
     trainer.set_model([network(1), network(1)])
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     learnt = {name: one.clone() for name, one in trainer.model.state_dict().items()}
     assert not torch.equal(learnt["0.weight"], network(1)[0].weight)
     trainer.select_active_model()
@@ -326,7 +326,7 @@ def test_a_layer_and_a_function_of_features_are_not_both_given() -> None:
     trainer = trainer_of(strategy={"kind": "core_set"}, features_layer="layers.0")
     trainer.set_features(lambda model, inputs: inputs)
     with pytest.raises(ConfigError, match="set_features gave a function, which is asked instead"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 def test_a_model_that_a_hook_sets_is_not_the_first_of_the_next_run() -> None:
@@ -337,7 +337,7 @@ def test_a_model_that_a_hook_sets_is_not_the_first_of_the_next_run() -> None:
     trainer = trainer_of(model=None, selection="leep", max_rounds=1)
     trainer.set_model([network(1), network(2)])
     trainer.add(Once())
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.candidates.chosen == 1
     assert trainer.candidates.wanted is None
 
@@ -396,7 +396,7 @@ def test_models_that_cannot_be_candidates_are_refused(
     def fit() -> None:
         trainer = trainer_of(**changes)
         trainer.set_model(models)
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
     with pytest.raises(LudusError, match=told):
         fit()
@@ -415,10 +415,10 @@ def test_keys_of_candidates_that_do_not_fit_are_told(weights: Path) -> None:
     missing = candidates(weights)
     missing[1]["weights"] = str(weights / "nowhere")
     with pytest.raises(ConfigError, match="the weights of candidate learnt"):
-        trainer_of(model=None, candidates=missing, new_head=3).fit(around=Bare)
+        trainer_of(model=None, candidates=missing, new_head=3).fit(runtime=InMemoryRuntime)
     missing[1] |= {"weights": str(weights), "model": {**MLP, "widths": [7], "outputs": 5}}
     with pytest.raises(ConfigError, match=r"the weights of candidate learnt: .* do not fit"):
-        trainer_of(model=None, candidates=missing, new_head=3).fit(around=Bare)
+        trainer_of(model=None, candidates=missing, new_head=3).fit(runtime=InMemoryRuntime)
 
 
 def test_candidates_cannot_be_ranked_before_there_are_labels_or_a_score() -> None:
@@ -463,7 +463,7 @@ def test_a_new_head_that_would_not_be_the_head_is_refused() -> None:
     trainer = trainer_of(model=None, new_head=4, selection="logme", max_rounds=1)
     trainer.set_model([BodyListedLast(), BodyListedLast()])
     with pytest.raises(ConfigError, match="lists last, body"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 def test_labels_of_one_class_are_told_when_candidates_are_ranked(
@@ -489,7 +489,7 @@ def test_a_new_head_may_be_followed_by_what_is_not_linear() -> None:
 
     trainer = trainer_of(model=None, new_head=3, selection="logme", max_rounds=1)
     trainer.set_model([tempered(), tempered()])
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.model.module[2].out_features == 3
 
 
@@ -498,7 +498,7 @@ def test_validation_beside_training_of_a_committee_is_refused() -> None:
     trainer = trainer_of(with_validation=True, strategy=committee)
     trainer.set_evaluator(ludus.AsyncEvaluator(trainer.config))
     with pytest.raises(ConfigError, match=r"rebuilds one network .* and a committee is several"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 @pytest.mark.parametrize("selection", ["leep", "nce"])
@@ -507,5 +507,5 @@ def test_fewer_labels_than_source_classes_are_told(
 ) -> None:
     trainer = trainer_of(model=None, selection=selection, max_rounds=1, initial_labels=3)
     trainer.set_model([network(0), network(1)])
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert f"{selection} of 3 labels and " in capsys.readouterr().err

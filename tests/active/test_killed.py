@@ -150,14 +150,14 @@ def in_fit(trainer: Any, strike: Callable[[], None]) -> None:
 
 
 def in_test(trainer: Any, strike: Callable[[], None]) -> None:
-    hear = trainer.progress.hear
+    hear = trainer.progress.update
 
     def heard(*given: Any) -> Any:
         found = hear(*given)
         strike()
         return found
 
-    trainer.progress.hear = heard
+    trainer.progress.update = heard
 
 
 @pytest.mark.covers("003-S2")

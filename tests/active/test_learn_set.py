@@ -16,7 +16,7 @@ from ludus.active.examples import PoolExamples
 from ludus.active.learn_set import LearnSet
 from ludus.active.pool import Pool
 from ludus.active.trainers.active import ActiveTrainer
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.data.batches.splits import Examples
 from ludus.testing.trainers import check_kill_anywhere
 from tests.active.conftest import small_active
@@ -96,7 +96,7 @@ def test_batch_norm_learns_however_many_labels_there_are() -> None:
     )
     net = nn.Sequential(nn.Linear(13, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
     trainer.set_model(net)
-    assert trainer.fit(around=Bare).status == "finished"
+    assert trainer.fit(runtime=InMemoryRuntime).status == "finished"
     # Two epochs of one batch each, with 6, 7 and 8 labels: only the last has two.
     assert trainer.run.counters["opt_steps"] == 2 + 2 + 4
     assert trainer.run.counters["examples"] == 2 * (6 + 7 + 8)
@@ -118,20 +118,20 @@ def test_training_sees_other_noise_in_each_epoch_and_a_strategy_sees_one() -> No
 
 
 def test_workers_read_what_training_learns_from_and_move_no_generator() -> None:
-    here, beside = learn_set(Noisy(), 10), learn_set(Noisy(), 10, workers=1)
+    here, async_evaluator = learn_set(Noisy(), 10), learn_set(Noisy(), 10, workers=1)
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    assert torch.equal(by_row(here, 2), by_row(beside, 2))
+    assert torch.equal(by_row(here, 2), by_row(async_evaluator, 2))
     assert torch.equal(torch.get_rng_state(), before)
     # Taken up in the middle of the epoch.
     wanted = batches(here, 4)[1:]
-    beside.load_state_dict({"epoch": 4, "position": 1})
+    async_evaluator.load_state_dict({"epoch": 4, "position": 1})
     for inputs, labels in wanted:
-        found = beside.next()
+        found = async_evaluator.next()
         assert torch.equal(found[0], inputs)
         assert torch.equal(found[1], labels)
-    assert beside.has_ended()
-    beside.close()
+    assert async_evaluator.has_ended()
+    async_evaluator.close()
 
 
 def noisy_trainer(source: Noisy, **changes: Any) -> ActiveTrainer:
@@ -148,13 +148,13 @@ def noisy_trainer(source: Noisy, **changes: Any) -> ActiveTrainer:
 
 def test_a_data_set_with_a_generator_of_its_own_is_not_called_exact() -> None:
     trainer = noisy_trainer(Noisy(np.random.default_rng(0)), max_rounds=1)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     told = (
         "the pool, a Noisy, asked twice for the same examples, gave different ones: it keeps a gen"
     )
     assert [one[: len(told)] for one in trainer.inexact_because()] == [told]
     trainer = noisy_trainer(Noisy(), max_rounds=1)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.inexact_because() == []
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import ludus
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.active.conftest import small_active
 from tests.supervised.conftest import lines
 
@@ -109,5 +109,5 @@ def test_layers_that_have_no_shape_yet_get_it_where_they_are_first_looked_at() -
     layers = nn.Sequential(nn.LazyLinear(6), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(3))
     trainer: Any = ludus.build_trainer(small_active(model=None, max_rounds=1, best_model=None))
     trainer.set_model(layers)
-    assert trainer.fit(around=Bare).status == "finished"
+    assert trainer.fit(runtime=InMemoryRuntime).status == "finished"
     assert layers[1].num_batches_tracked == trainer.run.counters["opt_steps"]

@@ -14,7 +14,7 @@ import ludus
 from ludus.active.config import StoppingConfig
 from ludus.active.rounds import Progress
 from ludus.active.trainers.active import ActiveTrainer
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.active.conftest import small_active
 from tests.supervised.conftest import lines
 
@@ -82,7 +82,7 @@ def test_the_accuracy_that_ends_a_run_is_that_of_the_validation_data() -> None:
             val_loader=TensorDataset(inputs, validation),
             test_loader=TensorDataset(inputs, test),
         )
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         return trainer.run.counters["round"]
 
     assert rounds(right, wrong) == 1
@@ -96,10 +96,10 @@ def test_predictions_must_be_stable_for_rounds_in_a_row() -> None:
     progress = Progress(config, 4)
     same, other = torch.tensor([0, 1, 0, 1]), torch.tensor([1, 1, 0, 1])
     for said, stable in ((same, 0), (same, 1), (other, 0), (other, 1)):
-        progress.hear(None, said)
+        progress.update(None, said)
         assert progress.num_stable == stable
         assert progress.reason == ""
-    progress.hear(None, other)
+    progress.update(None, other)
     assert "2 times in a row" in progress.reason
 
 

@@ -12,7 +12,7 @@ from ludus.active.strategy import Strategy, View
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 
 
 def test_the_config_of_an_active_run_is_refused_by_the_supervised_trainer() -> None:
@@ -47,7 +47,7 @@ def test_too_few_outputs_for_the_test_data_are_told_before_anyone_is_asked() -> 
     )  # fmt: skip
     trainer.set_oracle(lambda inputs, rows: asked.extend(rows) or [0] * len(rows))
     with pytest.raises(ConfigError, match="cannot be measured on the test data: Target 2 is out"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
     assert asked == []
 
 
@@ -73,5 +73,5 @@ def test_a_strategy_of_ones_own_needs_no_more_than_choose() -> None:
             **{"settings.display": "none"},
         )
     )  # fmt: skip
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.pool.num_labelled == 30

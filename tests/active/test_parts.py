@@ -91,21 +91,21 @@ def progress(**changes: Any) -> Progress:
 def test_a_round_that_is_not_stable_begins_the_count_anew() -> None:
     one, other = torch.tensor([0, 1, 2, 0]), torch.tensor([1, 1, 0, 0])
     heard = progress()
-    shares = [heard.hear(None, said) for said in (one, one, other, other)]
+    shares = [heard.update(None, said) for said in (one, one, other, other)]
     assert shares == [0.0, 1.0, 0.5, 1.0]
     assert (heard.num_stable, heard.reason) == (1, "")
-    assert heard.hear(None, torch.tensor([1, 1, 0, 2])) == 0.75
+    assert heard.update(None, torch.tensor([1, 1, 0, 2])) == 0.75
     assert heard.reason == "75.0% of the pool is predicted as before, 2 times in a row"
     again = progress()
     again.load_state_dict(heard.state_dict())
-    assert again.hear(None, torch.tensor([1, 1, 0, 2])) == 1.0
+    assert again.update(None, torch.tensor([1, 1, 0, 2])) == 1.0
 
 
 def test_the_accuracy_that_was_asked_for_is_enough() -> None:
     heard = progress(stable_share=None, target_accuracy=0.9)
-    heard.hear(0.89, None)
+    heard.update(0.89, None)
     assert heard.reason == ""
-    heard.hear(0.9, None)
+    heard.update(0.9, None)
     assert heard.reason.startswith("the accuracy on validation data is 0.9000")
 
 

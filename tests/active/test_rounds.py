@@ -13,7 +13,7 @@ from ludus.active.asking import Asking
 from ludus.active.config import StoppingConfig
 from ludus.active.rounds import Progress
 from ludus.active.selection import leep
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.model import Model
 from tests.active.conftest import small_active
 from tests.active.test_candidates import network, trainer_of
@@ -32,7 +32,7 @@ def test_early_stopping_ends_the_epochs_of_a_round_and_the_next_begins_anew(tmp_
 def test_of_equal_candidates_the_first_is_taken() -> None:
     trainer = trainer_of(model=None, selection="logme", max_rounds=1)
     trainer.set_model([network(1), network(1)])
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.candidates.scores[0] == trainer.candidates.scores[1]
     assert trainer.candidates.chosen == 0
 
@@ -46,7 +46,7 @@ def test_leep_is_that_of_the_head_that_a_candidate_was_trained_with(tmp_path: Pa
     trainer = trainer_of(
         model=None, candidates=[one], new_head=3, selection="leep", max_rounds=1, max_epochs=1
     )
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     with torch.no_grad():
         said = model(trainer.examples.inputs(trainer.pool.labelled)).softmax(1)
     assert trainer.candidates.scores == pytest.approx([leep(said, trainer.pool.labels)], abs=1e-6)
@@ -55,7 +55,7 @@ def test_leep_is_that_of_the_head_that_a_candidate_was_trained_with(tmp_path: Pa
 def test_each_round_draws_by_a_generator_of_its_own() -> None:
     """Of a pool that stays the same: of one that shrinks even one generator draws otherwise each time."""
 
-    class Standing:
+    class RunExactness:
         size, num_labelled = 30, 0
         unasked, labelled, labels = torch.arange(30), torch.empty(0), torch.empty(0)
 
@@ -77,7 +77,7 @@ def test_each_round_draws_by_a_generator_of_its_own() -> None:
     asked: list[list[int]] = []
     drawn: list[list[float]] = []
     rest: Any = None
-    pool: Any = Standing()
+    pool: Any = RunExactness()
     strategy: Any = First()
     asking = Asking(
         small_active(initial_labels=0, queries=8), rest, pool, strategy=strategy, oracle=rest,
@@ -97,8 +97,8 @@ def test_predictions_are_compared_with_those_of_the_round_before() -> None:
     progress = Progress(stopping, size=4)
     one, other = torch.tensor([0, 1, 2, 0]), torch.tensor([1, 2, 0, 1])
     said = [one, other, other, one, one, torch.tensor([0, 1, 2, 1])]
-    assert [progress.hear(None, said_N) for said_N in said] == [0.0, 0.0, 1.0, 0.0, 1.0, 0.75]
+    assert [progress.update(None, said_N) for said_N in said] == [0.0, 0.0, 1.0, 0.0, 1.0, 0.75]
     assert progress.reason == ""
-    progress.hear(None, said[-1])
-    progress.hear(None, said[-1])
+    progress.update(None, said[-1])
+    progress.update(None, said[-1])
     assert "100.0% of the pool is predicted as before, 2 times in a row" in progress.reason

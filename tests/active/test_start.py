@@ -13,7 +13,7 @@ from torch import nn
 
 import ludus
 from ludus.core.errors import CheckpointError, ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.model import Model
 from ludus.testing.differences import ending_of
 from ludus.testing.trainers import count_boundaries, run_trainer
@@ -57,7 +57,7 @@ def begun_with(trainer: Any) -> list[dict[str, Any]]:
         return step(batch, batch_idx)
 
     trainer.train_step = watched
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return found
 
 
@@ -103,7 +103,7 @@ def test_weights_that_are_not_there_or_do_not_fit_are_told_before_the_run_begins
     refused("'starting_checkpoint': the saved weights do not fit this model", **wide)
     trainer = given(1, models=2, start="checkpoint", starting_checkpoint=str(kept))
     with pytest.raises(ConfigError, match="is for one model, and 2 were given"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 Make = Callable[[bool], Any]

@@ -13,7 +13,7 @@ from ludus.arena.agents.kinds.parts import PartsAgent
 from ludus.arena.trainers.vanilla_ppo import VanillaPpoTrainer
 from ludus.config import registry
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.arena.sections import ALWAYS, EVEN_RATES, NEVER, parts
 from tests.arena.small import MLP, small_arena
 from tests.arena.small_solo import small_solo
@@ -54,7 +54,7 @@ class Steps:
 def trained(config: Any) -> Steps:
     trainer = ludus.build_trainer(config)
     steps = Steps(trainer)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return steps
 
 
@@ -160,11 +160,11 @@ def test_neither_other_agents_nor_their_order_change_what_an_agent_begins_with()
     alone = of(prepared(small_solo(agents={"verifier": agent})), "verifier")
     first = of(prepared(small_solo(agents={"verifier": agent, "prover": agent})), "verifier")
     last = of(prepared(small_solo(agents={"prover": agent, "verifier": agent})), "verifier")
-    beside = of(
+    async_evaluator = of(
         prepared(small_solo(agents={"prover": parts({**MLP, "widths": [3]}), "verifier": agent})),
         "verifier",
     )
-    assert all(same(alone, other) for other in (first, last, beside))
+    assert all(same(alone, other) for other in (first, last, async_evaluator))
     assert not same(alone, of(prepared(small_solo(seed=1)), "verifier"))
 
 
@@ -209,10 +209,10 @@ def test_a_type_of_trainer_that_agents_are_not_built_for_is_refused(
         "trainer_type is 'imitation', but agents of the kind 'parts' are built for rl or solo_agent"
     )
     with pytest.raises(ConfigError, match=told):
-        Another(small_arena()).fit(around=Bare)
+        Another(small_arena()).fit(runtime=InMemoryRuntime)
     # An agent of one's own says which others it knows.
     monkeypatch.setitem(registry._REGISTERED["arena_agent"], "parts", Widened)
-    assert Another(small_arena()).fit(around=Bare).status == "finished"
+    assert Another(small_arena()).fit(runtime=InMemoryRuntime).status == "finished"
 
 
 @pytest.mark.covers("002-S2")

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ludus
-from ludus.arena.agents.agent import Agent, AgentParameters, Said
+from ludus.arena.agents.agent import Agent, AgentOutput, AgentParameters
 from ludus.arena.agents.body import Rows
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.config.registry import register
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.testing import trainers
 from tests.arena.sections import ALWAYS, NEVER, parts
 from tests.arena.small import MLP, small_arena
@@ -72,7 +72,7 @@ class Own(Agent):
     def __init__(
         self,
         params: OwnParameters,
-        seen: Seen,
+        seen: ObservationSizes,
         *,
         name: str,
         trainer_type: str,
@@ -98,18 +98,18 @@ class Own(Agent):
         found: Tensor = self.out(self.net(rows["bits"]))
         return found
 
-    def policy(self, rows: Rows) -> Said:
+    def policy(self, rows: Rows) -> AgentOutput:
         C, V = self.sizes
         found = self._all(rows)
-        return Said(found[:, :3], found[:, 3 : 3 + C * V].reshape(-1, C, V))
+        return AgentOutput(found[:, :3], found[:, 3 : 3 + C * V].reshape(-1, C, V))
 
     def value(self, rows: Rows) -> Tensor:
         return self._all(rows)[:, -3]
 
-    def policy_and_value(self, rows: Rows) -> tuple[Said, Tensor]:
+    def policy_and_value(self, rows: Rows) -> tuple[AgentOutput, Tensor]:
         C, V = self.sizes
         found = self._all(rows)
-        said = Said(found[:, :3], found[:, 3 : 3 + C * V].reshape(-1, C, V))
+        said = AgentOutput(found[:, :3], found[:, 3 : 3 + C * V].reshape(-1, C, V))
         return said, found[:, -3]
 
     def solo(self, rows: Rows) -> Tensor:
@@ -156,7 +156,7 @@ def test_parts_that_a_script_froze_do_not_move_and_the_rest_does(make: Any) -> N
     trainer: Any = ludus.build_trainer(make("frozen"))
     trainer.prepare(max_steps=None)
     before = {name: one.clone() for name, one in trainer.weights().items()}
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     moved = {name for name, one in trainer.weights().items() if not torch.equal(one, before[name])}
     assert not any(".net." in name for name in moved)
     assert any(name.endswith(".out.weight") for name in moved)
@@ -170,7 +170,7 @@ def test_an_agent_without_parameters_is_trained_beside(make: Any, tmp_path: Path
 
 def test_batch_norm_takes_in_what_an_agent_sees_and_is_used_as_it_acts() -> None:
     trainer: Any = ludus.build_trainer(meeting("batch_norm"))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     agent = trainer.agents.member("prover")
     norm = agent.net[1]
     assert int(norm.num_batches_tracked) == trainer.run.counters["opt_steps"]
@@ -185,7 +185,7 @@ def test_the_statistics_of_a_frozen_agent_stay_too(engine: str, is_alone: bool) 
     agents = {"verifier": parts(MLP), "prover": own("batch_norm", NEVER)}
     make = small_solo if is_alone else small_arena
     trainer: Any = ludus.build_trainer(make(agents=agents, engine=engine))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     norm = trainer.agents.member("prover").net[1]
     assert torch.equal(norm.running_mean, torch.zeros(8))
     assert int(norm.num_batches_tracked) == 0
@@ -203,7 +203,7 @@ def test_dropout_is_on_only_while_agents_learn_alone() -> None:
             trainer.agents.member("verifier").net[1].register_forward_pre_hook(watch)
 
     trainer.add(Hooks())
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert set(modes) == {(True, True), (False, False)}
 
 
@@ -212,4 +212,4 @@ def test_a_solo_answer_of_the_wrong_shape_is_one_sentence(monkeypatch: pytest.Mo
     with pytest.raises(
         ludus.LudusError, match=r"solo answer of agent 'verifier' has shape .*, 3\)"
     ):
-        ludus.build_trainer(alone("plain", engine="eager")).fit(around=Bare)
+        ludus.build_trainer(alone("plain", engine="eager")).fit(runtime=InMemoryRuntime)

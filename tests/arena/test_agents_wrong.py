@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import ludus
-from ludus.arena.agents.agent import Agent, Said
+from ludus.arena.agents.agent import Agent, AgentOutput
 from ludus.arena.agents.body import Rows
 from tests.arena.pettingzoo.made import prepared, small_counting
 from tests.arena.test_agents_own import Own, alone, meeting
@@ -31,7 +31,7 @@ def refused(config: Any, tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("make", "method", "returned"),
     [
-        (meeting, "policy", "a Said: logits (rows, 3) of the decision and"),
+        (meeting, "policy", "an AgentOutput: logits (rows, 3) of the decision and"),
         (meeting, "value", "(rows,) what the agent expects to gain"),
         (alone, "solo", "(rows, 2) logits of the label"),
     ],
@@ -60,39 +60,39 @@ def test_who_lacks_an_answer_alone_is_named(
     assert refused(alone("plain"), tmp_path).startswith("agent 'verifier': Own defines no 'solo'")
 
 
-def said(change: Callable[[Said], Any]) -> Callable[[Own, Rows], Any]:
+def said(change: Callable[[AgentOutput], Any]) -> Callable[[Own, Rows], Any]:
     return lambda self, rows: change(SAID(self, rows))
 
 
 # 8 rollouts, one channel, 3 symbols.
-WRONG: dict[str, tuple[Callable[[Said], Any], str]] = {
+WRONG: dict[str, tuple[Callable[[AgentOutput], Any], str]] = {
     "2 decisions": (
-        lambda one: Said(one.decision[:, :2], one.message),
+        lambda one: AgentOutput(one.decision[:, :2], one.message),
         "returned decision logits of shape (8, 2); return a tensor (8, 3): those of REJECT, ACCEPT",
     ),
     "a decision for all rows": (
-        lambda one: Said(one.decision[0], one.message),
+        lambda one: AgentOutput(one.decision[0], one.message),
         "returned decision logits of shape (3,); return a tensor (8, 3)",
     ),
     "no channels": (
-        lambda one: Said(one.decision, one.message[:, 0]),
+        lambda one: AgentOutput(one.decision, one.message[:, 0]),
         "returned message logits of shape (8, 3); return a tensor (8, 1, any): rows, channels, and",
     ),
     "too many channels": (
-        lambda one: Said(one.decision, torch.cat([one.message] * 2, 1)),
+        lambda one: AgentOutput(one.decision, torch.cat([one.message] * 2, 1)),
         "returned message logits of shape (8, 2, 3); return a tensor (8, 1, any)",
     ),
     "fewer rows": (
-        lambda one: Said(one.decision, one.message[:4]),
+        lambda one: AgentOutput(one.decision, one.message[:4]),
         "returned message logits of shape (4, 1, 3); return a tensor (8, 1, any)",
     ),
     "no tensor": (
-        lambda one: Said(one.decision.tolist(), one.message),  # type: ignore[arg-type]
+        lambda one: AgentOutput(one.decision.tolist(), one.message),  # type: ignore[arg-type]
         "returned decision logits that are a list; return a tensor (8, 3)",
     ),
     "a plain tuple": (
         lambda one: (one.decision, one.message),
-        "returned a tuple; return a Said: logits (rows, 3) of the decision and",
+        "returned a tuple; return an AgentOutput: logits (rows, 3) of the decision and",
     ),
 }
 
@@ -109,7 +109,9 @@ def test_logits_of_a_wrong_shape_are_told_with_the_right_one(
 def test_agents_that_speak_of_more_and_of_fewer_symbols_are_both_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Own, "policy", said(lambda one: Said(one.decision, one.message[..., :2])))
+    monkeypatch.setattr(
+        Own, "policy", said(lambda one: AgentOutput(one.decision, one.message[..., :2]))
+    )
     told = refused(meeting("plain"), tmp_path)
     assert "agent 'prover': policy" in told
     assert "agent 'verifier': policy" in told
@@ -151,9 +153,9 @@ def test_in_an_env_each_agent_has_as_many_symbols_as_actions(
 
     own = PartsAgent.policy
 
-    def policy(self: PartsAgent, rows: Rows) -> Said:
+    def policy(self: PartsAgent, rows: Rows) -> AgentOutput:
         found = own(self, rows)
-        return Said(found.decision, found.message[..., :2])
+        return AgentOutput(found.decision, found.message[..., :2])
 
     monkeypatch.setattr(PartsAgent, "policy", policy)
     # `one` has 2 actions and `two` has 4.

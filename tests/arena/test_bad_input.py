@@ -12,7 +12,7 @@ import ludus
 from ludus.arena.parameters import nearest_divisor
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.arena.sections import ALWAYS, EVEN_RATES, NEVER, parts
 from tests.arena.small import MLP, small_arena
 from tests.arena.small_solo import small_solo
@@ -119,7 +119,7 @@ def test_an_agent_named_as_torch_names_what_modules_have_is_refused(name: str) -
 
 def test_a_name_that_only_holds_such_a_word_is_the_name_of_its_weights() -> None:
     trainer: Any = ludus.build_trainer(small_solo(agents={"keys_0": parts(MLP)}))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert {name.split(".")[:2][1] for name in trainer.weights() if "." in name} == {"keys_0"}
 
 

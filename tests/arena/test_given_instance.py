@@ -12,7 +12,7 @@ import ludus
 from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.trainers.vanilla_ppo import VanillaPpoTrainer
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.testing.differences import ending_of
 from tests.arena.sections import parts
 from tests.arena.small import MLP, small_arena
@@ -63,14 +63,14 @@ def test_an_instance_of_another_config_is_refused(
 ) -> None:
     instance = built(small_arena(**changed), **sizes)
     with pytest.raises(ConfigError) as told:
-        VanillaPpoTrainer(small_arena(), instance).fit(around=Bare)
+        VanillaPpoTrainer(small_arena(), instance).fit(runtime=InMemoryRuntime)
     assert sentence in str(told.value)
 
 
 def test_agents_without_the_heads_of_the_trainer_are_refused_in_a_sentence() -> None:
     config = small_arena()
     with pytest.raises(LudusError, match="built without a policy_head; build it with the trainer_"):
-        VanillaPpoTrainer(config, built(config, "solo_agent")).fit(around=Bare)
+        VanillaPpoTrainer(config, built(config, "solo_agent")).fit(runtime=InMemoryRuntime)
 
 
 def test_envs_that_the_trainer_made_are_closed_and_those_of_a_script_are_not() -> None:
@@ -83,7 +83,7 @@ def test_envs_that_the_trainer_made_are_closed_and_those_of_a_script_are_not() -
                     one.close = lambda place=place: found.append(str(place))
 
         trainer.add(Hooks())
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         return found
 
     config = small_arena()

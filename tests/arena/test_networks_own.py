@@ -14,14 +14,14 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor, nn
 
 import ludus
-from ludus.arena.agents.body import Body, Found, Rows
+from ludus.arena.agents.body import Body, BodyFeatures, Rows
 from ludus.arena.objectives.reinforce import Reinforce, RewardToGo
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.arena.trainers.reinforce import ReinforceTrainer
 from ludus.arena.trainers.vanilla_ppo import VanillaPpoTrainer
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.testing.trainers import check_kill_anywhere
 from tests.arena import small
 from tests.arena.sections import NEVER, parts
@@ -45,14 +45,14 @@ class HabitBody(Body):
     has_symbols = False
     needs = ("bits",)
 
-    def __init__(self, params: HabitParameters, seen: Seen) -> None:
+    def __init__(self, params: HabitParameters, seen: ObservationSizes) -> None:
         super().__init__()
         self.habit, self.width = params.habit, 8
         self.layer = nn.Linear(seen.shapes["bits"][0], 8)
         self.register_buffer("mean", torch.zeros(8))
         self.calls = 0
 
-    def forward(self, rows: Rows) -> Found:
+    def forward(self, rows: Rows) -> BodyFeatures:
         x: Tensor = self.layer(rows["bits"])
         if self.habit == "noise":
             x = x + 0.1 * torch.randn_like(x)
@@ -67,7 +67,7 @@ class HabitBody(Body):
         if self.habit == "counts" and self.training:
             self.calls += 1
             x = x * (1 + self.calls % 5)
-        return Found(torch.tanh(x), None, None)
+        return BodyFeatures(torch.tanh(x), None, None)
 
 
 def both(habit: Habit) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def test_what_a_body_counts_while_it_is_pretrained_is_said_to_make_a_run_inexact
             told.append(trainer.inexact_because())
 
     trainer.add(Hooks())
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     (reasons,) = told
     assert any("HabitBody changes calls" in reason for reason in reasons)
 
@@ -193,7 +193,7 @@ def test_a_shared_body_takes_in_each_row_once_and_none_while_its_owner_is_frozen
     }
     config = small_arena(agents=agents, max_iterations=2)
     trainer: Any = ludus.build_trainer(config)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     rows = config.frames_per_batch
     # The trial episodes come first.
     expected = rows if schedule is NEVER else 3 * rows

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.show.progress import total_iterations
 from tests.arena.sections import parts
 from tests.arena.small import MLP, small_arena
@@ -51,7 +51,7 @@ def test_agents_are_frozen_or_freed_before_episodes_and_each_epoch_has_its_updat
     trainer.set_logger(ludus.Logger({"backends": []}))
     heard = Heard(trainer)
     trainer.add(heard)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     updates = ["train_step"] * 4
     first = ["collect", "estimate", *updates, "record"]
     last = ["collect", "estimate", *updates, "evaluate", "record", "test", "save_models"]

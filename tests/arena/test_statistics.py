@@ -191,8 +191,8 @@ def test_targets_that_vary_by_their_rounding_alone_have_no_residual_variance(
 
 def test_a_mean_over_iterations_weighs_each_by_what_it_had() -> None:
     meter = Meter(["accuracy_of_1"], CPU)
-    meter.hear({"accuracy_of_1": mean_of(torch.ones(1))})
-    meter.hear({"accuracy_of_1": mean_of(torch.zeros(3))})
+    meter.update({"accuracy_of_1": mean_of(torch.ones(1))})
+    meter.update({"accuracy_of_1": mean_of(torch.zeros(3))})
     assert meter.take() == {"accuracy_of_1": 0.25}
     assert meter.take() == {}
 

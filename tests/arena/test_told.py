@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import ludus
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.arena.sections import DIGITS, GRAPHS, TINY, parts
 from tests.arena.small import MLP, small_arena
 
 
 def told(section: dict[str, Any], index: int = 0, **changed: Any) -> tuple[Any, list[str]]:
     trainer: Any = ludus.build_trainer(small_arena(scenario=section, **changed))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return trainer, trainer.narrate(trainer.weights(), index)
 
 

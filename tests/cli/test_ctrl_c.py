@@ -48,10 +48,10 @@ def test_while_a_library_is_being_imported_that_would_hide_it(tmp_path: Path) ->
     assert not (tmp_path / "runs").exists()
 
 
-def frames(*rooms: str) -> Any:
+def frames(*families: str) -> Any:
     """Return what stands for the frames of code in these modules, the innermost first."""
     found = None
-    for room in reversed(rooms):
+    for room in reversed(families):
         found = SimpleNamespace(f_globals={"__name__": room}, f_back=found)
     return found
 

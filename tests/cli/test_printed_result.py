@@ -6,7 +6,7 @@ import pytest
 
 from ludus.cli.tasks import print_result
 from ludus.core.exactness import Exact
-from ludus.core.surroundings import Result
+from ludus.core.runtime import Result
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ludus
-from ludus.config import migrations, registry, rooms, strict_yaml
+from ludus.config import families, migrations, registry, strict_yaml
 from ludus.config.base import (
     LoggerSection,
     StrictConfig,
@@ -34,7 +34,9 @@ from tests.command_line import MODEL, Ludus, in_process, small_config, small_fil
 from tests.rl.small import NORMALISE
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
-KINDS = [(category, kind) for category in rooms.categories() for kind in registry.kinds(category)]
+KINDS = [
+    (category, kind) for category in families.categories() for kind in registry.kinds(category)
+]
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def test_a_section_with_a_default_cannot_be_written() -> None:
 def test_a_section_with_an_unexplained_key_cannot_be_written() -> None:
     with pytest.raises(AssertionError, match="needs a sentence"):
 
-        class Bare(StrictConfig):
+        class InMemoryRuntime(StrictConfig):
             size: int
 
 
@@ -619,7 +621,7 @@ def test_every_shipped_config_is_complete_and_valid(path: Path) -> None:
 @pytest.mark.covers("001-M2")
 def test_every_built_in_trainer_has_its_file() -> None:
     plain = [path.stem for path in CONFIGS if "-" not in path.stem]
-    assert sorted(plain) == sorted(rooms.listed("trainer"))
+    assert sorted(plain) == sorted(families.listed("trainer"))
 
 
 def test_an_example_is_changed_by_keywords() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.config import registry, rooms, strict_yaml
+from ludus.config import families, registry, strict_yaml
 from ludus.config.base import StrictConfig, from_data
 from ludus.config.migrations import VERSION
 from ludus.core import counters
@@ -77,12 +77,12 @@ class Adding(Trainer):
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever a test registers is forgotten after it, but not what a module registers once."""
-    for category in rooms.categories():
-        for kind in rooms.listed(category):
+    for category in families.categories():
+        for kind in families.listed(category):
             registry.find(category, kind)
     kinds = {category: dict(known) for category, known in registry._REGISTERED.items()}
     monkeypatch.setattr(registry, "_REGISTERED", defaultdict(dict, kinds))
-    monkeypatch.setattr(rooms, "_ROOMS", dict(rooms._ROOMS))
+    monkeypatch.setattr(families, "_ROOMS", dict(families._ROOMS))
     monkeypatch.setattr(counters, "_OWNERS", dict(counters._OWNERS))
     monkeypatch.setattr(registry, "_EXAMPLES", dict(registry._EXAMPLES))
     monkeypatch.setattr(registry, "_loaded_entry_points", False)
@@ -128,7 +128,7 @@ def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folders |= {"protocol": "arena/protocols", "scenario": "arena/scenarios"}
     folders |= {"arena_agent": "arena/agents/kinds", "body": "arena/agents/bodies"}
     folders |= {"analyser": "arena/analysers", "parallel_env": "arena/parallel_envs"}
-    assert sorted(folders) == sorted(rooms.categories())
+    assert sorted(folders) == sorted(families.categories())
     for category, pattern in folders.items():
         files = {path.stem for path in folder.glob(f"{pattern}/*.py") if path.stem[0] != "_"}
         assert files
@@ -142,14 +142,14 @@ def test_a_file_put_into_a_folder_is_a_kind(
     (tmp_path / "models" / "resnet.py").touch()
     (tmp_path / "models" / "_blocks.py").touch()
     monkeypatch.setitem(
-        rooms._ROOMS, "ludus.nn", replace(rooms._ROOMS["ludus.nn"], folder=tmp_path)
+        families._ROOMS, "ludus.nn", replace(families._ROOMS["ludus.nn"], folder=tmp_path)
     )
-    assert rooms.listed("model") == {"resnet": "ludus.nn.models.resnet"}
+    assert families.listed("model") == {"resnet": "ludus.nn.models.resnet"}
 
 
-@pytest.mark.parametrize("category", sorted(rooms.categories()))
+@pytest.mark.parametrize("category", sorted(families.categories()))
 def test_every_listed_kind_is_a_class_that_knows_its_kind_and_has_a_config(category: str) -> None:
-    for kind in rooms.listed(category):
+    for kind in families.listed(category):
         found = registry.find(category, kind)
         assert found.kind == kind
         assert issubclass(found.Config, StrictConfig)

@@ -14,7 +14,7 @@ from pydantic import Field, create_model
 
 import ludus
 from ludus.cli import app
-from ludus.config import migrations, registry, rooms
+from ludus.config import families, migrations, registry
 from ludus.config.base import Settings, TrainerConfig
 from ludus.core import Every, PlanError, Repeat, Run, Stage, Trainer, counters
 from ludus.core.errors import LudusError
@@ -27,8 +27,8 @@ Make = Callable[..., str]
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a test declares is forgotten after it."""
-    rooms.rooms()
-    monkeypatch.setattr(rooms, "_ROOMS", dict(rooms._ROOMS))
+    families.families()
+    monkeypatch.setattr(families, "_ROOMS", dict(families._ROOMS))
     monkeypatch.setattr(counters, "_OWNERS", dict(counters._OWNERS))
     monkeypatch.setattr(registry, "_SECTIONS", dict(registry._SECTIONS))
     kinds = {category: dict(known) for category, known in registry._REGISTERED.items()}
@@ -76,8 +76,12 @@ def trainer_of(module: str) -> type[Trainer]:
 
 
 def test_every_room_with_a_folder_of_kinds_has_declared_it() -> None:
-    assert {room.name for room in rooms.rooms()} >= {"ludus.rl", "ludus.supervised", "ludus.nn"}
-    assert rooms.counter_of("max_env_steps") == "env_steps"
+    assert {room.name for room in families.families()} >= {
+        "ludus.rl",
+        "ludus.supervised",
+        "ludus.nn",
+    }
+    assert families.counter_of("max_env_steps") == "env_steps"
 
 
 def test_a_kind_of_a_category_that_nobody_declared_is_refused_with_the_nearest_name() -> None:
@@ -194,10 +198,10 @@ def test_a_settings_section_that_two_families_have_is_refused() -> None:
 
 def test_a_command_that_two_families_have_is_refused(make: Make) -> None:
     ludus.declare(make("mine", "commands/play_all.py"))
-    assert rooms.commands()["play-all"] == ("mine", "mine.commands.play_all")
+    assert families.commands()["play-all"] == ("mine", "mine.commands.play_all")
     ludus.declare(make("yours", "commands/play_all.py"))
     with pytest.raises(LudusError, match="the command 'play-all' is declared by mine and by yours"):
-        rooms.commands()
+        families.commands()
 
 
 def test_a_command_of_ludus_is_not_taken_over(make: Make, call: Ludus) -> None:
@@ -278,7 +282,7 @@ def test_a_command_of_ludus_without_a_place_comes_last_in_the_help() -> None:
 
 def test_a_kind_that_two_families_have_is_refused(make: Make) -> None:
     ludus.declare(make("mine", "trainers/zoo.py"))
-    assert rooms.listed("trainer")["zoo"] == "mine.trainers.zoo"
+    assert families.listed("trainer")["zoo"] == "mine.trainers.zoo"
     ludus.declare(make("yours", "trainers/zoo.py"))
     told = (
         r"the trainer kind 'zoo' is declared by mine\.trainers\.zoo and by yours\.trainers\.zoo; re"
@@ -292,7 +296,7 @@ def test_a_plugin_does_not_replace_a_kind_of_ludus(make: Make) -> None:
     with pytest.raises(
         LudusError, match=r"'dqn' is declared by ludus\..* and by mine\.trainers\.dqn"
     ):
-        rooms.listed("trainer")
+        families.listed("trainer")
 
 
 def test_a_kind_whose_file_cannot_be_imported_is_told_in_a_sentence(

@@ -15,7 +15,7 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from ludus.nn.engines import compiled
 from ludus.nn.engines.choice import ENGINES, EngineKey, Subject
-from ludus.nn.engines.settings import Executed
+from ludus.nn.engines.module_guard import Executed
 from ludus.nn.engines.tape import Taped
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner

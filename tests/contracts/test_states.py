@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ludus.core.errors import CheckpointError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.session.logger import Logger
 from ludus.testing import states
 from tests.conftest import modules_in
@@ -85,7 +85,7 @@ def trained(case: Any) -> tuple[Any, Any]:
     trainer = case.make()
     trainer.set_logger(Logger({"backends": []}))
     trainer.add(Interrupt(), name="interrupt")
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return trainer, states.from_disk(trainer.state_dict())
 
 

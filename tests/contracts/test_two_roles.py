@@ -23,7 +23,7 @@ class Careless(toy.ToyGame):
             "eval/host_return": self.distance("host"),
             "eval/guest_error": self.distance("guest"),
         }
-        self.judge.hear(run, metrics, lambda score: toy.copied(self.learners["host"]))
+        self.judge.update(run, metrics, lambda score: toy.copied(self.learners["host"]))
         return metrics
 
 
@@ -41,7 +41,7 @@ def check_bests(trainer: Any, place: Path) -> None:
     storage = open_storage(place)
     for role, name in (("host", "models/best"), ("guest", "models/best-guest")):
         trainer.learners[role].load_weights(read_model(storage, name)[0])
-        assert trainer.distance(role) == trainer.judge.standings[role].best["score"]
+        assert trainer.distance(role) == trainer.judge.score_states[role].best["score"]
 
 
 def test_each_role_has_the_best_weights_of_its_own(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import ludus
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.command_line import small_config
 from tests.conftest import modules_in
 from tests.rl.small import small
@@ -50,7 +50,7 @@ def test_a_second_run_begins_from_the_weights_that_were_given(tmp_path: Path) ->
         network,
         lambda: trainer.fit(root=root, name="one"),
         lambda: trainer.fit(root=root, name="two"),
-        lambda: trainer.fit(around=Bare),
+        lambda: trainer.fit(runtime=InMemoryRuntime),
         lambda: (trainer.set_model(network), trainer.fit(root=root, name="on")),
         lambda: trainer.fit(root=root, name="again"),
     )

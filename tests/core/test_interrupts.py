@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ludus.core import Interrupted, Repeat, Run, Stage, Trainer
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.engines.compiled import CompiledMethod, compile_method
 from ludus.process.signals import Signals
 from ludus.testing.differences import ending_of
@@ -117,7 +117,7 @@ def test_the_handlers_of_the_program_are_put_back_after_a_run(number, tmp_path: 
 def test_what_a_stage_that_gave_up_has_left_is_saved_as_the_last_checkpoint() -> None:
     saved: list[bool] = []
 
-    class Noting(Bare):
+    class Noting(InMemoryRuntime):
         def checkpoint(self, run: Run, /) -> None:
             saved.append(run.is_pausing)
 
@@ -133,5 +133,5 @@ def test_what_a_stage_that_gave_up_has_left_is_saved_as_the_last_checkpoint() ->
         def long(self, run: Run) -> None:
             raise Interrupted
 
-    assert GivesUp(None).fit(around=Noting).status == "interrupted"
+    assert GivesUp(None).fit(runtime=Noting).status == "interrupted"
     assert saved == [False, True]

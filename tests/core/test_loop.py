@@ -14,7 +14,7 @@ from ludus.core.counters import declare
 from ludus.core.loop import walk
 from ludus.core.plan import hook_names, walk_nodes
 from ludus.core.run import Stateful
-from ludus.core.surroundings import Bare, Request
+from ludus.core.runtime import InMemoryRuntime, Request
 from ludus.seeds import GlobalRandom, seed_everything
 from ludus.session.logger import Logger
 from ludus.store import codec
@@ -33,7 +33,7 @@ class Cut(BaseException):
     """The process dies here."""
 
 
-class InMemory(Bare):
+class InMemory(InMemoryRuntime):
     """Surroundings that write every state they see as JSON text, and can cut the walk."""
 
     def __init__(self, trainer: Trainer, request: Request) -> None:
@@ -73,15 +73,15 @@ def walk_toy(toy, *, cut_after: int | None = None, start: Any = None) -> tuple[T
     trainer = toy.make()
     made: list[InMemory] = []
 
-    def surround(self: Trainer, request: Request) -> InMemory:
-        around = InMemory(self, request)
-        around.cut_after, around._start = cut_after, start
-        made.append(around)
-        return around
+    def make_runtime(self: Trainer, request: Request) -> InMemory:
+        runtime = InMemory(self, request)
+        runtime.cut_after, runtime._start = cut_after, start
+        made.append(runtime)
+        return runtime
 
     listen(trainer)
     with contextlib.suppress(Cut):
-        trainer.fit(around=surround)
+        trainer.fit(runtime=make_runtime)
     return trainer, made[0]
 
 
@@ -98,9 +98,9 @@ def outcome(trainer: Trainer) -> dict[str, Any]:
 
 @every_toy
 def test_cut_after_every_boundary_and_rebuilt_from_json_the_walk_ends_the_same(toy) -> None:
-    whole, around = walk_toy(toy)
+    whole, runtime = walk_toy(toy)
     expected = outcome(whole)
-    assert len(around.states) == whole.run.boundaries > 5
+    assert len(runtime.states) == whole.run.boundaries > 5
     for boundary in range(1, whole.run.boundaries):
         _, cut = walk_toy(toy, cut_after=boundary)
         assert len(cut.states) == boundary
@@ -110,13 +110,13 @@ def test_cut_after_every_boundary_and_rebuilt_from_json_the_walk_ends_the_same(t
 
 @every_toy
 def test_a_cursor_is_a_short_json_list_that_names_the_node_about_to_open(toy) -> None:
-    _, around = walk_toy(toy)
-    for tree, _ in around.states[:-1]:
+    _, runtime = walk_toy(toy)
+    for tree, _ in runtime.states[:-1]:
         cursor = json.loads(tree)["run"]["cursor"]
         assert cursor[0][0] == "train"
         assert all(isinstance(name, str) and index >= 0 for name, index, _ in cursor)
         assert len(cursor) <= 5
-    assert json.loads(around.states[-1][0])["run"]["cursor"] == []
+    assert json.loads(runtime.states[-1][0])["run"]["cursor"] == []
 
 
 @every_toy
@@ -141,8 +141,8 @@ def simple(*stages: Stage | Repeat, times: int = 1) -> Repeat:
 class Tiny(Trainer):
     """A plan given from outside, walked in memory."""
 
-    def surround(self, request: Request) -> Bare:
-        return Bare(self, request)
+    def make_runtime(self, request: Request) -> InMemoryRuntime:
+        return InMemoryRuntime(self, request)
 
     def __init__(self, plan: Any) -> None:
         super().__init__(None)
@@ -417,7 +417,7 @@ def test_every_decision_passes_through_decide() -> None:
 def test_observers_run_in_order_and_the_checkpoint_sees_what_they_did() -> None:
     order: list[str] = []
 
-    class Around(Bare):
+    class Around(InMemoryRuntime):
         def checkpoint(self, run: Run, /) -> None:
             order.append("checkpoint")
 
@@ -428,7 +428,7 @@ def test_observers_run_in_order_and_the_checkpoint_sees_what_they_did() -> None:
         def after_round(self) -> None:
             order.append("hook")
 
-    Watched(lambda self: simple(self.say("one"))).fit(around=Around)
+    Watched(lambda self: simple(self.say("one"))).fit(runtime=Around)
     assert order == ["hook", *["first", "second", "checkpoint"] * 2]
 
 
@@ -442,14 +442,14 @@ def test_a_trainer_of_the_bare_core_says_what_it_lacks_and_walks_in_memory_when_
 
     with pytest.raises(LudusError, match=r"derive it from ludus\.session\.trainer\.Trainer"):
         Own(None).fit()
-    result = Own(None).fit(around=Bare)
+    result = Own(None).fit(runtime=InMemoryRuntime)
     assert (result.status, result.run_dir) == ("finished", None)
 
 
 def test_what_is_around_a_walk_is_that_of_one_call_and_leaves_the_class_alone(tmp_path) -> None:
     trainer = TOYS["toy_fused"].make()
     trainer.set_logger(Logger(Logger.Config(backends=[])))
-    assert trainer.fit(around=Bare).run_dir is None
+    assert trainer.fit(runtime=InMemoryRuntime).run_dir is None
     assert trainer.fit(root=str(tmp_path)).run_dir == str(tmp_path / trainer.config.name)
     assert type(trainer) is type(TOYS["toy_fused"].make())
 

@@ -10,7 +10,7 @@ import pytest
 
 import ludus
 from ludus.core import HookError, mentions
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.arena.small import small_arena
 from tests.core.test_hooks import plan
 from tests.core.test_loop import Tiny
@@ -63,7 +63,7 @@ def test_a_method_that_nobody_calls_is_refused_in_every_family(family: str, name
     config = every_family()[family]
     trainer = derived(type(ludus.build_trainer(config)), name)(config)
     with pytest.raises(HookError, match=rf"Mine\.{name} looks like .* nothing calls it"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_it_looks_like_and_the_remedy_are_told(name: str, told: str) -> Non
 def test_a_subclass_of_dqn_is_told_where_a_loop_of_ones_own_belongs(name: str) -> None:
     trainer = derived(ludus.games.DQNTrainer, name)(small_dqn())
     with pytest.raises(HookError, match=r"derives from ludus\.games\.TwoRoleTrainer"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 class Helped(Tiny):
@@ -200,5 +200,5 @@ def test_a_roll_out_or_an_evaluation_of_ones_own_is_called() -> None:
 
     trainer = Mine(small_dqn())
     trainer.set_logger(ludus.Logger({"backends": []}))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert set(calls) == {"host", "agent", "evaluate"}

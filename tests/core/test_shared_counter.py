@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ludus.config import rooms
+from ludus.config import families
 from ludus.config.registry import find
 from ludus.core import counters
 from ludus.core.errors import LudusError
@@ -14,7 +14,7 @@ from ludus.core.errors import LudusError
 
 @pytest.fixture
 def restored() -> Iterator[None]:
-    rooms.rooms()
+    families.families()
     kept = {name: list(owners) for name, owners in counters._OWNERS.items()}
     yield
     counters._OWNERS.clear()
@@ -40,5 +40,5 @@ def test_a_room_that_declares_anew_leaves_the_counters_of_the_other(restored: No
 
 def test_a_plugin_may_not_declare_the_counter_of_a_room(restored: None) -> None:
     with pytest.raises(LudusError, match="round"):
-        rooms.declare(__name__, counters=("round",))
+        families.declare(__name__, counters=("round",))
     assert __name__ not in counters.owners("round")

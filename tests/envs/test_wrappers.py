@@ -12,7 +12,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
-from ludus.config.rooms import listed
+from ludus.config.families import listed
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from ludus.envs.config import make_env
@@ -173,7 +173,7 @@ class Images(gymnasium.Env):
         return self.shown(), 0.0, False, False, {}
 
 
-def around(env: gymnasium.Env, kind: str, **keys: Any) -> gymnasium.Env:
+def runtime(env: gymnasium.Env, kind: str, **keys: Any) -> gymnasium.Env:
     """Put a wrapper around an env as a config would."""
     section = walk_config(wrappers=[{"kind": kind, **keys}]).wrappers[0]
     module = importlib.import_module(listed("wrapper")[kind])
@@ -184,7 +184,7 @@ def around(env: gymnasium.Env, kind: str, **keys: Any) -> gymnasium.Env:
 
 @pytest.mark.parametrize(("keep_channel", "shape"), [(True, (8, 6, 1)), (False, (8, 6))])
 def test_images_become_grey_and_stay_bytes(keep_channel: bool, shape: tuple[int, ...]) -> None:
-    env = around(Images(), "grayscale", keep_channel=keep_channel)
+    env = runtime(Images(), "grayscale", keep_channel=keep_channel)
     vector = VectorEnv([env], seed=0, name="env", title="x")
     vector.reset()
     assert vector.obs.shape == (1, *shape)
@@ -199,11 +199,11 @@ def test_images_become_grey_and_stay_bytes(keep_channel: bool, shape: tuple[int,
 def test_resizing_needs_opencv_and_says_so(monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install opencv-python-headless"):
-        around(Images(), "resize", height=4, width=4)
+        runtime(Images(), "resize", height=4, width=4)
 
 
 def test_images_are_resized() -> None:
-    assert around(Images(), "resize", height=4, width=5).reset(seed=0)[0].shape == (4, 5, 3)
+    assert runtime(Images(), "resize", height=4, width=5).reset(seed=0)[0].shape == (4, 5, 3)
 
 
 def test_actions_are_rescaled() -> None:
@@ -233,7 +233,7 @@ class Described(RandomWalk):
 
 def test_flattening_makes_a_row_of_a_dict() -> None:
     vector = VectorEnv(
-        [around(Described(walk_config()), "flatten_observation")], seed=0, name="env", title="x"
+        [runtime(Described(walk_config()), "flatten_observation")], seed=0, name="env", title="x"
     )
     vector.reset()
     vector.step(np.zeros(1, np.int64))

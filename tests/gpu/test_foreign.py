@@ -116,7 +116,7 @@ def test_released_gradients_move_weights_as_kept_ones_without_waiting() -> None:
         torch.cuda.set_sync_debug_mode("error")
         try:
             for _ in range(5):
-                learner.improve(lambda forward, x=x: (forward(x).square().mean(), None), rate)
+                learner.step(lambda forward, x=x: (forward(x).square().mean(), None), rate)
         finally:
             torch.cuda.set_sync_debug_mode("default")
         found.append(learner.flat.vectors[0].clone())

@@ -192,8 +192,8 @@ def test_a_network_that_is_replaced_in_a_run_plays_from_then_on() -> None:
         trainer.set_logger(ludus.Logger({"backends": []}))
         callback.trainer = trainer  # type: ignore[attr-defined]
         trainer.add(callback, name="replaces")
-        from ludus.core.surroundings import Bare
+        from ludus.core.runtime import InMemoryRuntime
 
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         ends.append(ending(trainer))
     assert different(*ends) == []

@@ -33,10 +33,10 @@ class Owner:
         self.rate = torch.tensor(0.1, device=CUDA)
 
     def learn(self, batch: Tensor) -> Tensor:
-        def loss_of(forward: Any) -> tuple[Tensor, Tensor]:
+        def loss_fn(forward: Any) -> tuple[Tensor, Tensor]:
             return (forward(batch) - 1).square().mean(), batch.new_zeros(())
 
-        return self.learner.improve(loss_of, self.rate)[1]
+        return self.learner.step(loss_fn, self.rate)[1]
 
 
 @pytest.mark.parametrize("name", ["eager", "compiled", "graph"])
@@ -91,7 +91,7 @@ def test_a_network_on_two_devices_learns_as_on_one(config: Any, groups: Any, sha
     rate = torch.tensor(0.1)
     for number in range(6):
         for learner in (here, there):
-            learner.improve(
+            learner.step(
                 lambda f, n=number: ((f(inputs(n)).cpu() - 1).square().mean(), ()),
                 rate,
                 share=None if share is None else torch.tensor(share),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games.elementwise import ElementwiseGame, Numbers
 from ludus.games.host_syncs import HostSyncs
 from ludus.games.kernels.ppo import rounds
@@ -294,11 +294,11 @@ FUSED: dict[str, Any] = {
 @pytest.mark.covers("001-M10")
 def test_a_trainer_makes_its_rounds_by_kernels_as_without_them() -> None:
     trainer = PPOTrainer(small_ppo(**FUSED))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "why_no_kernels", lambda *given: "asked not to")
         other = PPOTrainer(small_ppo(**FUSED))
-        other.fit(around=Bare)
+        other.fit(runtime=InMemoryRuntime)
     assert trainer._by_kernels is not None
     assert other._by_kernels is None
     for name in ("round", "game_steps", "opt_steps"):
@@ -311,7 +311,7 @@ def test_a_trainer_makes_its_rounds_by_kernels_as_without_them() -> None:
 @pytest.mark.skipif(not IS_GPU, reason="nothing waits on the CPU")
 def test_a_trainer_counts_how_often_it_waits_for_the_gpu() -> None:
     trainer = PPOTrainer(small_ppo(**FUSED | {"record_every_rounds": 0}))
-    trainer.fit(max_steps=4, around=Bare)
+    trainer.fit(max_steps=4, runtime=InMemoryRuntime)
     syncs, weights = HostSyncs(HERE), trainer.flat.vectors[0]
     # The first stage has captured the graph; to be given no number is to wait for none.
     syncs.counting(lambda run: trainer._by_kernels.make(1, 3, lambda number: 1e-3))(trainer.run)
@@ -333,7 +333,7 @@ def test_how_many_rounds_a_stage_has_changes_no_bit() -> None:
     ends = []
     for count in (1, 2):
         trainer = PPOTrainer(small_ppo(**FUSED | {"rounds_a_stage": count}))
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         ends.append(trainer)
     one, two = ends
     assert torch.equal(one.flat.vectors[0], two.flat.vectors[0])
@@ -371,7 +371,7 @@ def test_functions_that_triton_cannot_compile_are_called_plainly_and_that_is_tol
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fused_ppo, "make_game", lambda section: patched(max_steps=9))
         trainer = PPOTrainer(small_ppo(**FUSED))
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
     assert trainer._by_kernels is None
     assert "Triton cannot compile the functions of Squared" in trainer._engine_notes[-1]
     assert trainer.run.counters["round"] == 4
@@ -387,6 +387,6 @@ def test_a_script_that_learns_in_its_own_way_is_not_passed_over(name: str) -> No
         return whole(self, *given)
 
     trainer = type("Own", (PPOTrainer,), {name: own})(small_ppo(**FUSED))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer._by_kernels is None
     assert len(calls) > 1

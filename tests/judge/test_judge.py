@@ -12,7 +12,7 @@ import torch
 
 import ludus
 from ludus import Logger, Run
-from ludus.config import rooms
+from ludus.config import families
 from ludus.core.cursor import Frame
 from ludus.core.errors import ConfigError, Diverged, LudusError
 from ludus.judge.directions import Direction, direction_of, known_direction
@@ -81,8 +81,8 @@ def test_a_metric_of_unknown_direction_asks_for_one(metric: str) -> None:
 def test_a_declared_direction_goes_before_the_words_of_a_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rooms.rooms()
-    monkeypatch.setattr(rooms, "_ROOMS", dict(rooms._ROOMS))
+    families.families()
+    monkeypatch.setattr(families, "_ROOMS", dict(families._ROOMS))
     assert known_direction("eval/margin_mean") is None
     ludus.declare(__name__, directions={"margin": "max", "golf/score": "min", "game_length": "min"})
     assert known_direction("eval/margin_mean") == "max"
@@ -141,7 +141,7 @@ def first_stop(scores: list[float], mode: Direction, patience: int, delta: float
     judge = Judge(Score("m", "m", mode, patience=patience, min_delta=delta, keeps_best=False))
     for number, score in enumerate(scores, start=1):
         run = run_at(number)
-        judge.hear(run, {"m": score}, weights_of)
+        judge.update(run, {"m": score}, weights_of)
         # The state is all there is: another judge goes on from it.
         state = judge.state_dict()
         judge.reset()
@@ -165,7 +165,7 @@ def test_patience_is_the_slow_obvious_rule(mode: Direction, delta: float) -> Non
 def test_the_best_model_goes_by_the_direction_and_a_tie_keeps_the_earlier() -> None:
     kept, judge = Kept(), Judge(Score("m", "m", "max"))
     for number, score in enumerate((-3.0, -5.0, -2.0, NAN, -2.0, INF), start=1):
-        judge.hear(run_at(number, kept), {"m": score}, weights_of)
+        judge.update(run_at(number, kept), {"m": score}, weights_of)
     assert kept.names == ["models/best-0000000001", "models/best-0000000003"]
     assert kept.models[-1][1] == {"of": "m"}
     assert judge.best == kept.models[-1][2]
@@ -192,7 +192,7 @@ def both(host: float, guest: float) -> dict[str, float]:
 def test_each_score_has_a_best_model_of_its_own_with_weights_of_its_own() -> None:
     kept, judge = Kept(), two_roles()
     for number, metrics in enumerate((both(1, 5), both(2, 6), both(0, 4)), start=1):
-        judge.hear(run_at(number, kept), metrics, weights_of)
+        judge.update(run_at(number, kept), metrics, weights_of)
     assert [(name, weights["of"]) for name, weights, _ in kept.models] == [
         ("models/best-0000000001", "host"),
         ("models/best-guest-0000000001", "guest"),
@@ -216,7 +216,7 @@ def test_a_run_stops_when_every_score_that_has_a_patience_has_used_it_up() -> No
         (both(1, 9), both(2, 8), both(2, 7), both(2, 7), both(2, 7), both(2, 7)), start=1
     ):
         run = run_at(number)
-        judge.hear(run, metrics, weights_of)
+        judge.update(run, metrics, weights_of)
         reasons.append(run.stop_reason)
     assert reasons[:5] == [None] * 5
     assert reasons[5] == (
@@ -234,11 +234,11 @@ def test_a_run_stops_when_any_score_reaches_its_target(
     judge = Judge(Score("a", "a", "max"), Score("b", "b", mode, target=3.0))
     for value in (*short, NAN, INF, -INF):
         run = run_at(1)
-        judge.hear(run, {"a": 0.0, "b": value}, weights_of)
+        judge.update(run, {"a": 0.0, "b": value}, weights_of)
         assert run.stop_reason is None
     for value in reached:
         run = run_at(2)
-        judge.hear(run, {"a": 0.0, "b": value}, weights_of)
+        judge.update(run, {"a": 0.0, "b": value}, weights_of)
         assert run.stop_reason == f"b reached {value:g}, the target being 3"
 
 
@@ -246,10 +246,10 @@ def test_an_evaluation_may_be_of_some_scores_and_does_not_judge_the_others() -> 
     judge = two_roles()
     for number in range(1, 9):
         run = run_at(number)
-        judge.hear(run, {"eval/host_return": 1.0}, weights_of, scores=["host"])
+        judge.update(run, {"eval/host_return": 1.0}, weights_of, scores=["host"])
         assert run.stop_reason is None
-    assert judge.standings["guest"].num_bad == 0
-    assert judge.standings["host"].num_bad == 7
+    assert judge.score_state["guest"].num_bad == 0
+    assert judge.score_state["host"].num_bad == 7
 
 
 def test_an_evaluation_that_lacks_the_metric_of_a_score_is_refused_before_any_is_judged() -> None:
@@ -257,8 +257,8 @@ def test_an_evaluation_that_lacks_the_metric_of_a_score_is_refused_before_any_is
     with pytest.raises(
         LudusError, match=r"score 'guest' is .*the evaluation gave eval/host_return;"
     ):
-        judge.hear(run_at(1), {"eval/host_return": 1.0}, weights_of)
-    assert judge.standings["host"].peak is None
+        judge.update(run_at(1), {"eval/host_return": 1.0}, weights_of)
+    assert judge.score_state["host"].peak is None
 
 
 @pytest.mark.parametrize(("is_open", "leaving"), [(True, "epoch"), (False, None)])
@@ -269,14 +269,14 @@ def test_a_judgement_after_its_loop_has_closed_ends_nothing(
     run = run_at(1)
     run.cursor = [Frame("train"), Frame("epoch" if is_open else "settle")]
     for value in (1.0, 2.0):
-        judge.hear(run, {"loss": value}, weights_of)
+        judge.update(run, {"loss": value}, weights_of)
     assert (run.leaving, run.stop_reason) == (leaving, None)
 
 
 def test_a_score_given_as_a_tensor_is_a_number_in_the_state_that_is_loaded_again() -> None:
     judge, kept = Judge(Score("m", "m", "max", patience=3)), Kept()
-    judge.hear(run_at(1, kept), {"m": torch.tensor(1.5)}, weights_of)  # type: ignore[dict-item]
-    assert type(judge.standings["m"].peak) is float
+    judge.update(run_at(1, kept), {"m": torch.tensor(1.5)}, weights_of)  # type: ignore[dict-item]
+    assert type(judge.score_state["m"].peak) is float
     again = Judge(Score("m", "m", "max", patience=3))
     again.load_state_dict(judge.state_dict())
     assert again.best is not None
@@ -284,7 +284,7 @@ def test_a_score_given_as_a_tensor_is_a_number_in_the_state_that_is_loaded_again
     with pytest.raises(
         LudusError, match="the evaluation gave m as a Tensor; a score is one number"
     ):
-        judge.hear(run_at(2, kept), {"m": torch.ones(2)}, weights_of)  # type: ignore[dict-item]
+        judge.update(run_at(2, kept), {"m": torch.ones(2)}, weights_of)  # type: ignore[dict-item]
 
 
 def test_a_judge_may_leave_one_loop_rather_than_stop_the_run_and_begin_anew() -> None:
@@ -292,22 +292,22 @@ def test_a_judge_may_leave_one_loop_rather_than_stop_the_run_and_begin_anew() ->
     judge = Judge(Score("loss", "loss", patience=1), end=lambda run, reason: left.append(reason))
     run = run_at(1)
     for value in (1.0, 2.0):
-        judge.hear(run, {"loss": value}, weights_of)
+        judge.update(run, {"loss": value}, weights_of)
     assert (left, run.stop_reason) == (["loss has not improved for 1 evaluations"], None)
     judge.reset()
-    assert (judge.best, judge.standings["loss"].num_bad) == (None, 0)
+    assert (judge.best, judge.score_state["loss"].num_bad) == (None, 0)
 
 
 def test_models_that_are_elsewhere_are_forgotten_and_patience_is_not() -> None:
     judge = two_roles()
     for _ in range(2):
-        judge.hear(run_at(1), both(1, 1), weights_of)
+        judge.update(run_at(1), both(1, 1), weights_of)
     first = judge.best
     judge.forget_models(["models/best-guest-0000000001"])
     assert (judge.best, judge.more_bests) == (first, {})
     judge.forget_models(None)
     assert judge.best is None
-    assert judge.standings["host"].num_bad == 1
+    assert judge.score_state["host"].num_bad == 1
 
 
 def test_a_boundary_without_a_new_value_is_not_a_bad_one() -> None:

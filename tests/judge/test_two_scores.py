@@ -49,7 +49,7 @@ class TwoRoles(ToyTrainer):
         self.guest.do("guest")
         found = {"eval/return": self.work.values.sum(), "eval/error": self.guest.values.sum()}
         metrics = {name: float(value) for name, value in found.items()}
-        self.judge.hear(run, metrics, self.weights)
+        self.judge.update(run, metrics, self.weights)
         return metrics
 
     def weights(self, score: Score) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ludus.config.rooms import listed
+from ludus.config.families import listed
 from tests.keys.table import ARENA, ARENA_RL, shown_elsewhere
 
 PROTOCOLS = [kind for kind in listed("protocol") if kind not in ("parallel", "zero_knowledge")]
@@ -132,7 +132,7 @@ shown_elsewhere(
     f"{_bodies}test_random.py::test_weights_cannot_be_loaded_into_it", "arena_agent random", *LOAD
 )
 
-_loading = "arena/beginning/test_loading.py::"
+_loading = "arena/initialisation/test_loading.py::"
 shown_elsewhere(
     f"{_loading}test_a_body_from_a_run_of_agents_alone_fits_an_rl_agent", "arena_agent parts",
     "load", "load.run",
@@ -145,7 +145,7 @@ shown_elsewhere(
     f"{_loading}test_another_agent_of_the_earlier_run_gives_other_weights", "arena_agent parts",
     "load.agent",
 )  # fmt: skip
-_before = "arena/beginning/test_pretraining.py::"
+_before = "arena/initialisation/test_pretraining.py::"
 shown_elsewhere(
     f"{_before}test_pretraining_is_what_a_run_of_solo_agent_does", ARENA_RL, "pretraining"
 )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import ludus
 from ludus import Logger
-from ludus.core.surroundings import Bare, Request
+from ludus.core.runtime import InMemoryRuntime, Request
 from ludus.nn.target import Target
 from ludus.seeds import derive, seed_everything
 from tests.arena.small import QUIET as ARENA_QUIET
@@ -100,15 +100,15 @@ class Outcome:
             trainer.set_evaluator(evaluator)
         trainer.add(self, name="outcome")
         self._learn()
-        self.result = trainer.fit(around=self._around)
+        self.result = trainer.fit(runtime=self._around)
         if not hasattr(trainer, "train_step"):
             self.moments.append(weights_of(trainer))
 
-    def _around(self, trainer: Any, request: Request) -> Bare:
-        around, run = Bare(trainer, request), trainer.run
+    def _around(self, trainer: Any, request: Request) -> InMemoryRuntime:
+        runtime, run = InMemoryRuntime(trainer, request), trainer.run
         run.keep_model = lambda name, weights, note: self.kept.update({name: weights})
         run.recall_model = self.kept.__getitem__
-        return around
+        return runtime
 
     def _learn(self) -> None:
         if not hasattr(self.trainer, "train_step"):

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import pytest
 
-from ludus.config import registry, rooms
+from ludus.config import families, registry
 from ludus.config.base import TrainerConfig
 from ludus.config.sections import StrictConfig, annotation_of
 
@@ -93,7 +93,7 @@ def every_key() -> Iterator[tuple[str, str]]:
 
 
 def _built_in(category: str) -> list[str]:
-    return list(rooms.listed(category))
+    return list(families.listed(category))
 
 
 def keys_of(config: type[StrictConfig], prefix: str = "") -> Iterator[str]:

@@ -13,7 +13,7 @@ from ludus.active.labelling.answering import Words
 from ludus.active.labelling.queries import read_queries
 from ludus.active.strategies.margin import margin
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.model import Model
 from ludus.store.places import open_storage
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
@@ -110,7 +110,7 @@ def test_only_so_many_examples_of_the_pool_are_looked_at(kind: str) -> None:
         trainer.strategy.choose = choosing
 
     trainer.prepare = watched
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert seen == [12, 12]
     assert asked(short(candidate_pool=12)) != asked(short())
     # One that is smaller than what is asked for is as large as that.
@@ -135,7 +135,7 @@ def test_the_network_is_called_with_so_many_examples_of_the_pool_at_once(kind: s
             self.hook.remove()
 
     trainer.add(Watching())
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert sizes == [40, 40, 16]
     assert asked(short(scoring_batch_size=7)) == asked(short())
 
@@ -154,7 +154,7 @@ def test_the_oracle_that_is_named_answers(kind: str) -> None:
         tiny(kind, **SHORT, oracle={"kind": "function", "at_once": 4})
     )
     trainer.set_oracle(lambda inputs, rows: [row % 3 for row in rows])
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     pool = trainer.pool
     assert pool.labels.tolist() == [row % 3 for row in pool.labelled.tolist()]
     known = short().trainer
@@ -229,7 +229,7 @@ def test_the_function_is_given_so_many_examples_in_one_call(kind: str) -> None:
             return [row % 3 for row in rows]
 
         trainer.set_oracle(answer)
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         assert calls == sizes
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ludus.envs.config import make_env
-from tests.envs.test_wrappers import Images, around, sticky, wrapped
+from tests.envs.test_wrappers import Images, runtime, sticky, wrapped
 from tests.keys.table import changes
 from tests.rl.random_walks import gym_config, walk_config
 
@@ -122,7 +122,7 @@ def test_the_agent_sees_actions_in_this_range(kind: str) -> None:
 def test_images_are_brought_to_this_size(kind: str) -> None:
     pytest.importorskip("cv2")
     for height, width in ((4, 5), (3, 2)):
-        assert around(Images(), "resize", height=height, width=width).reset()[0].shape[:2] == (
+        assert runtime(Images(), "resize", height=height, width=width).reset()[0].shape[:2] == (
             height,
             width,
         )
@@ -130,5 +130,5 @@ def test_images_are_brought_to_this_size(kind: str) -> None:
 
 @changes("wrapper grayscale", "kind", "keep_channel")
 def test_images_become_grey_with_or_without_a_channel(kind: str) -> None:
-    assert around(Images(), "grayscale", keep_channel=True).reset(seed=0)[0].shape == (8, 6, 1)
-    assert around(Images(), "grayscale", keep_channel=False).reset(seed=0)[0].shape == (8, 6)
+    assert runtime(Images(), "grayscale", keep_channel=True).reset(seed=0)[0].shape == (8, 6, 1)
+    assert runtime(Images(), "grayscale", keep_channel=False).reset(seed=0)[0].shape == (8, 6)

@@ -165,7 +165,10 @@ def test_the_target_moves_so_far_towards_the_network(kind: str) -> None:
             learner.sync_target()
             assert torch.allclose(learner.target.vectors[0], wanted, atol=1e-6)
             # The statistics of batch norm are taken over with the weights they belong to.
-            held, theirs = learner.target.held.tensors(), learner.learner.held.tensors()
+            held, theirs = (
+                learner.target.module_state.tensors(),
+                learner.learner.module_state.tensors(),
+            )
             assert held["1.running_mean"].any()
             assert torch.equal(held["1.running_mean"], theirs["1.running_mean"])
 

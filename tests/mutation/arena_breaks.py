@@ -12,7 +12,7 @@ _ENVIRONMENT, _DISTRIBUTION = (
 )
 _COMBINED, _PARTS = f"{_ROOM}/agents/combined.py", f"{_ROOM}/agents/kinds/parts.py"
 _TRAINER, _LEARNED = f"{_ROOM}/trainer.py", f"{_ROOM}/learning/update.py"
-_STUDENTS, _PRETRAINING = f"{_ROOM}/solo/students.py", f"{_ROOM}/beginning/pretraining.py"
+_STUDENTS, _PRETRAINING = f"{_ROOM}/solo/students.py", f"{_ROOM}/initialisation/pretraining.py"
 _SLOT, _ENVS = (f"{_ROOM}/scenarios/pettingzoo/{name}.py" for name in ("slot", "environment"))
 
 _ESTIMATE = f"{_ROOM}/learning/estimate.py"
@@ -63,8 +63,8 @@ ARENA = [
      '"precision": mean_of(y_B == 1, judged_B)'),
     (_PARTS, "own = self.body if self.has_own_body else None", "own = self.body"),
     (_LEARNED, "self.estimator = estimator", "pass"),
-    (_LEARNED, "loss, norm, told = self.learner.improve(loss_of, learning_rate, in_train_mode=False)",
-     "loss, norm, told = self.learner.improve(loss_of, learning_rate)"),
+    (_LEARNED, "loss, norm, told = self.learner.step(loss_fn, learning_rate, in_train_mode=False)",
+     "loss, norm, told = self.learner.step(loss_fn, learning_rate)"),
     (_RL, 'with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):',
      'with forked(derive(self.config.seed, "arena/evaluated")):'),
     (_RL, "is_interrupted=lambda: self.run.interrupted,", ""),

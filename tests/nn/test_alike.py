@@ -196,7 +196,7 @@ class Improving:
         self.own = own
 
     def update(self, x: Tensor) -> Tensor:
-        return self.own.improve(lambda network: (network(x).square().mean(), x), x.sum())[0]
+        return self.own.step(lambda network: (network(x).square().mean(), x), x.sum())[0]
 
 
 @pytest.mark.parametrize("kind", [Listed, Layers])

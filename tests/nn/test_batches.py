@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from ludus.core.errors import LudusError
-from ludus.nn.engines import batches, settings, tape
+from ludus.nn.engines import batches, module_guard, tape
 from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.gate import why_not_repeatable
+from ludus.nn.engines.module_guard import Guarded, ModuleGuard
 from ludus.nn.engines.operations import Watcher
-from ludus.nn.engines.settings import Following, Settings
 from ludus.nn.engines.tape import Taped
 
 
@@ -43,10 +43,10 @@ class Learner:
 
 def following(own: Learner, make: Any = Taped) -> Any:
     """Return what tapes updates, and anew where the network was changed."""
-    return lambda update: Following(
+    return lambda update: Guarded(
         update,
         make,
-        lambda: Settings([own.network], []),
+        lambda: ModuleGuard([own.network], []),
         lambda: why_not_repeatable(nn.Identity(), [own.network]),
         lambda why: None,
     )
@@ -201,7 +201,7 @@ def test_a_network_that_changes_all_the_time_is_called_eagerly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else every update would be taped, which is slower than to compute it."""
-    monkeypatch.setattr(settings, "_MAX_CHANGES", 2)
+    monkeypatch.setattr(module_guard, "_MAX_CHANGES", 2)
     made: list[Taped] = []
 
     def counted(update: Any) -> Taped:

@@ -28,8 +28,8 @@ def learner(*, is_parallel: bool) -> Learner:
     return Learner(net, ADAM, max_grad_norm=0.5, called=called, groups=groups)
 
 
-def improve(own: Learner, batch: Tensor) -> None:
-    own.improve(lambda forward: ((forward(batch) - 1).square().mean(), ()), RATE)
+def step(own: Learner, batch: Tensor) -> None:
+    own.step(lambda forward: ((forward(batch) - 1).square().mean(), ()), RATE)
 
 
 def work(rank: int, folder: str) -> None:
@@ -38,8 +38,8 @@ def work(rank: int, folder: str) -> None:
     parallel, alone = learner(is_parallel=True), learner(is_parallel=False)
     for number in range(4):
         whole = torch.randn(16, 3, generator=torch.Generator().manual_seed(number))
-        improve(parallel, whole.chunk(2)[rank])
-        improve(alone, whole)
+        step(parallel, whole.chunk(2)[rank])
+        step(alone, whole)
     torch.testing.assert_close(parallel.weights(), alone.weights(), rtol=1e-4, atol=1e-6)
     # The destructor of gloo's group joins its threads with the GIL held, which these may want to let go of
     # their last tensors: once in three it waits for ever. Both have compared, so the process ends here.

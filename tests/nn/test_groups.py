@@ -56,10 +56,10 @@ def inputs(number: int) -> Tensor:
 
 
 def squares(number: int) -> Callable[[Any], tuple[Tensor, Tensor]]:
-    def loss_of(forward: Any) -> tuple[Tensor, Tensor]:
+    def loss_fn(forward: Any) -> tuple[Tensor, Tensor]:
         return (forward(inputs(number)) - 1).square().mean(), torch.zeros(())
 
-    return loss_of
+    return loss_fn
 
 
 def state(learner: Learner) -> Any:
@@ -84,7 +84,7 @@ def two_weights(*groups: Group, config: Adam | Sgd = SGD, **options: Any) -> Lea
 
 def step(learner: Learner) -> tuple[float, float, float]:
     """Take one step of rate 0.1; return a, b and the norm."""
-    norm = learner.improve(lambda net: (net().sum(), ()), RATE)[1]
+    norm = learner.step(lambda net: (net().sum(), ()), RATE)[1]
     weights = learner.weights()
     return float(weights["a"]), float(weights["b"]), float(norm)
 
@@ -110,12 +110,12 @@ def test_a_frozen_group_counts_in_no_norm_and_moves_by_nothing() -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_frozen_group_may_have_a_gradient_that_is_not_finite(bad: float) -> None:
     learner = two_weights(Group("still", ("a",), is_frozen=True))
-    learner.improve(lambda net: ((learner.module.a * bad + 4 * learner.module.b).sum(), ()), RATE)
+    learner.step(lambda net: ((learner.module.a * bad + 4 * learner.module.b).sum(), ()), RATE)
     assert learner.weights()["a"].item() == 1.0
     assert learner.weights()["b"].item() == pytest.approx(1.6)
     learner.set_frozen("still", False)
     before = state(learner)
-    norm = learner.improve(lambda net: ((learner.module.a * bad).sum(), ()), RATE)[1]
+    norm = learner.step(lambda net: ((learner.module.a * bad).sum(), ()), RATE)[1]
     assert not torch.isfinite(norm)
     torch.testing.assert_close(state(learner), before, rtol=0, atol=0)
 
@@ -148,7 +148,7 @@ def test_groups_end_where_those_of_torch_end_frozen_for_a_while_too(
     for number in range(12):
         is_frozen = 4 <= number < 8
         learner.set_frozen("body", is_frozen)
-        found = learner.improve(squares(number), RATE)
+        found = learner.step(squares(number), RATE)
         optimizer.zero_grad()
         squares(number)(net)[0].backward()
         if is_frozen:
@@ -164,10 +164,10 @@ def test_groups_end_where_those_of_torch_end_frozen_for_a_while_too(
 
 def test_moments_mean_weights_and_count_of_a_frozen_group_stay() -> None:
     learner = Learner(Net(), ADAM, max_grad_norm=1.0, ema_decay=0.5, groups=[BODY])
-    learner.improve(squares(0), RATE)
+    learner.step(squares(0), RATE)
     learner.set_frozen("body", True)
     before = state(learner)
-    learner.improve(squares(1), RATE)
+    learner.step(squares(1), RATE)
     after = state(learner)
     assert after["optimizer"]["num_steps"] == {
         "body": torch.tensor(1.0),
@@ -194,7 +194,7 @@ def test_a_learner_that_comes_back_between_freezing_and_freeing_goes_on_to_the_b
                 learner.set_frozen("body", True)
             if number == 7:
                 learner.set_frozen("body", False)
-            learner.improve(squares(number), RATE)
+            learner.step(squares(number), RATE)
 
     straight, first = fresh(), fresh()
     learn(straight, range(10))
@@ -211,7 +211,7 @@ def test_a_group_of_everything_learns_as_no_group_does_to_the_bit() -> None:
     grouped = Learner(Net(), ADAM, max_grad_norm=0.5, ema_decay=0.9, groups=[Group("all", ("",))])
     for number in range(5):
         for learner in (plain, grouped):
-            learner.improve(squares(number), RATE)
+            learner.step(squares(number), RATE)
     for key in ("weights", "ema"):
         torch.testing.assert_close(state(plain)[key], state(grouped)[key], rtol=0, atol=0)
     assert "frozen" not in state(plain)
@@ -227,10 +227,10 @@ class Owner:
         self.learner = Learner(Net(), ADAM.replace(kind="adamw"), **options)
 
     def learn(self, batch: Tensor) -> Tensor:
-        def loss_of(forward: Any) -> tuple[Tensor, Tensor]:
+        def loss_fn(forward: Any) -> tuple[Tensor, Tensor]:
             return (forward(batch) - 1).square().mean(), torch.zeros(())
 
-        return self.learner.improve(loss_of, RATE)[1]
+        return self.learner.step(loss_fn, RATE)[1]
 
 
 @pytest.mark.parametrize("name", ["tape", "compiled"])
@@ -282,7 +282,7 @@ def test_a_network_of_two_types_learns_as_with_torchs_own_optimizer(
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     learner = Learner(own, config, max_grad_norm=limit, ema_decay=0.9)
     for number in range(4):
-        learner.improve(lambda f, n=number: ((f(inputs(n)) - 1).float().square().mean(), ()), RATE)
+        learner.step(lambda f, n=number: ((f(inputs(n)) - 1).float().square().mean(), ()), RATE)
         optimizer.zero_grad()
         (net(inputs(number)) - 1).float().square().mean().backward()
         if limit is not None:
@@ -302,7 +302,7 @@ def test_no_weight_of_half_precision_becomes_infinite() -> None:
     half = nn.ParameterList([torch.full((2,), 6e4).half(), torch.ones(1)])
     learner = Learner(half, SGD, max_grad_norm=None)
     before = state(learner)
-    loss, norm, _ = learner.improve(
+    loss, norm, _ = learner.step(
         lambda f: (-1e4 * half[0].float().sum() + half[1].sum(), ()), 9 * RATE
     )
     assert torch.isfinite(loss)
@@ -313,7 +313,7 @@ def test_no_weight_of_half_precision_becomes_infinite() -> None:
 def test_a_target_of_a_learner_with_groups_follows_all_of_them() -> None:
     learner = Learner(Net(), ADAM, max_grad_norm=None, groups=[BODY])
     target = Target(learner)
-    learner.improve(squares(0), RATE)
+    learner.step(squares(0), RATE)
     target.follow(0.5)
     assert not torch.allclose(target(inputs(1)), learner(inputs(1)))
     target.follow(1.0)
@@ -324,7 +324,7 @@ def test_weights_are_saved_by_name_in_the_order_of_the_network_whatever_the_grou
     grouped = Learner(Net(), ADAM, max_grad_norm=None, groups=[Group("top", ("head",)), BODY])
     assert list(grouped.weights()) == [name for name, _ in Net().named_parameters()]
     plain = Learner(Net(), ADAM, max_grad_norm=None)
-    grouped.improve(squares(0), RATE)
+    grouped.step(squares(0), RATE)
     plain.load_weights(copy.deepcopy(grouped.weights()))
     assert torch.equal(plain(inputs(0)), grouped(inputs(0)))
 
@@ -347,7 +347,7 @@ def test_what_a_network_freezes_itself_is_in_no_group_and_stays() -> None:
     net.norm.requires_grad_(False)
     learner = Learner(net, ADAM, max_grad_norm=None, groups=[BODY])
     before = {name: p.clone() for name, p in net.norm.named_parameters()}
-    learner.improve(squares(0), RATE)
+    learner.step(squares(0), RATE)
     torch.testing.assert_close(dict(net.norm.named_parameters()), before, rtol=0, atol=0)
     assert learner.flat.frozen == {"body": False, "the rest": False}
 
@@ -395,9 +395,9 @@ def test_a_high_rate_of_one_group_never_makes_a_weight_infinite() -> None:
     """1 * 1e38 * 4 is past the largest float32; neither weights nor EMA move by such a step."""
     steep = Group("steep", ("b",), rate=1e38)
     learner = two_weights(steep, ema_decay=0.5)
-    improve = learner.improve
-    assert torch.isfinite(improve(lambda net: (net().sum(), ()), torch.tensor(1e-37))[1])
+    step = learner.step
+    assert torch.isfinite(step(lambda net: (net().sum(), ()), torch.tensor(1e-37))[1])
     before = state(learner)
-    assert not torch.isfinite(improve(lambda net: (net().sum(), ()), torch.tensor(1.0))[1])
+    assert not torch.isfinite(step(lambda net: (net().sum(), ()), torch.tensor(1.0))[1])
     assert before["weights"]["b"].item() == pytest.approx(2 - 40.0)
     torch.testing.assert_close(state(learner), before, rtol=0, atol=0)

@@ -49,7 +49,7 @@ def test_all_that_is_held_is_loaded_whatever_the_length_of_its_extra_state(make:
     one, other = make(learner(7)), make(learner(0))
     other.load_state_dict(copy.deepcopy(one.state_dict()))
     assert digest_of(dict(other.state_dict())) == digest_of(dict(one.state_dict()))
-    assert other.held.tensors()["1.mean"].tolist() == [7, 7]
+    assert other.module_state.tensors()["1.mean"].tolist() == [7, 7]
 
 
 BAD: dict[str, Any] = {
@@ -84,12 +84,12 @@ def test_only_a_state_of_the_first_format_may_lack_all_of_it() -> None:
     trained = copy.deepcopy(other.flat.by_name(other.flat.vectors))
     with pytest.raises(StateError, match=r"'1\._extra_state' is missing"), states.of_format(2):
         own.load_weights(trained)
-    assert not own.held.was_lost
+    assert not own.module_state.was_lost
     with states.of_format(1):
         own.load_weights(trained)
-    assert own.held.was_lost
+    assert own.module_state.was_lost
     assert own.flat.vectors[0].equal(other.flat.vectors[0])
-    assert own.held.tensors()["1.mean"].tolist() == [1, 1]
+    assert own.module_state.tensors()["1.mean"].tolist() == [1, 1]
     with states.of_format(1), pytest.raises(StateError, match=r"'1\._extra_state' is missing"):
         own.load_weights({**trained, "1.mean": torch.zeros(2)})
 
@@ -98,4 +98,4 @@ def test_a_network_that_holds_nothing_more_lacks_nothing() -> None:
     own = Learner(nn.Linear(3, 2), SGD, max_grad_norm=None)
     with states.of_format(1):
         own.load_state_dict(copy.deepcopy(own.state_dict()))
-    assert not own.held.was_lost
+    assert not own.module_state.was_lost

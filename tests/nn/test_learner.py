@@ -32,10 +32,10 @@ INPUTS = torch.randn(16, 3, generator=torch.Generator().manual_seed(1))
 def squares(scale: float = 1.0) -> Callable[[Any], tuple[Tensor, str]]:
     """Return a loss of a network, and something beside it."""
 
-    def loss_of(forward: Any) -> tuple[Tensor, str]:
+    def loss_fn(forward: Any) -> tuple[Tensor, str]:
         return scale * (forward(INPUTS) - 1).square().mean(), "beside"
 
-    return loss_of
+    return loss_fn
 
 
 def state(learner: Learner) -> Any:
@@ -47,7 +47,7 @@ def test_a_step_is_that_of_torch(limit: float | None) -> None:
     learner, own = Learner(network(), ADAM, max_grad_norm=limit), network()
     optimizer = torch.optim.Adam(own.parameters(), lr=0.1, betas=(0.9, 0.99), eps=1e-8)
     for step in range(5):
-        loss, norm, beside = learner.improve(squares(), 0.1 / (step + 1))
+        loss, norm, more = learner.step(squares(), 0.1 / (step + 1))
         optimizer.zero_grad()
         expected = squares()(own)[0]
         expected.backward()
@@ -56,7 +56,7 @@ def test_a_step_is_that_of_torch(limit: float | None) -> None:
         optimizer.step()
         torch.testing.assert_close(loss, expected.detach())
         torch.testing.assert_close(norm, whole)
-        assert beside == "beside"
+        assert more == "beside"
     found = learner.flat.by_name(learner.flat.vectors)
     torch.testing.assert_close(found, dict(own.state_dict()), rtol=1e-4, atol=1e-6)
 
@@ -67,13 +67,13 @@ def test_a_gradient_that_is_not_finite_moves_nothing(bad: float, limit: float | 
     """Row 10 of the faults; the norm tells, and the next good step is as if nothing had been."""
     learner, other = (Learner(network(), ADAM, max_grad_norm=limit) for _ in range(2))
     for each in (learner, other):
-        each.improve(squares(), 0.1)
+        each.step(squares(), 0.1)
     before = state(learner)
-    _, norm, _ = learner.improve(squares(bad), 0.1)
+    _, norm, _ = learner.step(squares(bad), 0.1)
     assert not torch.isfinite(norm)
     torch.testing.assert_close(state(learner), before, rtol=0, atol=0)
     for each in (learner, other):
-        each.improve(squares(), 0.1)
+        each.step(squares(), 0.1)
     torch.testing.assert_close(state(learner), state(other), rtol=0, atol=0)
 
 
@@ -81,7 +81,7 @@ def test_a_learning_rate_out_of_all_proportion_never_makes_a_weight_infinite() -
     torch.manual_seed(0)
     config = SGD.replace(learning_rate=1e38)
     learner = Learner(nn.Linear(3, 2), config, max_grad_norm=None)
-    norms = [learner.improve(squares(100.0), 1e38)[1].item() for _ in range(4)]
+    norms = [learner.step(squares(100.0), 1e38)[1].item() for _ in range(4)]
     assert torch.isfinite(learner.flat.vectors[0]).all()
     assert norms[-1] == float("inf") or norms[-1] != norms[-1]
 
@@ -107,7 +107,7 @@ def test_half_precision_computes_in_half_and_keeps_whole_weights() -> None:
     learner = Learner(network(), ADAM, max_grad_norm=None, precision="bfloat16")
     assert learner(INPUTS).dtype == torch.bfloat16
     before = learner.flat.vectors[0].clone()
-    learner.improve(squares(), 0.1)
+    learner.step(squares(), 0.1)
     assert learner.flat.vectors[0].dtype == torch.float32
     assert not learner.flat.vectors[0].equal(before)
 
@@ -116,7 +116,7 @@ def test_a_target_follows_by_its_share() -> None:
     learner = Learner(network(), ADAM, max_grad_norm=None)
     target, first = Target(learner), learner.flat.vectors[0].clone()
     torch.testing.assert_close(target(INPUTS), learner(INPUTS))
-    learner.improve(squares(), 0.1)
+    learner.step(squares(), 0.1)
     assert target.vectors[0].equal(first)
     target.follow(0.25)
     torch.testing.assert_close(target.vectors[0], first + 0.25 * (learner.flat.vectors[0] - first))
@@ -160,10 +160,10 @@ def test_a_gradient_that_is_not_finite_moves_nothing_at_all(
     rate = torch.tensor(config.learning_rate)
 
     def update(factor: Tensor) -> Tensor:
-        def loss_of(net: Any) -> tuple[Tensor, tuple[()]]:
+        def loss_fn(net: Any) -> tuple[Tensor, tuple[()]]:
             return (net(torch.ones(2, 3)) * factor).mean(), ()
 
-        return learner.improve(loss_of, rate)[1]
+        return learner.step(loss_fn, rate)[1]
 
     take = Taped(update) if is_recorded else update
     for factor in (1e-3, torch.nan, -1e-3, torch.inf, 1e30, 1e-3):
@@ -204,24 +204,24 @@ def test_a_layer_that_has_one_mode_alone_stays_in_it() -> None:
     for _ in range(2):
         assert always.training
         assert not torch.equal(learner(INPUTS), learner(INPUTS))
-        learner.improve(squares(), torch.tensor(0.1))
+        learner.step(squares(), torch.tensor(0.1))
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.5])
 def test_a_traced_step_shortens_the_gradients_that_an_eager_one_does(factor: float) -> None:
     """Those longer than the limit, and no others."""
 
-    def loss_of(forward: Any) -> tuple[Tensor, Tensor]:
+    def loss_fn(forward: Any) -> tuple[Tensor, Tensor]:
         return squares()(forward)[0], torch.zeros(())
 
     plain = Learner(network(), SGD, max_grad_norm=None)
-    whole = float(plain.improve(loss_of, torch.tensor(0.1))[1])
+    whole = float(plain.step(loss_fn, torch.tensor(0.1))[1])
     ends = []
     for is_traced in (False, True):
         learner = Learner(network(), SGD, max_grad_norm=factor * whole)
 
         def update(rate: Tensor, learner: Learner = learner) -> Tensor:
-            return learner.improve(loss_of, rate)[1]
+            return learner.step(loss_fn, rate)[1]
 
         if is_traced:
             update = torch.compile(update, backend="eager", fullgraph=True)
@@ -234,9 +234,9 @@ def test_a_traced_step_shortens_the_gradients_that_an_eager_one_does(factor: flo
 def rising(learner: Learner, *, num_batches: int) -> Tensor:
     """Take one step from so many batches; return the norm."""
     for _ in range(num_batches - 1):
-        learner.gather(squares())
+        learner.accumulate(squares())
     share = None if num_batches == 1 else torch.tensor(1 / num_batches)
-    return learner.improve(squares(), torch.tensor(0.1), share=share)[1]
+    return learner.step(squares(), torch.tensor(0.1), share=share)[1]
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
@@ -260,7 +260,7 @@ def test_the_mean_weights_and_the_scale_come_back_with_a_learner() -> None:
 
     one, two = fresh(), fresh()
     for scale in (1.0, 1e6, 1.0, 1.0, 1.0):
-        one.improve(squares(scale), torch.tensor(0.1))
+        one.step(squares(scale), torch.tensor(0.1))
     two.load_state_dict(state(one))
     assert two.ema is not None
     assert one.ema is not None
@@ -276,7 +276,7 @@ def test_a_short_gradient_is_left_alone_to_the_bit() -> None:
     """One within the limit moves the weights as if there were none."""
     plain, limited = (Learner(network(), SGD, max_grad_norm=limit) for limit in (None, 1e6))
     for learner in (plain, limited):
-        learner.improve(squares(), torch.tensor(0.1))
+        learner.step(squares(), torch.tensor(0.1))
     assert torch.equal(plain.flat.vectors[0], limited.flat.vectors[0])
 
 
@@ -286,7 +286,7 @@ def test_a_schedule_that_rises_is_as_steep_as_its_highest_rate() -> None:
     config = SGD.replace(weight_decay=1.0)
     learner = Learner(nn.Linear(3, 2), config, max_grad_norm=None, highest_rate=1e3)
     for _ in range(30):
-        norm = learner.improve(lambda net: (net(INPUTS).sum(), ()), torch.tensor(1e3))[1]
+        norm = learner.step(lambda net: (net(INPUTS).sum(), ()), torch.tensor(1e3))[1]
     assert torch.isfinite(learner.flat.vectors[0]).all()
     assert not torch.isfinite(norm)
 
@@ -299,8 +299,8 @@ def test_a_loss_that_is_not_finite_leaves_the_buffers_though_its_gradient_is() -
     def hopeless(forward: Any) -> tuple[Tensor, tuple[()]]:
         return forward(INPUTS).mean() - torch.inf, ()
 
-    learner.gather(hopeless)
-    learner.improve(hopeless, torch.tensor(0.1), share=torch.tensor(0.5))
+    learner.accumulate(hopeless)
+    learner.step(hopeless, torch.tensor(0.1), share=torch.tensor(0.5))
     torch.testing.assert_close(dict(normed.named_buffers()), before, rtol=0, atol=0)
 
 
@@ -353,11 +353,11 @@ def test_a_layer_that_has_two_names_learns_alike_when_it_is_compiled(
 
     class Step:
         def taken(self, rate: Tensor) -> Tensor:
-            return traced.improve(lambda net: ((net(INPUTS) - 1).square().mean(), ()), rate)[0]
+            return traced.step(lambda net: ((net(INPUTS) - 1).square().mean(), ()), rate)[0]
 
     step = compiled.compile_method(Step().taken, torch.device("cpu"))
     for _ in range(3):
-        eager.improve(lambda net: ((net(INPUTS) - 1).square().mean(), ()), rate)
+        eager.step(lambda net: ((net(INPUTS) - 1).square().mean(), ()), rate)
         step(rate)
     torch.testing.assert_close(traced.flat.vectors, eager.flat.vectors)
     assert traced.module.first.weight is own
@@ -379,9 +379,7 @@ def test_buffers_take_nothing_from_a_step_whose_norm_is_not_finite(is_taped: boo
     learner = Learner(Rooted(), ADAM, max_grad_norm=None)
 
     def step(x: Tensor, power: Tensor) -> tuple[Tensor, Tensor]:
-        loss, norm, _ = learner.improve(
-            lambda forward: (forward(x, power), None), torch.tensor(0.1)
-        )
+        loss, norm, _ = learner.step(lambda forward: (forward(x, power), None), torch.tensor(0.1))
         return loss, norm
 
     executed: Any = Taped(step) if is_taped else step

@@ -134,9 +134,9 @@ def rate(step: int) -> float:
 def reference(config: Any, *, limit: float | None) -> nn.Module:
     module = network()
     optimizers = by_torch(config, module)
-    for step, loss_of in enumerate(losses()):
+    for step, loss_fn in enumerate(losses()):
         module.zero_grad()
-        loss_of(module)[0].backward()
+        loss_fn(module)[0].backward()
         if limit is not None:
             nn.utils.clip_grad_norm_(module.parameters(), limit)
         for optimizer, factor in optimizers:
@@ -162,8 +162,8 @@ def test_twenty_steps_end_where_torchs_own_end(config: Any, limit: float | None)
         Learner(network(), config, max_grad_norm=limit),
         reference(config, limit=limit),
     )
-    for step, loss_of in enumerate(losses()):
-        learner.improve(loss_of, torch.tensor(rate(step)))
+    for step, loss_fn in enumerate(losses()):
+        learner.step(loss_fn, torch.tensor(rate(step)))
     assert_same(learner, expected, config)
     moved = (
         learner.flat.by_name(learner.flat.vectors)["0.weight"] - network().state_dict()["0.weight"]
@@ -180,8 +180,8 @@ def test_a_matrix_that_lies_transposed_in_memory_is_orthogonalised_as_it_is() ->
             weight = module[0].weight  # type: ignore[index]
             weight.data = weight.data.t().contiguous().t()
         learner = Learner(module, config, max_grad_norm=None)
-        for step, loss_of in enumerate(losses()):
-            learner.improve(loss_of, torch.tensor(rate(step)))
+        for step, loss_fn in enumerate(losses()):
+            learner.step(loss_fn, torch.tensor(rate(step)))
         found.append(learner.flat.by_name(learner.flat.vectors)["0.weight"])
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=5e-4)
 
@@ -195,11 +195,11 @@ def test_a_compiled_and_a_taped_update_take_the_same_steps(config: Any) -> None:
 
     def of(learner: Learner) -> Callable[[Tensor, Tensor], Tensor]:
         def update(given: Tensor, lr: Tensor) -> Tensor:
-            def loss_of(forward: Any) -> tuple[Tensor, Tensor]:
+            def loss_fn(forward: Any) -> tuple[Tensor, Tensor]:
                 loss = nn.functional.mse_loss(forward(given), targets)
                 return loss, loss.detach()
 
-            return learner.improve(loss_of, lr)[0]
+            return learner.step(loss_fn, lr)[0]
 
         return update
 
@@ -221,15 +221,15 @@ def test_a_compiled_and_a_taped_update_take_the_same_steps(config: Any) -> None:
 @each_case
 def test_a_gradient_that_is_not_finite_moves_nothing(config: Any) -> None:
     learner, other = (Learner(network(), config, max_grad_norm=1.0) for _ in range(2))
-    for step, loss_of in enumerate(losses(6)):
+    for step, loss_fn in enumerate(losses(6)):
         if step == 3:
             before = copy.deepcopy(learner.state_dict())
-            bad = learner.improve(lambda forward: (forward(torch.full((1, 4), torch.nan)).sum(), None),
+            bad = learner.step(lambda forward: (forward(torch.full((1, 4), torch.nan)).sum(), None),
                                   torch.tensor(0.9))  # fmt: skip
             assert not torch.isfinite(bad[1])
             torch.testing.assert_close(learner.state_dict(), before, rtol=0, atol=0)
         for each in (learner, other):
-            each.improve(loss_of, torch.tensor(rate(step)))
+            each.step(loss_fn, torch.tensor(rate(step)))
     assert torch.equal(learner.flat.vectors[0], other.flat.vectors[0])
 
 
@@ -238,17 +238,17 @@ def test_groups_have_rates_of_their_own_and_freeze(config: Any) -> None:
     groups = [Group("first", ("0",), rate=0.1), Group("last", ("2",), is_frozen=True)]
     learner = Learner(network(), config, max_grad_norm=None, groups=groups)
     start = copy.deepcopy(learner.state_dict()["weights"])
-    learner.improve(losses(1)[0], torch.tensor(RATE))
+    learner.step(losses(1)[0], torch.tensor(RATE))
     after = learner.state_dict()["weights"]
     assert torch.equal(after["2.weight"], start["2.weight"])
     whole = Learner(network(), config, max_grad_norm=None)
-    whole.improve(losses(1)[0], torch.tensor(RATE * 0.1))
+    whole.step(losses(1)[0], torch.tensor(RATE * 0.1))
     near = (
         {"rtol": 1e-2, "atol": 1e-4} if isinstance(config, Muon) else {"rtol": 1e-5, "atol": 1e-7}
     )
     torch.testing.assert_close(after["0.weight"], whole.state_dict()["weights"]["0.weight"], **near)
     learner.set_frozen("last", False)
-    learner.improve(losses(1)[0], torch.tensor(RATE))
+    learner.step(losses(1)[0], torch.tensor(RATE))
     assert not torch.equal(learner.state_dict()["weights"]["2.weight"], start["2.weight"])
 
 
@@ -257,12 +257,12 @@ def test_groups_have_rates_of_their_own_and_freeze(config: Any) -> None:
 def test_a_saved_learner_goes_on_exactly(config: Any, grouped: bool) -> None:
     groups = [Group("first", ("0",), rate=0.5)] if grouped else []
     one, two = (Learner(network(), config, max_grad_norm=0.3, groups=groups) for _ in range(2))
-    for step, loss_of in enumerate(losses(10)):
+    for step, loss_fn in enumerate(losses(10)):
         if step == 5:
             two.load_state_dict(copy.deepcopy(one.state_dict()))
-        one.improve(loss_of, torch.tensor(rate(step)))
+        one.step(loss_fn, torch.tensor(rate(step)))
         if step >= 5:
-            two.improve(loss_of, torch.tensor(rate(step)))
+            two.step(loss_fn, torch.tensor(rate(step)))
     torch.testing.assert_close(two.state_dict(), one.state_dict(), rtol=0, atol=0)
 
 
@@ -270,10 +270,10 @@ def test_what_is_evaluated_is_the_mean_of_the_iterates() -> None:
     config = CASES["schedule-free"]
     learner, module = Learner(network(), config, max_grad_norm=None), network()
     ((slow, _),) = by_torch(config, module)
-    for step, loss_of in enumerate(losses()):
-        learner.improve(loss_of, torch.tensor(rate(step)))
+    for step, loss_fn in enumerate(losses()):
+        learner.step(loss_fn, torch.tensor(rate(step)))
         module.zero_grad()
-        loss_of(module)[0].backward()
+        loss_fn(module)[0].backward()
         slow.param_groups[0]["lr"] = rate(step)
         slow.step()
     vectors = learner.optimizer.evaluated
@@ -299,7 +299,7 @@ def test_weight_decay_leaves_named_parameters_alone() -> None:
         one = Learner(network(), decayed, max_grad_norm=None, undecayed=["2.bias", "0.weight"])
         two = Learner(network(), plain, max_grad_norm=None)
         for each in (one, two):
-            each.improve(losses(1)[0], torch.tensor(RATE))
+            each.step(losses(1)[0], torch.tensor(RATE))
         first, second = one.state_dict()["weights"], two.state_dict()["weights"]
         near = (
             {"rtol": 1e-2, "atol": 1e-3}

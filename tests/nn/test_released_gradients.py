@@ -34,11 +34,11 @@ def trained(keeps: bool, config: Any, *, gathers: int = 1, **options: Any) -> Le
     rate = torch.tensor(config.learning_rate)
     share = None if gathers == 1 else torch.tensor(1 / gathers)
     for index, batch in enumerate(batches()):
-        loss_of = lambda forward, batch=batch: (forward(batch).square().mean(), None)  # noqa: E731
+        loss_fn = lambda forward, batch=batch: (forward(batch).square().mean(), None)  # noqa: E731
         if (index + 1) % gathers:
-            learner.gather(loss_of)
+            learner.accumulate(loss_fn)
         else:
-            learner.improve(loss_of, rate, share=share)
+            learner.step(loss_fn, rate, share=share)
     return learner
 
 
@@ -76,7 +76,7 @@ def test_a_gradient_that_is_not_finite_moves_nothing() -> None:
     learner = trained(False, ADAMW)
     before = {name: weight.clone() for name, weight in learner.weights().items()}
     bad = lambda forward: (forward(batches()[0]).sum() * float("nan"), None)  # noqa: E731
-    _, norm, _ = learner.improve(bad, torch.tensor(0.1))
+    _, norm, _ = learner.step(bad, torch.tensor(0.1))
     assert not torch.isfinite(norm)
     for name, weight in learner.weights().items():
         assert torch.equal(weight, before[name])
@@ -108,7 +108,7 @@ def test_a_sparse_gradient_is_a_row_of_the_vector_as_well() -> None:
         learner = Learner(net, ADAMW, keeps_gradients=keeps, max_grad_norm=0.5)
         for index in range(3):
             ids = torch.tensor([index, index + 1])
-            loss_of = lambda forward, ids=ids: (forward(ids).square().mean(), None)  # noqa: E731
-            learner.improve(loss_of, torch.tensor(0.01))
+            loss_fn = lambda forward, ids=ids: (forward(ids).square().mean(), None)  # noqa: E731
+            learner.step(loss_fn, torch.tensor(0.01))
         found.append(learner.weights())
     torch.testing.assert_close(found[1], found[0])

@@ -16,7 +16,7 @@ import ludus
 from ludus.config import registry
 from ludus.core import Run
 from ludus.core.errors import ConfigError, Interrupted, LudusError
-from ludus.judge.beside import AsyncEvaluator
+from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
 from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask
@@ -43,11 +43,11 @@ def make():
     made = []
 
     def make_one(trouble: str = "none", at: int = -1, once: str = "", **more) -> AsyncEvaluator:
-        beside = AsyncEvaluator(linear_config(trouble, at, once), **more)
-        beside.events = []
-        beside.on_event = beside.events.append
-        made.append(beside)
-        return beside
+        async_evaluator = AsyncEvaluator(linear_config(trouble, at, once), **more)
+        async_evaluator.events = []
+        async_evaluator.on_event = async_evaluator.events.append
+        made.append(async_evaluator)
+        return async_evaluator
 
     yield make_one
     for one in made:
@@ -61,28 +61,28 @@ def expected(seed: int = 0):
 
 @pytest.mark.covers("000-D7")
 def test_the_result_is_that_of_the_evaluator_in_process(make) -> None:
-    beside = make()
-    assert beside.collect() is None
+    async_evaluator = make()
+    assert async_evaluator.collect() is None
     for seed in range(2):
         weights = linear_weights(seed)
-        beside.launch(COUNTERS, weights)
+        async_evaluator.launch(COUNTERS, weights)
         # Training goes on: what is judged is the policy of the launch.
         weights["linear"].zero_()
-        done = beside.collect()
+        done = async_evaluator.collect()
         assert done.metrics == expected(seed)
         assert not done.is_lost
         assert done.counters == COUNTERS
         assert torch.equal(done.weights["linear"], linear_weights(seed)["linear"])
-    assert beside.collect() is None
-    assert beside.inexact_because() == []
-    assert beside.events == []
+    assert async_evaluator.collect() is None
+    assert async_evaluator.inexact_because() == []
+    assert async_evaluator.events == []
 
 
 def test_a_second_launch_before_the_first_is_collected_is_refused(make) -> None:
-    beside = make()
-    beside.launch(COUNTERS, linear_weights())
+    async_evaluator = make()
+    async_evaluator.launch(COUNTERS, linear_weights())
     with pytest.raises(LudusError, match="pending already"):
-        beside.launch(COUNTERS, linear_weights())
+        async_evaluator.launch(COUNTERS, linear_weights())
 
 
 @pytest.mark.parametrize(
@@ -101,51 +101,51 @@ def test_a_worker_that_fails_once_is_replaced_and_nothing_shows(
     everything = digest_of(GlobalRandom().state_dict())
     if trouble == "hang":
         pass_once(monkeypatch, (tmp_path / "flag").exists, 120.0)
-    beside = make(trouble, at=3, once=str(tmp_path / "flag"), timeout=120.0)
-    beside.launch(COUNTERS, linear_weights())
-    metrics = beside.collect().metrics
+    async_evaluator = make(trouble, at=3, once=str(tmp_path / "flag"), timeout=120.0)
+    async_evaluator.launch(COUNTERS, linear_weights())
+    metrics = async_evaluator.collect().metrics
     assert (tmp_path / "flag").exists(), "nothing went wrong, so nothing was tested"
     assert metrics == expected()
-    assert beside.inexact_because() == []
-    assert len(beside.events) == (0 if words is None else 1)
-    assert words is None or words in beside.events[0]
+    assert async_evaluator.inexact_because() == []
+    assert len(async_evaluator.events) == (0 if words is None else 1)
+    assert words is None or words in async_evaluator.events[0]
     assert digest_of(GlobalRandom().state_dict()) == everything
 
 
 def test_a_worker_killed_from_outside_is_replaced(make, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
-    beside = make("hang", at=3, once=str(flag))
-    beside.launch(COUNTERS, linear_weights())
+    async_evaluator = make("hang", at=3, once=str(flag))
+    async_evaluator.launch(COUNTERS, linear_weights())
     while not flag.exists():
         time.sleep(0.01)
-    os.kill(beside.worker_pid, signal.SIGKILL)
-    assert beside.collect().metrics == expected()
+    os.kill(async_evaluator.worker_pid, signal.SIGKILL)
+    assert async_evaluator.collect().metrics == expected()
 
 
 def test_where_no_worker_can_be_started_the_evaluation_is_made_here(make, monkeypatch) -> None:
     monkeypatch.setattr("sys.executable", "/no/such/python")
-    beside = make()
-    beside.launch(COUNTERS, linear_weights())
-    assert beside.collect().metrics == expected()
-    assert len(beside.events) == 3
-    assert beside.inexact_because() == []
+    async_evaluator = make()
+    async_evaluator.launch(COUNTERS, linear_weights())
+    assert async_evaluator.collect().metrics == expected()
+    assert len(async_evaluator.events) == 3
+    assert async_evaluator.inexact_because() == []
 
 
 @pytest.mark.parametrize("trouble", ["exit", "raise"])
 def test_an_evaluation_that_always_fails_is_told_and_training_goes_on(make, trouble: str) -> None:
-    beside = make(trouble, at=3, max_restarts=1)
-    beside.launch(COUNTERS, linear_weights())
-    done = beside.collect()
+    async_evaluator = make(trouble, at=3, max_restarts=1)
+    async_evaluator.launch(COUNTERS, linear_weights())
+    done = async_evaluator.collect()
     assert done.is_lost
     assert done.counters == COUNTERS
     assert all(math.isnan(value) for value in done.metrics.values())
     assert set(done.metrics) == {name for name in expected() if "success" not in name}
-    assert len(beside.events) == 3, "two workers failed, and there is no result"
-    assert "opt_steps 30" in beside.inexact_because()[0]
+    assert len(async_evaluator.events) == 3, "two workers failed, and there is no result"
+    assert "opt_steps 30" in async_evaluator.inexact_because()[0]
     # The reason is part of the state, so that a resumed run says so too.
     other = make()
-    other.load_state_dict(beside.state_dict())
-    assert other.inexact_because() == beside.inexact_because()
+    other.load_state_dict(async_evaluator.state_dict())
+    assert other.inexact_because() == async_evaluator.inexact_because()
 
 
 @pytest.mark.covers("000-S11")
@@ -163,21 +163,21 @@ def test_a_pending_evaluation_is_taken_up_after_a_resume(make) -> None:
 
 
 def test_a_run_that_is_to_pause_keeps_the_evaluation_pending(make) -> None:
-    beside = make("hang", at=3)
-    beside.is_interrupted = lambda: True
-    beside.launch(COUNTERS, linear_weights())
+    async_evaluator = make("hang", at=3)
+    async_evaluator.is_interrupted = lambda: True
+    async_evaluator.launch(COUNTERS, linear_weights())
     with pytest.raises(Interrupted):
-        beside.collect()
-    assert beside.is_pending
+        async_evaluator.collect()
+    assert async_evaluator.is_pending
 
 
 def test_nothing_is_left_after_closing_even_in_the_middle(make) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    beside = make("hang", at=3)
-    beside.launch(COUNTERS, linear_weights())
-    worker = psutil.Process(beside.worker_pid)
-    beside.close()
-    beside.close()
+    async_evaluator = make("hang", at=3)
+    async_evaluator.launch(COUNTERS, linear_weights())
+    worker = psutil.Process(async_evaluator.worker_pid)
+    async_evaluator.close()
+    async_evaluator.close()
     assert not worker.is_running()
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -186,10 +186,10 @@ def test_a_trained_agent_is_rebuilt_from_its_config(monkeypatch) -> None:
     monkeypatch.undo()
     config = ludus.example("dqn", **{"evaluation.episodes": 3, "evaluation.envs": 2})
     agent = rebuild_agent(config)
-    beside = AsyncEvaluator(config)
-    beside.launch(COUNTERS, agent.weights())
-    assert beside.collect().metrics == ludus.Evaluator(config).evaluate(agent)[1]
-    beside.close()
+    async_evaluator = AsyncEvaluator(config)
+    async_evaluator.launch(COUNTERS, agent.weights())
+    assert async_evaluator.collect().metrics == ludus.Evaluator(config).evaluate(agent)[1]
+    async_evaluator.close()
 
 
 def test_several_scores_of_one_evaluation_are_judged_as_of_its_launch(make) -> None:
@@ -198,13 +198,13 @@ def test_several_scores_of_one_evaluation_are_judged_as_of_its_launch(make) -> N
     judge = Judge(
         Score("return", "eval/return_mean", "max"), Score("length", "eval/length_mean", "min")
     )
-    beside, run = make(), Run()
+    async_evaluator, run = make(), Run()
     run.keep_model = lambda name, weights, note: kept.append((name, weights["linear"], note))
     for seed in range(2):
-        beside.launch({"opt_steps": 10 * seed + 10}, linear_weights(seed))
+        async_evaluator.launch({"opt_steps": 10 * seed + 10}, linear_weights(seed))
         run.boundaries, run.counters["opt_steps"] = seed, 999
-        done = beside.collect()
-        judge.hear(run, done.metrics, lambda score, d=done: d.weights, counters=done.counters)
+        done = async_evaluator.collect()
+        judge.update(run, done.metrics, lambda score, d=done: d.weights, counters=done.counters)
     found = [expected(seed) for seed in range(2)]
     for best, metric, pick in (
         (judge.best, "eval/return_mean", max),
@@ -234,11 +234,11 @@ def test_a_plugin_that_the_worker_was_not_given_is_told_with_the_remedy(make, mo
 def test_a_worker_that_has_answered_is_checked_again_without_waiting_for_a_greeting(
     make, monkeypatch
 ) -> None:
-    beside = make()
-    beside.check()
-    pid = beside.worker_pid
-    monkeypatch.setattr("ludus.judge.beside._START_SECONDS", 10.0)
-    beside.check()
-    assert beside.worker_pid == pid
-    beside.launch(COUNTERS, linear_weights(0))
-    assert beside.collect().metrics == expected(0)
+    async_evaluator = make()
+    async_evaluator.check()
+    pid = async_evaluator.worker_pid
+    monkeypatch.setattr("ludus.judge.async_evaluator._START_SECONDS", 10.0)
+    async_evaluator.check()
+    assert async_evaluator.worker_pid == pid
+    async_evaluator.launch(COUNTERS, linear_weights(0))
+    assert async_evaluator.collect().metrics == expected(0)

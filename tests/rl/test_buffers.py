@@ -16,7 +16,7 @@ from ludus.core.states import StateError
 from ludus.nn.engines import compiled
 from ludus.nn.engines.compiled import CompiledMethod
 from ludus.nn.engines.tape import Taped
-from ludus.nn.held import EXTRA, Held, extra_to_tensor
+from ludus.nn.module_state import EXTRA, ModuleState, extra_to_tensor
 from ludus.store.checkpoint import digest_of
 from ludus.store.local import LocalStorage
 from ludus.store.manifest import FirstManifest
@@ -172,7 +172,7 @@ def test_a_run_from_before_buffers_were_saved_goes_on_and_says_what_it_lacks(
     trainer: Any = ludus.build_trainer(config)
     trainer.add(Interrupt(), name="interrupt")
     with monkeypatch.context() as older:
-        older.setattr(Held, "tensors", lambda held: {})
+        older.setattr(ModuleState, "tensors", lambda module_state: {})
         assert trainer.fit(root=str(tmp_path), name="run").exact
     for path in tmp_path.glob("run/checkpoints/*/manifest.json"):
         found = json.loads(path.read_text())

@@ -388,8 +388,14 @@ def test_what_cannot_be_used_is_refused_before_work(
     ("options", "message"),
     [
         ({"env": Corridor}, "env is a section of the config, not a type; register"),
-        ({"step_processor": Bare()}, "Bare is not a step processor: it lacks begin, process"),
-        ({"replay_buffer": Bare()}, "Bare is not a replay buffer: it lacks push, sample"),
+        (
+            {"step_processor": Bare()},
+            "Bare is not a step processor: it lacks begin, process",
+        ),
+        (
+            {"replay_buffer": Bare()},
+            "Bare is not a replay buffer: it lacks push, sample",
+        ),
     ],
 )
 def test_what_cannot_be_built_with_is_refused(options: Any, message: str) -> None:
@@ -556,6 +562,6 @@ def test_spaces_of_all_kinds_have_a_place_in_the_buffer() -> None:
 
 def test_an_evaluator_that_rebuilds_agents_cannot_judge_one_of_ones_own(tmp_path: Path) -> None:
     trainer: Any = ludus.build_trainer(config())
-    beside = ludus.AsyncEvaluator(small("dqn"))
+    async_evaluator = ludus.AsyncEvaluator(small("dqn"))
     with pytest.raises(ConfigError, match="cannot judge an agent of your own"):
-        trainer.train(Tabular(), evaluator=beside, root=str(tmp_path))
+        trainer.train(Tabular(), evaluator=async_evaluator, root=str(tmp_path))

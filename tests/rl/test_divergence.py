@@ -153,7 +153,7 @@ def test_an_evaluation_that_is_not_finite_is_told_and_never_the_best(tmp_path: P
     ]
     assert spy.events.count("save best") == 1
     # It uses patience, in RL as elsewhere, and reaches no target.
-    assert spy.trainer.judge.standings["return"].num_bad == 1
+    assert spy.trainer.judge.score_states["return"].num_bad == 1
     assert result.reason is None
 
 

@@ -309,7 +309,7 @@ def test_a_failure_of_the_evaluation_process_is_in_the_journal_of_events(tmp_pat
         def after_evaluate(self, run: Any) -> None:
             if not (tmp_path / "flag").exists():
                 (tmp_path / "flag").touch()
-                os.kill(trainer.evaluations.beside.worker_pid, signal.SIGKILL)
+                os.kill(trainer.evaluations.async_evaluator.worker_pid, signal.SIGKILL)
 
     trainer.add(Killer())
     result = trainer.fit(root=str(tmp_path))

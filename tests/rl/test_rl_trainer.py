@@ -461,15 +461,17 @@ def test_an_evaluation_beside_training_is_heard_at_the_next_and_survives_a_pause
         def after_train_step(self, run: Any) -> None:
             run.interrupted = run.counters["opt_steps"] == self.at
 
-    def fit(name: str, at: int, *, beside: bool, resume: bool = False) -> Any:
-        trainer: Any = ludus.build_trainer(small("dqn", **{"evaluation.asynchronous": beside}))
+    def fit(name: str, at: int, *, async_evaluator: bool, resume: bool = False) -> Any:
+        trainer: Any = ludus.build_trainer(
+            small("dqn", **{"evaluation.asynchronous": async_evaluator})
+        )
         trainer.add(Pause(at))
         return trainer, trainer.fit(root=str(tmp_path), name=name, resume=resume)
 
-    in_place, ended = fit("in_place", -1, beside=False)
+    in_place, ended = fit("in_place", -1, async_evaluator=False)
     # The evaluation launched at 7 is under way.
-    assert fit("beside", 10, beside=True)[1].status == "interrupted"
-    trainer, result = fit("beside", -1, beside=True, resume=True)
+    assert fit("beside", 10, async_evaluator=True)[1].status == "interrupted"
+    trainer, result = fit("beside", -1, async_evaluator=True, resume=True)
     assert (result.status, result.exact) == ("finished", "expected")
     for name, tensor in in_place.agent.weights().items():
         assert tensor.equal(trainer.agent.weights()[name])

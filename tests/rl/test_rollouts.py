@@ -90,8 +90,8 @@ def test_an_epoch_taken_up_half_way_tells_its_last_hook_the_same(
 
         def after_epoch(self, run: ludus.Run, info: dict[str, Any]) -> None:
             rollout = {name: np.asarray(info["rollout"][name]).tolist() for name in KEYS - {"info"}}
-            standing = trainer.done.tolist(), trainer.reward.tolist(), trainer.step
-            told = run.counters["epoch"], info["num_model_updates"], rollout, standing
+            exactness = trainer.done.tolist(), trainer.reward.tolist(), trainer.step
+            told = run.counters["epoch"], info["num_model_updates"], rollout, exactness
             self.heard.append(told)
 
         def state_dict(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.config import rooms
+from ludus.config import families
 from ludus.config.base import from_data
 from ludus.config.registry import find
 from ludus.rl.agent import Agent
@@ -32,7 +32,7 @@ def chain(cls: type[Any], base: type[Any]) -> list[str]:
 def test_an_agent_is_whole_in_one_file_with_its_config_and_its_trainer(kind: str) -> None:
     trainer = find("trainer", kind)
     place = f"ludus.rl.agents.{kind}"
-    assert rooms.listed("trainer")[kind] == place
+    assert families.listed("trainer")[kind] == place
     assert {trainer.__module__, trainer.Config.__module__, trainer.Agent.__module__} == {place}
 
 

@@ -14,7 +14,7 @@ import ludus
 from ludus import Logger
 from ludus.core import Run
 from ludus.core.errors import ConfigError, StorageError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.envs.vector import make_vector_env
 from ludus.rl.sampling.sampler import Episodes
 from ludus.rl.sampling.step_processor import OneStep
@@ -217,7 +217,7 @@ def test_a_run_without_a_directory_keeps_no_model_and_does_not_mind(
     trainer: Any = ludus.build_trainer(small("dqn"))
     logger = Logger({"backends": []})
     trainer.set_logger(logger)
-    result = trainer.fit(around=Bare)
+    result = trainer.fit(runtime=InMemoryRuntime)
     assert result.counters["opt_steps"] == 24
     assert trainer.best()["score"] > 0
     assert not list(tmp_path.iterdir())

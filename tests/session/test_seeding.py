@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ludus
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.seeds import seed_everything
 from ludus.store.checkpoint import digest_of
 from tests.conftest import modules_in
@@ -19,7 +19,7 @@ def walked(kind: str, before: int, root: Path | None = None) -> str:
     """Return a digest of all that a run learned in a process that had drawn other numbers before."""
     trainer: ludus.Trainer = CASES[kind].make()
     seed_everything(before)
-    trainer.fit(root=str(root)) if root else trainer.fit(around=Bare)
+    trainer.fit(root=str(root)) if root else trainer.fit(runtime=InMemoryRuntime)
     return digest_of(trainer.state_dict())
 
 

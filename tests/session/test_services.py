@@ -14,7 +14,7 @@ from ludus import Logger
 from ludus.config.registry import register_trainer
 from ludus.core import LudusError, Repeat, Run, Stage
 from ludus.core.errors import RunError, StorageError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.store.places import open_storage
 from tests.toy import ToyTrainer, toy_config
 
@@ -113,14 +113,14 @@ def test_without_a_directory_nothing_is_kept_and_a_stage_does_not_mind() -> None
         with pytest.raises(LudusError, match="models/mine was not kept: this run has no directory"):
             run.recall_model("models/mine")
 
-    assert Served(serve).fit(around=Bare).status == "finished"
+    assert Served(serve).fit(runtime=InMemoryRuntime).status == "finished"
 
 
 def test_a_logger_that_a_script_has_set_hears_a_walk_in_memory_too() -> None:
     logger = Logger({"backends": []})
     trainer = Served(lambda run: {"mine/a": 2.0})
     trainer.set_logger(logger)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.logger is trainer.run.log is logger
     assert logger.written == {"mine/a": 2.0}
 

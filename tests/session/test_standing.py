@@ -14,14 +14,14 @@ from ludus.config.registry import register_trainer
 from ludus.core import CheckpointError, Repeat, Run
 from ludus.core.exactness import Exact, exact_word
 from ludus.core.states import check_same_parts
-from ludus.session import standing as standing_of_run
+from ludus.session import exactness as standing_of_run
 from ludus.store import checkpoint, proofs
 from ludus.store.local import LocalStorage
 from tests.toy import ToyTrainer, toy_config
 
 
 @register_trainer("toy_standing")
-class Standing(ToyTrainer):
+class RunExactness(ToyTrainer):
     """Three rounds of one stage."""
 
     def plan(self) -> Repeat:
@@ -71,7 +71,7 @@ def words_of(place: Path) -> set[Any]:
 
 
 def fit(root: Path, name: str, *, is_counting: bool = False, num_rounds: int = 3) -> Any:
-    trainer = Standing(toy_config("toy_standing", num_rounds=num_rounds))
+    trainer = RunExactness(toy_config("toy_standing", num_rounds=num_rounds))
     if is_counting:
         trainer.add(Counter(), name="mine")
     return trainer.fit(root=str(root), name=name, resume=True)
@@ -126,7 +126,7 @@ def test_a_run_is_no_longer_proved_once_the_script_has_changed(
     monkeypatch.setattr(sys, "argv", [str(script)])
 
     def go(name: str) -> Any:
-        trainer = Standing(toy_config("toy_standing"))
+        trainer = RunExactness(toy_config("toy_standing"))
         trainer.add(Silent(), name="mine")
         return trainer.fit(root=str(tmp_path), name=name, resume=True)
 
@@ -154,14 +154,14 @@ def test_a_run_is_no_longer_proved_once_the_script_has_changed(
 def test_a_proof_is_kept_on_resume_only_for_what_it_was_of(
     by: str, then: tuple[str | None, str], now: tuple[str | None, str], is_kept: bool
 ) -> None:
-    trainer = Standing(toy_config("toy_standing"))
+    trainer = RunExactness(toy_config("toy_standing"))
     told = {"inexact_because": [], "proof": {"by": by, "key": then[0], "code": then[1]}}
-    standing = standing_of_run.Standing(trainer, is_transplant=False)
-    standing.of = proofs.Subject(*now)
-    standing.take_up({**told, "exact": "proved"}, [])
-    assert standing.told()["exact"] == ("proved" if is_kept else "expected")
-    standing.take_up({**told, "exact": "proved", "proof": None}, [])
-    assert standing.told()["exact"] == "expected"
+    exactness = standing_of_run.RunExactness(trainer, is_transplant=False)
+    exactness.of = proofs.Subject(*now)
+    exactness.take_up({**told, "exact": "proved"}, [])
+    assert exactness.told()["exact"] == ("proved" if is_kept else "expected")
+    exactness.take_up({**told, "exact": "proved", "proof": None}, [])
+    assert exactness.told()["exact"] == "expected"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ class Game:
         self.count = state["count"]
 
 
-class Playing(Standing):
+class Playing(RunExactness):
     """Asks a game, which is a part wherever it has a state."""
 
     game: Game | None = None

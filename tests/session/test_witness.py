@@ -13,7 +13,7 @@ import torch
 
 from ludus.config.registry import register_trainer
 from ludus.core import Every, Observer, Repeat, Run, Stateful
-from ludus.core.surroundings import Result
+from ludus.core.runtime import Result
 from ludus.session import witness
 from ludus.session.digests import Digests
 from ludus.session.logger import WriteLog

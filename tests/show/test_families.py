@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ludus
-from ludus.config import rooms
+from ludus.config import families
 from ludus.core.errors import RunError
 from ludus.show.report.page import write_report
 from tests.show.test_report import Page, make_run
@@ -21,8 +21,8 @@ Declare = Callable[[str], None]
 @pytest.fixture
 def declare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Declare:
     """Return a function that declares a package whose folder `report` has this file; forgotten afterwards."""
-    rooms.rooms()
-    monkeypatch.setattr(rooms, "_ROOMS", dict(rooms._ROOMS))
+    families.families()
+    monkeypatch.setattr(families, "_ROOMS", dict(families._ROOMS))
     for name in ("mine", "mine.report", "mine.report.medals"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 

@@ -12,7 +12,7 @@ import pytest
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
-from ludus.judge.beside import AsyncEvaluator
+from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.process.child import ChildDied
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
@@ -136,9 +136,9 @@ def test_a_model_is_validated_beside_training_and_logged_where_it_was_launched(
     config = tiny(max_epochs=3, **PATIENT)
     here: Any = ludus.build_trainer(config)
     plain = here.fit(root=str(tmp_path), name="here")
-    beside: Any = ludus.build_trainer(config)
-    beside.set_evaluator(ludus.AsyncEvaluator(config))
-    result = beside.fit(root=str(tmp_path), name="beside")
+    async_evaluator: Any = ludus.build_trainer(config)
+    async_evaluator.set_evaluator(ludus.AsyncEvaluator(config))
+    result = async_evaluator.fit(root=str(tmp_path), name="beside")
     assert result.exact
 
     def validated(run_dir: Any) -> tuple[list[int], list[float]]:
@@ -150,7 +150,7 @@ def test_a_model_is_validated_beside_training_and_logged_where_it_was_launched(
     assert len(losses) == 3
     assert losses == pytest.approx(wanted)
     # Training itself knows nothing of it.
-    mine = beside.model.state_dict()
+    mine = async_evaluator.model.state_dict()
     assert all(tensor.equal(mine[name]) for name, tensor in here.model.state_dict().items())
 
 
@@ -218,11 +218,11 @@ def test_a_validation_that_is_lost_uses_patience(
 def test_an_agent_is_judged_beside_training_by_an_evaluator_that_was_set(tmp_path: Path) -> None:
     config = small("dqn")
     plain = ludus.build_trainer(config).fit(root=str(tmp_path), name="here")
-    beside: Any = ludus.build_trainer(config)
-    beside.set_evaluator(ludus.AsyncEvaluator(config))
-    assert not beside.config.evaluation.asynchronous
-    result = beside.fit(root=str(tmp_path), name="beside")
-    assert beside.async_eval
+    async_evaluator: Any = ludus.build_trainer(config)
+    async_evaluator.set_evaluator(ludus.AsyncEvaluator(config))
+    assert not async_evaluator.config.evaluation.asynchronous
+    result = async_evaluator.fit(root=str(tmp_path), name="beside")
+    assert async_evaluator.async_eval
     assert history(result.run_dir, "eval/return_mean") == history(plain.run_dir, "eval/return_mean")
 
 

@@ -12,10 +12,10 @@ import torch
 
 from ludus import Trainer
 from ludus.core import Repeat, Run, Stateful
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.store import checkpoint
 from ludus.store.places import open_storage
-from ludus.supervised.base import BaseTrainer
+from ludus.supervised.trainer import BaseTrainer
 from ludus.testing.trainers import run_trainer
 from tests.conftest import modules_in
 from tests.supervised.conftest import Tiny
@@ -115,7 +115,7 @@ def walked(config: Any, **attributes: Any) -> Twice:
     trainer = Twice(config)
     for name, value in attributes.items():
         setattr(trainer, name, value)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return trainer
 
 
@@ -146,7 +146,7 @@ def test_a_round_left_in_an_epoch_is_not_counted_in_the_means_of_the_next(tiny: 
     trainer = Twice(tiny(max_epochs=1, with_validation=False))
     trainer.add(Means())
     trainer.leave_after = 2
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert sums == [106]
 
 
@@ -171,7 +171,7 @@ def test_what_is_renewed_is_what_it_was_each_time_the_loop_is_entered(tiny: Tiny
                 begun.append({k: v.clone() for k, v in self.model.state_dict().items()})
             return super().train_step(batch, batch_idx)
 
-    Forgetful(tiny()).fit(around=Bare)
+    Forgetful(tiny()).fit(runtime=InMemoryRuntime)
     first, second = begun
     assert all(torch.equal(first[name], second[name]) for name in first)
 

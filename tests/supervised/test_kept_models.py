@@ -43,7 +43,7 @@ def heard(judge: Judge, values: list[float]) -> list[str]:
         run = Run()
         run.boundaries = boundary
         run.keep_model = lambda name, weights, note: kept.append(name)
-        judge.hear(run, {"loss": value}, lambda score: {})
+        judge.update(run, {"loss": value}, lambda score: {})
     return kept
 
 

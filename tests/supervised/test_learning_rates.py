@@ -89,7 +89,7 @@ def test_plateau_gives_the_numbers_of_torch(mode: Any, cooldown: int) -> None:
     generator = torch.Generator().manual_seed(1)
     for value in (torch.rand(60, generator=generator) * 2).tolist():
         theirs.step(value)
-        ours.hear(score.is_progress(value, ours.peak), value)
+        ours.update(score.is_progress(value, ours.peak), value)
         expected.append(optimizer.param_groups[0]["lr"])
         found.append(ours(0))
     assert found == pytest.approx(expected)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import ludus
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.supervised.more_metrics import numbers_in
 from ludus.testing.trainers import check_kill_anywhere
 from tests.supervised.conftest import MLP, Tiny, history, lines
@@ -68,7 +68,7 @@ def test_an_evaluator_that_would_never_be_asked_is_refused(tiny: Tiny) -> None:
     trainer: Any = ludus.build_trainer(tiny(with_validation=False))
     trainer.set_evaluator(ludus.Evaluator(score=lambda model: 1.0))
     with pytest.raises(ConfigError, match="'with_validation' is false, so it would never be asked"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 @pytest.mark.parametrize("engine", ["eager", "tape"])
@@ -154,7 +154,7 @@ def test_a_metric_that_no_one_logs_is_refused_before_training(
     changes: Any, told: str, tiny: Tiny
 ) -> None:
     with pytest.raises(ConfigError, match=told):
-        ludus.build_trainer(tiny(**changes)).fit(around=Bare)
+        ludus.build_trainer(tiny(**changes)).fit(runtime=InMemoryRuntime)
 
 
 def test_where_a_script_could_log_it_and_does_not_that_is_told_in_one_sentence(

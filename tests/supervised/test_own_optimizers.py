@@ -59,9 +59,9 @@ def learner(make: Any, **more: Any) -> Learner:
 def by_hand(make: Any, limit: float | None) -> nn.Module:
     module = network()
     optimizer = make(list(module.parameters()))
-    for step, loss_of in enumerate(losses()):
+    for step, loss_fn in enumerate(losses()):
         optimizer.zero_grad()
-        loss_of(module)[0].backward()
+        loss_fn(module)[0].backward()
         if limit is not None:
             nn.utils.clip_grad_norm_(module.parameters(), limit)
         for group in optimizer.param_groups:
@@ -83,8 +83,8 @@ each_make = pytest.mark.parametrize("make", MAKES.values(), ids=MAKES.keys())
 @each_make
 def test_it_takes_the_steps_that_it_takes_by_hand(make: Any, limit: float | None) -> None:
     found, expected = learner(make, max_grad_norm=limit), by_hand(make, limit)
-    for step, loss_of in enumerate(losses()):
-        found.improve(loss_of, torch.tensor(rate(step)))
+    for step, loss_fn in enumerate(losses()):
+        found.step(loss_fn, torch.tensor(rate(step)))
     weights = found.flat.by_name(found.flat.vectors)
     named = {name: one.detach() for name, one in expected.named_parameters()}
     torch.testing.assert_close(weights, named, rtol=1e-4, atol=1e-6)
@@ -96,15 +96,15 @@ def test_it_takes_the_steps_that_it_takes_by_hand(make: Any, limit: float | None
 @each_make
 def test_a_step_along_nothing_finite_is_not_taken(make: Any) -> None:
     one, other = learner(make), learner(make)
-    for step, loss_of in enumerate(losses(6)):
+    for step, loss_fn in enumerate(losses(6)):
         if step == 3:
             before = copy.deepcopy(one.state_dict())
-            _, norm, _ = one.improve(lambda forward: (forward(torch.full((1, 4), torch.nan)).sum(), None),
+            _, norm, _ = one.step(lambda forward: (forward(torch.full((1, 4), torch.nan)).sum(), None),
                                      torch.tensor(0.1))  # fmt: skip
             assert not torch.isfinite(norm)
             assert_same(one.state_dict(), before)
         for each in (one, other):
-            each.improve(loss_of, torch.tensor(rate(step)))
+            each.step(loss_fn, torch.tensor(rate(step)))
     assert torch.equal(one.flat.vectors[0], other.flat.vectors[0])
 
 
@@ -135,10 +135,10 @@ class Explodes(Signs):
 
 def test_a_step_after_which_a_weight_is_not_finite_is_taken_back() -> None:
     found = learner(lambda params: Explodes(params, lr=RATE))
-    for loss_of in losses(2):
-        found.improve(loss_of, torch.tensor(RATE))
+    for loss_fn in losses(2):
+        found.step(loss_fn, torch.tensor(RATE))
     before = copy.deepcopy(found.state_dict())
-    _, norm, _ = found.improve(losses(1)[0], torch.tensor(RATE))
+    _, norm, _ = found.step(losses(1)[0], torch.tensor(RATE))
     assert not torch.isfinite(norm)
     assert_same(found.state_dict(), before)
 
@@ -147,33 +147,33 @@ def test_groups_keep_their_rates_and_freeze() -> None:
     groups = [Group("first", ("0",), rate=0.1), Group("last", ("2",), is_frozen=True)]
     found = learner(MAKES["adamw"], groups=groups)
     start = copy.deepcopy(found.state_dict()["weights"])
-    found.improve(losses(1)[0], torch.tensor(RATE))
+    found.step(losses(1)[0], torch.tensor(RATE))
     after = found.state_dict()["weights"]
     assert torch.equal(after["2.weight"], start["2.weight"])
     assert found.state_dict()["optimizer"]["state"].keys() == {"0.weight", "0.bias"}
     whole = learner(MAKES["adamw"])
-    whole.improve(losses(1)[0], torch.tensor(RATE * 0.1))
+    whole.step(losses(1)[0], torch.tensor(RATE * 0.1))
     torch.testing.assert_close(after["0.weight"], whole.state_dict()["weights"]["0.weight"])
     found.set_frozen("last", False)
-    found.improve(losses(1)[0], torch.tensor(RATE))
+    found.step(losses(1)[0], torch.tensor(RATE))
     assert not torch.equal(found.state_dict()["weights"]["2.weight"], start["2.weight"])
 
 
 @each_make
 def test_a_saved_one_goes_on_exactly(make: Any) -> None:
     one, two = learner(make, ema_decay=0.9), learner(make, ema_decay=0.9)
-    for step, loss_of in enumerate(losses(10)):
+    for step, loss_fn in enumerate(losses(10)):
         if step == 5:
             two.load_state_dict(copy.deepcopy(one.state_dict()))
-        one.improve(loss_of, torch.tensor(rate(step)))
+        one.step(loss_fn, torch.tensor(rate(step)))
         if step >= 5:
-            two.improve(loss_of, torch.tensor(rate(step)))
+            two.step(loss_fn, torch.tensor(rate(step)))
     assert_same(two.state_dict(), one.state_dict())
 
 
 def test_a_state_of_another_network_or_optimizer_is_refused() -> None:
     one = learner(MAKES["adamw"])
-    one.improve(losses(1)[0], torch.tensor(RATE))
+    one.step(losses(1)[0], torch.tensor(RATE))
     state = copy.deepcopy(one.state_dict()["optimizer"])
     two = learner(MAKES["adamw"]).optimizer
     state["state"]["0.weight"]["exp_avg"] = torch.zeros(3)
@@ -303,7 +303,7 @@ def test_what_cannot_move_the_weights_is_refused_before_work_begins(make: Any, w
 
 def test_an_option_that_the_first_step_sets_is_saved_and_loaded() -> None:
     found = learner(lambda params: Later(params, lr=RATE))
-    found.improve(losses(1)[0], torch.tensor(RATE))
+    found.step(losses(1)[0], torch.tensor(RATE))
     again = learner(lambda params: Later(params, lr=RATE))
     again.load_state_dict(found.state_dict())
     assert again.optimizer.state_dict()["groups"][0]["warm"] == 1
@@ -318,7 +318,7 @@ def test_attributes_are_saved_but_for_code_and_the_parameters_themselves() -> No
 def test_one_that_exchanges_parameters_is_refused_at_its_first_step() -> None:
     found = learner(lambda params: Replaces(params, lr=RATE))
     with pytest.raises(LudusError, match="put another tensor in the place of the parameter"):
-        found.improve(losses(1)[0], torch.tensor(RATE))
+        found.step(losses(1)[0], torch.tensor(RATE))
 
 
 def given(tiny: Tiny, **changes: Any) -> Trainer:

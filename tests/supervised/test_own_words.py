@@ -144,18 +144,18 @@ def test_an_async_evaluator_has_the_methods_of_an_evaluator(tiny: Tiny, tmp_path
         def after_eval(self, outcome: Any) -> None:
             told.append(f"after {outcome[0]:.4f}")
 
-    here, beside = ludus.Evaluator(config), Mine(config)
+    here, async_evaluator = ludus.Evaluator(config), Mine(config)
     names = {name for name in dir(here) if not name.startswith("_")} - {"scorer"}
-    assert names <= set(dir(beside))
+    assert names <= set(dir(async_evaluator))
     logger = ludus.Logger({"backends": []})
-    beside.set_logger(logger)
+    async_evaluator.set_logger(logger)
     with pytest.raises(LudusError, match="call set_model"):
-        beside.run_eval()
-    beside.set_model(trainer.model)
+        async_evaluator.run_eval()
+    async_evaluator.set_model(trainer.model)
     try:
-        score, metrics = beside.run_eval()
+        score, metrics = async_evaluator.run_eval()
     finally:
-        beside.close()
+        async_evaluator.close()
     assert (score, metrics) == here.evaluate(trainer.model)
     assert told == ["before", f"after {score:.4f}"]
     assert logger.has_news

@@ -17,7 +17,7 @@ from ludus import BaseTrainer, Model, Trainer
 from ludus.config import strict_yaml
 from ludus.config.base import key_paths
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.supervised.conftest import MLP, QUIET, history, models, wines
 
 REQUIRED = """
@@ -199,7 +199,7 @@ def test_patience_has_the_documented_default_of_five() -> None:
 def test_an_invalid_metric_is_refused_not_repaired(key: str, section: str) -> None:
     """An invalid saving_metric must not repair stopping_metric instead."""
     with pytest.raises(ConfigError, match=rf"'{section}.metric' is validation/f1, which this run"):
-        make(block(COMPLETE, **{key: "validation/f1"})).fit(around=Bare)
+        make(block(COMPLETE, **{key: "validation/f1"})).fit(runtime=InMemoryRuntime)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 
 from ludus import Model, Trainer
 from ludus.core.errors import CheckpointError, ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 from ludus.supervised.watchers import make_judge, with_judge
@@ -201,7 +201,7 @@ def test_a_metric_that_the_run_never_writes_is_refused_before_work(
         stopping(metric=metric) if section == "early_stopping" else {"metric": metric, "keep": 1}
     )
     with pytest.raises(ConfigError, match=rf"'{section}.metric' is {metric}, which .* never") as e:
-        Trainer(tiny(**changes, **{section: {**value, "mode": "min"}})).fit(around=Bare)
+        Trainer(tiny(**changes, **{section: {**value, "mode": "min"}})).fit(runtime=InMemoryRuntime)
     assert "train/epoch_loss" in str(e.value)
 
 
@@ -245,8 +245,8 @@ def test_what_was_two_parts_once_is_read_by_the_judge(tiny: Tiny, kept: tuple[st
     judge.load_state_dict(state["judge"])
     assert judge.best == (BEST if "best" in kept else None)
     if "early_stopping" in kept:
-        standing = judge.standings["early_stopping"]
-        assert (standing.peak, standing.num_bad) == (2.5, 1)
+        state_of_score = judge.score_states["early_stopping"]
+        assert (state_of_score.peak, state_of_score.num_bad) == (2.5, 1)
     assert with_judge(state) == state
 
 

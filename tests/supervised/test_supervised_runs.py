@@ -14,7 +14,7 @@ from torch import nn
 import ludus
 from ludus import Trainer
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.supervised.conftest import MLP, QUIET, Tiny, history
 
 FAST = {"optimizer.learning_rate": 0.01}
@@ -144,7 +144,7 @@ def test_a_walk_in_memory_is_judged_stopped_early_and_tested_on_its_best_model()
         "settings.display": "none",
     }  # fmt: skip
     trainer = ludus.Trainer(ludus.example("supervised", max_epochs=9, **changes))
-    result = trainer.fit(around=Bare)
+    result = trainer.fit(runtime=InMemoryRuntime)
     assert result.status == "stopped"
     assert "early stopping" in (result.reason or "")
     assert result.best is not None

@@ -21,6 +21,7 @@ from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.model import Model
 from ludus.seeds import derive
+from ludus.supervised.update import count_examples
 
 _SMALLEST = 1e-12
 
@@ -139,6 +140,7 @@ class Refit:
 
     ema = None
     num_gathered = 0
+    num_in_batch = 0
 
     def __init__(self, model: Classifier, examples: PoolExamples, pool: Pool, seed: int) -> None:
         self.model, self.optimizer = model, NoState()
@@ -149,6 +151,7 @@ class Refit:
         self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
     ) -> dict[str, Any]:
         """Fit, once all batches were seen."""
+        self.num_in_batch = count_examples(batch)
         if is_last:
             self._fit(self._pool.num_labelled)
         return {}

@@ -47,7 +47,7 @@ class Baseline:
         """Whether there are enough values to compare the next one with."""
         return len(self._values) == self._config.window
 
-    def hear(self, value: float) -> bool:
+    def update(self, value: float) -> bool:
         """Return whether a value is high, and only then let it be one of those before the next.
 
         A high value stays out of the baseline, or a lasting drift would soon be the rule.

@@ -94,7 +94,7 @@ class ByBaseline:
     def measure(self, window: Window, generator: torch.Generator) -> Measured:
         """Return the number, and whether it is high beside those before it."""
         value, before = self.value(window), self.baseline.values
-        is_judged, is_high = self.baseline.is_full, self.baseline.hear(value)
+        is_judged, is_high = self.baseline.is_full, self.baseline.update(value)
         metrics, why = {f"state/{self.kind}": value}, ""
         if before:
             usual = metrics[f"state/{self.kind}_baseline"] = sum(before) / len(before)

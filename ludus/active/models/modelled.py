@@ -25,11 +25,11 @@ from ludus.core.services import Weights
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.model import Model
 from ludus.seeds import forked
-from ludus.supervised.base import BaseTrainer
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.fit import EPOCH
 from ludus.supervised.preflight import check_model
 from ludus.supervised.short_config import block_of
+from ludus.supervised.trainer import BaseTrainer
 
 
 class Modelled(BaseTrainer):
@@ -95,7 +95,7 @@ class Modelled(BaseTrainer):
                 class_weights=self.config.class_weights, more=more,
             )  # fmt: skip
         self.candidates.check_alike(one)
-        if self.beside is not None and self.strategy.members > 1:
+        if self.async_evaluator is not None and self.strategy.members > 1:
             raise ConfigError(
                 "an AsyncEvaluator rebuilds one network in another process, and a committee is several; set a"
                 " ludus.Evaluator, or use a strategy without a committee"

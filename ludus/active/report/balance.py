@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ludus.active.records import Asked
+from ludus.active.records import QueryRecord
 from ludus.active.report._kept import by_run, numbered, panel, records, some
 from ludus.show.report.charts import text
 from ludus.show.report.families import Section
@@ -23,7 +23,7 @@ def balance(runs: Sequence[ReportedRun]) -> Section | None:
 def _of_run(run: ReportedRun) -> str:
     names = some(numbered(run, "asked", r"round-(\d+)\.json"), _MOST_ROUNDS)
     # What cannot be read is told where the queries are shown.
-    found = [one for one in records(run, Asked, names)[0] if one.labelled_by_class]
+    found = [one for one in records(run, QueryRecord, names)[0] if one.labelled_by_class]
     # A class that a later round does not know would have no place in the table.
     found = [
         one
@@ -33,7 +33,7 @@ def _of_run(run: ReportedRun) -> str:
     return panel(_table(found)) if found else ""
 
 
-def _table(found: Sequence[Asked]) -> str:
+def _table(found: Sequence[QueryRecord]) -> str:
     last = found[-1]
     num_classes, names = len(last.labelled_by_class or ()), last.class_names
     if names is None or len(names) != num_classes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ludus.active.records import Asked, Example
+from ludus.active.records import Example, QueryRecord
 from ludus.active.report._kept import by_run, numbered, panel, records, some
 from ludus.show.report.charts import text
 from ludus.show.report.families import Section
@@ -25,7 +25,7 @@ def queried(runs: Sequence[ReportedRun]) -> Section | None:
 
 def _of_run(run: ReportedRun, most: int) -> str:
     names = numbered(run, "asked", r"round-(\d+)\.json")
-    found, wrong = records(run, Asked, some(names, most))
+    found, wrong = records(run, QueryRecord, some(names, most))
     left = len(names) - min(len(names), most)
     more = f"<p>{left:,} rounds between these are left out.</p>" if left else ""
     rounds = "".join(_round(asked) for asked in found)
@@ -35,7 +35,7 @@ def _of_run(run: ReportedRun, most: int) -> str:
     return shown + panel(wrong + more)
 
 
-def _round(asked: Asked) -> str:
+def _round(asked: QueryRecord) -> str:
     left = asked.num_asked - len(asked.examples)
     count = f"{asked.num_asked:,} example{'s' * (asked.num_asked != 1)}"
     first = f", the first {len(asked.examples)} of them" if left > 0 else ""
@@ -45,7 +45,7 @@ def _round(asked: Asked) -> str:
     return panel(head + shown)
 
 
-def _pictures(asked: Asked) -> str:
+def _pictures(asked: QueryRecord) -> str:
     """Return thumbnails with the answer below each; of what is no picture, the row alone."""
     shown = []
     for one in asked.examples:
@@ -56,7 +56,7 @@ def _pictures(asked: Asked) -> str:
     return f'<ul class="thumbs">{"".join(shown)}</ul>'
 
 
-def _table(asked: Asked) -> str:
+def _table(asked: QueryRecord) -> str:
     columns = next((one.columns for one in asked.examples if one.columns), None)
     width = max(len(one.numbers) for one in asked.examples)
     titles = ["row", "answer", *(columns or [f"x{at}" for at in range(width)])[:width]]
@@ -75,7 +75,7 @@ def _table(asked: Asked) -> str:
     return f'<table class="numbers">{table}</table>'
 
 
-def _answer(asked: Asked, one: Example) -> str:
+def _answer(asked: QueryRecord, one: Example) -> str:
     names = asked.class_names
     if names and isinstance(one.label, int) and 0 <= one.label < len(names):
         return names[one.label]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ludus.active.scoring import Seen
+from ludus.active.scoring import PoolBatch
 from ludus.active.strategies.entropy import entropy
 from ludus.active.strategies.mc_dropout import DrawsStrategy, mean_log_probs
 from ludus.active.strategy import ScoreConfig, Several
@@ -28,7 +28,7 @@ class Bald(DrawsStrategy):
         draws: Several
         """How often each example is passed through the network, each time with other units dropped."""
 
-    def score(self, seen: Seen) -> Tensor:
+    def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) mutual information."""
         assert seen.draws is not None
         return bald(seen.draws)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ludus.active.scoring import Seen
+from ludus.active.scoring import PoolBatch
 from ludus.active.strategies.committee_vote_entropy import CommitteeStrategy
 from ludus.active.strategies.mc_dropout import mean_log_probs
 from ludus.active.strategy import ScoreConfig, Several
@@ -28,7 +28,7 @@ class CommitteeKl(CommitteeStrategy):
         members: Several
         """How many networks predict; all learn from the same labels, each from first weights of its own."""
 
-    def score(self, seen: Seen) -> Tensor:
+    def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) mean divergences."""
         assert seen.draws is not None
         return mean_kl(seen.draws)

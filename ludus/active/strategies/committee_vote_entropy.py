@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 from torch.nn import functional
 
-from ludus.active.scoring import Need, Seen
+from ludus.active.scoring import Need, PoolBatch
 from ludus.active.strategies.entropy import entropy
 from ludus.active.strategy import ScoreConfig, ScoreStrategy, Several
 from ludus.config.registry import register
@@ -38,7 +38,7 @@ class CommitteeVoteEntropy(CommitteeStrategy):
         members: Several
         """How many networks vote; all learn from the same labels, each from first weights of its own."""
 
-    def score(self, seen: Seen) -> Tensor:
+    def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) entropies of votes."""
         assert seen.draws is not None
         return vote_entropy(seen.draws)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ludus.active.scoring import Need, Seen
+from ludus.active.scoring import Need, PoolBatch
 from ludus.active.strategies.entropy import entropy
 from ludus.active.strategies.margin import margin
 from ludus.active.strategies.uncertainty import uncertainty
@@ -39,7 +39,7 @@ class DensityWeighted(ScoreStrategy):
         power: PositiveFloat
         """The power of the mean similarity: above 1, what is like many others counts for more."""
 
-    def score(self, seen: Seen) -> Tensor:
+    def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) the scores of uncertainty alone."""
         assert seen.log_probs is not None
         return _SCORES[self.config.uncertainty](seen.log_probs)

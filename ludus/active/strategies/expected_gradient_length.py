@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ludus.active.scoring import Need, Seen
+from ludus.active.scoring import Need, PoolBatch
 from ludus.active.strategy import ScoreConfig, ScoreStrategy
 from ludus.config.registry import register
 
@@ -28,7 +28,7 @@ class ExpectedGradientLength(ScoreStrategy):
         kind: Literal["expected_gradient_length"]
         """The expected norm of the gradient of the last layer's weights."""
 
-    def score(self, seen: Seen) -> Tensor:
+    def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) expected norms."""
         assert seen.log_probs is not None
         assert seen.features is not None

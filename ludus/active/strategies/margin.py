@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ludus.active.scoring import Seen
+from ludus.active.scoring import PoolBatch
 from ludus.active.strategy import ScoreConfig, ScoreStrategy
 from ludus.config.registry import register
 
@@ -21,7 +21,7 @@ class Margin(ScoreStrategy):
         kind: Literal["margin"]
         """The margin between the two likeliest classes, the smallest first."""
 
-    def score(self, seen: Seen) -> Tensor:
+    def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) one minus the margins."""
         assert seen.log_probs is not None
         return margin(seen.log_probs)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from ludus.active.scoring import Need, Seen
+from ludus.active.scoring import Need, PoolBatch
 from ludus.active.strategies.entropy import entropy
 from ludus.active.strategy import ScoreConfig, ScoreStrategy, Several
 from ludus.config.registry import register
@@ -38,7 +38,7 @@ class McDropout(DrawsStrategy):
         draws: Several
         """How often each example is passed through the network, each time with other units dropped."""
 
-    def score(self, seen: Seen) -> Tensor:
+    def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) predictive entropies."""
         assert seen.draws is not None
         return predictive_entropy(seen.draws)

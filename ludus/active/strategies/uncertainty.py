@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ludus.active.scoring import Seen
+from ludus.active.scoring import PoolBatch
 from ludus.active.strategy import ScoreConfig, ScoreStrategy
 from ludus.config.registry import register
 
@@ -21,7 +21,7 @@ class Uncertainty(ScoreStrategy):
         kind: Literal["uncertainty"]
         """Least confidence: 1 - max p."""
 
-    def score(self, seen: Seen) -> Tensor:
+    def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) how unsure the model is of its first choice."""
         assert seen.log_probs is not None
         return uncertainty(seen.log_probs)

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ludus.active.stream.config import RetrainingConfig
 from ludus.active.stream.edges import Edges, word
-from ludus.active.stream.held import Held
 from ludus.active.stream.preflight import check_training, refuse_few
+from ludus.active.stream.stored_state import StoredState
 from ludus.active.stream.watch import Watch
 from ludus.active.stream.wire import Message, WireError
 from ludus.core import states
@@ -53,7 +53,7 @@ class Datacenter:
         self._asked_by, self._num_failed = "", 0
         self._edges = Edges(self._watch)
         self._child: Child | None = None
-        self._held = Held(storage, "datacenter")
+        self._held = StoredState(storage, "datacenter")
         if (state := self._held.read()) is not None:
             self._load(state)
             tell(f"going on from {storage.place}: update {self._update}, {self._status}")

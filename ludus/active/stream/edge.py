@@ -20,10 +20,10 @@ from ludus.active.drift.simulator import Simulator, StreamEnded
 from ludus.active.examples import PoolExamples
 from ludus.active.stream.asking import Asking, Stopped
 from ludus.active.stream.config import StreamConfig
-from ludus.active.stream.held import Held
 from ludus.active.stream.judge import Judge
 from ludus.active.stream.link import Link
 from ludus.active.stream.predictor import Predictor
+from ludus.active.stream.stored_state import StoredState
 from ludus.active.stream.wire import LinkLost, Message
 from ludus.config.registry import find
 from ludus.core import states
@@ -71,7 +71,7 @@ class Edge:
         self.is_over = threading.Event()
         """Set to end at the next step; the same edge goes on from its last check."""
         storage.make_root()
-        self._held = Held(storage, "edge")
+        self._held = StoredState(storage, "edge")
         self._load()
         self._asking = Asking(
             link,

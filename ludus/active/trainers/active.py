@@ -171,7 +171,7 @@ class ActiveTrainer(Modelled):
         works = Works(
             query=self.asking.query, label=self.asking.label, select_model=self._select,
             take_best=self._take_best, test=self._test,
-            settle=self._settle if self.beside else None,
+            settle=self._settle if self.async_evaluator else None,
         )  # fmt: skip
         return rounds(self.config, self.fitting.loop(), works, is_over=self.asking.is_over)
 
@@ -220,6 +220,6 @@ class ActiveTrainer(Modelled):
             accuracy = self.evaluate(self.evaluators["validation"])["validation/epoch_accuracy"]
         if self.progress.looks_at_pool:
             said_N = self._scorer(self.model).predicted(torch.arange(self.pool.size))
-        if (share := self.progress.hear(accuracy, said_N)) is not None:
+        if (share := self.progress.update(accuracy, said_N)) is not None:
             metrics = {**metrics, "pool/stable_share": share}
         return metrics

@@ -42,7 +42,7 @@ class AgentParameters(StrictConfig):
 AgentSection = Annotated[SerializeAsAny[AgentParameters], registered("arena_agent")]
 
 
-class Said(NamedTuple):
+class AgentOutput(NamedTuple):
     """The logits of an agent."""
 
     decision: Tensor
@@ -58,7 +58,7 @@ class Agent(nn.Module):
     trainer_types: ClassVar[tuple[str, ...]] = ("rl", "solo_agent")
     """The types of trainer it can be built for; name your own too, where your class knows what it means."""
 
-    def policy(self, rows: Rows) -> Said:
+    def policy(self, rows: Rows) -> AgentOutput:
         """Return the logits of decision and messages."""
         raise undefined(self, "policy")
 
@@ -66,7 +66,7 @@ class Agent(nn.Module):
         """Return (N,) what it expects to gain."""
         raise undefined(self, "value")
 
-    def policy_and_value(self, rows: Rows) -> tuple[Said, Tensor]:
+    def policy_and_value(self, rows: Rows) -> tuple[AgentOutput, Tensor]:
         """Return both; override it where one look serves both."""
         return self.policy(rows), self.value(rows)
 
@@ -88,7 +88,7 @@ class Agent(nn.Module):
 
 
 _RETURNS = {
-    "policy": "a Said: logits (rows, 3) of the decision and (rows, channels, symbols) of messages",
+    "policy": "an AgentOutput: logits (rows, 3) of the decision and (rows, channels, symbols) of messages",
     "value": "(rows,) what the agent expects to gain",
     "solo": "(rows, 2) logits of the label",
 }
@@ -123,7 +123,7 @@ def check_said(said: object, whose: str, *, rows: int, channels: int, symbols: i
 
     `symbols` is how many there must be; None: any number.
     """
-    if not isinstance(said, Said):
+    if not isinstance(said, AgentOutput):
         raise LudusError(f"{whose} returned a {type(said).__name__}; return {_RETURNS['policy']}")
     _check_shape(
         said.decision,

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, NamedTuple
 from pydantic import SerializeAsAny
 from torch import Tensor, nn
 
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.config.base import StrictConfig
 from ludus.config.registry import find
 from ludus.config.sections import registered
@@ -22,7 +22,7 @@ Rows = Mapping[str, Tensor]
 """The data by name, `message_history` (N, R, C) of symbols or -1, `round` (N,)."""
 
 
-class Found(NamedTuple):
+class BodyFeatures(NamedTuple):
     """What a body makes of its rows."""
 
     whole: Tensor
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 class Body(nn.Module):
-    """Derive it, set `width` to the number of its features, and return a Found from `forward`."""
+    """Derive it, set `width` to the number of its features, and return BodyFeatures from `forward`."""
 
     Config: ClassVar[type[StrictConfig]]
     needs: ClassVar[tuple[str, ...]] = ()
@@ -53,7 +53,7 @@ class Body(nn.Module):
     """How widely values are spread at first, for features that are spread by 1. None: 1 in envs, whose
     returns may be large, so that small values would take long to get there, and 0.1 under protocols."""
 
-    def forward(self, rows: Rows) -> Found:
+    def forward(self, rows: Rows) -> BodyFeatures:
         """Return the features of these rows."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class Body(nn.Module):
         return True
 
 
-def make_body(section: StrictConfig, seen: Seen, *, agent: str) -> Body:
+def make_body(section: StrictConfig, seen: ObservationSizes, *, agent: str) -> Body:
     """Return the body of this section, once the scenario is seen to have what it needs."""
     kind: str = section.kind  # type: ignore[attr-defined]
     cls = find("body", kind)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ludus.arena.agents.agent import Agent, Said, check_said, check_value
+from ludus.arena.agents.agent import Agent, AgentOutput, check_said, check_value
 from ludus.arena.agents.body import Rows
 from ludus.arena.agents.heads import ABSENT
 from ludus.arena.libraries import (
@@ -25,7 +25,7 @@ from ludus.arena.libraries import (
 )
 from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.protocol import NOTHING, ProtocolHandler
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.core.errors import LudusError
 from ludus.nn.engines.gate import HOOKS
 
@@ -53,7 +53,7 @@ class CombinedAgents(nn.Module):
         handler: ProtocolHandler,
         data_names: Sequence[str],
         *,
-        own: Mapping[str, Seen] = MappingProxyType({}),
+        own: Mapping[str, ObservationSizes] = MappingProxyType({}),
     ) -> None:
         """`data_names` are what agents see of a datum: the labels are not among them.
 
@@ -166,7 +166,7 @@ class CombinedAgents(nn.Module):
     def _check(
         self,
         method: str,
-        said: Mapping[int, Said],
+        said: Mapping[int, AgentOutput],
         values: Mapping[int, Tensor],
         batch: TensorDictBase | Mapping[str, Tensor],
     ) -> None:

@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ludus.arena.agents.agent import Said
-from ludus.arena.agents.body import Body, Found
+from ludus.arena.agents.agent import AgentOutput
+from ludus.arena.agents.body import Body, BodyFeatures
 from ludus.config.base import Positive, StrictConfig
 
 ABSENT = -1e9
@@ -58,7 +58,7 @@ class PolicyHead(nn.Module):
             nn.init.orthogonal_(last.weight, 0.01)
             nn.init.zeros_(last.bias)
 
-    def forward(self, found: Found) -> Said:
+    def forward(self, found: BodyFeatures) -> AgentOutput:
         """Return the logits of decision and messages."""
         if found.symbols is None:
             message_NCV = self.choose(found.whole).unflatten(-1, self._shape)
@@ -66,7 +66,7 @@ class PolicyHead(nn.Module):
             message_NCV = self._chosen(found.symbols, found.context).transpose(-1, -2)
         if found.present is not None:
             message_NCV = message_NCV.masked_fill(~found.present.unsqueeze(1), ABSENT)
-        return Said(self.decide(found.whole), message_NCV)
+        return AgentOutput(self.decide(found.whole), message_NCV)
 
     def _chosen(self, symbols_NVD: Tensor, context_NPE: Tensor | None) -> Tensor:
         """Return (N, V, C) logits; what symbols have in common passes the first layer once."""
@@ -94,7 +94,7 @@ class ValueHead(nn.Module):
         nn.init.orthogonal_(last.weight, gain)
         nn.init.zeros_(last.bias)
 
-    def forward(self, found: Found) -> Tensor:
+    def forward(self, found: BodyFeatures) -> Tensor:
         """Return (N,) values."""
         return torch.squeeze(self.layers(found.whole), -1)
 
@@ -106,6 +106,6 @@ class SoloHead(nn.Module):
         super().__init__()
         self.layers = layers([width, *params.widths, 2])
 
-    def forward(self, found: Found) -> Tensor:
+    def forward(self, found: BodyFeatures) -> Tensor:
         """Return (N, 2) logits of the label."""
         return torch.as_tensor(self.layers(found.whole))

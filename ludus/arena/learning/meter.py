@@ -19,7 +19,7 @@ class Meter:
         self._names = sorted(names)
         self._totals = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
 
-    def hear(self, statistics: Mapping[str, Tensor]) -> None:
+    def update(self, statistics: Mapping[str, Tensor]) -> None:
         """Add one set of them."""
         self._totals.add_(torch.stack([statistics[name] for name in self._names]))
 

@@ -132,13 +132,13 @@ class ArenaUpdate(GradientUpdate):
         return chosen.engine, list(chosen.notes)
 
     def _update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
-        def loss_of(net: Forward) -> tuple[Tensor, Tensor]:
+        def loss_fn(net: Forward) -> tuple[Tensor, Tensor]:
             loss, told = net(*columns)
             return loss, told
 
         # A ratio compares with the policy that acted, so this one is computed in the same mode.
-        loss, norm, told = self.learner.improve(loss_of, learning_rate, in_train_mode=False)
+        loss, norm, told = self.learner.step(loss_fn, learning_rate, in_train_mode=False)
         if self._has_statistics:
             with self._frozen_as_they_are():
-                self.learner.observe(*[columns[place] for place in self._look], norm=norm)
+                self.learner.update_statistics(*[columns[place] for place in self._look], norm=norm)
         return self._count(loss, norm, told)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.core import states
 from ludus.nn.engines.unsaved import plain_state_set_aside
-from ludus.nn.held import Held
+from ludus.nn.module_state import ModuleState
 
 _PREFIX = "agents."
 
@@ -31,7 +31,7 @@ def of_agents(saved: Mapping[str, Tensor], agents: CombinedAgents) -> dict[str, 
 def untouched(agents: CombinedAgents) -> Iterator[None]:
     """Let the block ask the agents; it leaves no trace in buffers, extra state and plain attributes."""
     weights = {name for name, _ in agents.named_parameters()}
-    with Held(agents, without=weights).kept(), plain_state_set_aside(agents):
+    with ModuleState(agents, without=weights).kept(), plain_state_set_aside(agents):
         yield
 
 
@@ -39,7 +39,7 @@ class AgentWeights:
     """All that decides what the agents compute, by name."""
 
     def __init__(self, agents: CombinedAgents) -> None:
-        self._held = Held(agents, without=())
+        self._held = ModuleState(agents, without=())
 
     def copied(self) -> dict[str, Tensor]:
         """Return a copy on the CPU."""
@@ -51,7 +51,7 @@ class AgentWeights:
         self._held.check(saved)
 
     @contextlib.contextmanager
-    def borrowed(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    def swapped_weights(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
         """Let the block ask the agents with these weights; after it, they have their own again."""
         self.check(weights)
         own = self.copied()

@@ -106,12 +106,12 @@ class SoloUpdate(GradientUpdate):
         )
 
     def _update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
-        def loss_of(net: Forward) -> tuple[Tensor, Tensor]:
+        def loss_fn(net: Forward) -> tuple[Tensor, Tensor]:
             loss, told_A2 = net(*columns)
             return loss, told_A2
 
         with self._frozen_as_they_are():
-            loss, norm, told_A2 = self.learner.improve(loss_of, learning_rate)
+            loss, norm, told_A2 = self.learner.step(loss_fn, learning_rate)
         return self._count(loss, norm, told_A2.reshape(-1))
 
 

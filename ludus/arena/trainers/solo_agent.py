@@ -19,8 +19,8 @@ from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import ConfigError, Interrupted
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
+from ludus.judge.score_state import Best
 from ludus.judge.scores import Score
-from ludus.judge.standings import Best
 from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.schedules import Schedule, too_long
@@ -199,7 +199,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):
             found = self._accuracies("validation", _no_step)
         metrics = {f"eval/{name}": value for name, value in found.items()}
-        self.judge.hear(run, metrics, lambda score: self.weights())
+        self.judge.update(run, metrics, lambda score: self.weights())
         return metrics
 
     def _record(self, run: Run) -> None:
@@ -243,7 +243,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
             raise ConfigError(
                 "this run was trained on data, not in episodes: --episodes and --seed do not apply"
             )
-        with AgentWeights(self.agents).borrowed(weights), self._as_tested():
+        with AgentWeights(self.agents).swapped_weights(weights), self._as_tested():
             found = self._accuracies("test", _no_step)
         return {f"eval/{name}": value for name, value in found.items()}
 

@@ -21,8 +21,8 @@ from ludus.games.export import export_policy
 from ludus.games.matches import told
 from ludus.games.player import Player
 from ludus.judge.judge import Judge
-from ludus.nn.borrowed import borrowed
 from ludus.nn.learner import Learner
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 
 
@@ -70,7 +70,7 @@ class Abilities(TwoRoles):
         """Let the networks of all roles that learn have these weights in the block, and theirs after it."""
         with contextlib.ExitStack() as kept:
             for learner, own in self._by_learner(weights):
-                kept.enter_context(borrowed(learner, own))
+                kept.enter_context(swapped_weights(learner, own))
             yield
 
     def _by_learner(self, weights: Mapping[str, Tensor]) -> list[tuple[Learner, dict[str, Tensor]]]:

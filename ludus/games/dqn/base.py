@@ -9,7 +9,7 @@ import torch
 
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, HookError, LudusError
-from ludus.core.surroundings import Result
+from ludus.core.runtime import Result
 from ludus.games.dqn.abilities import Abilities
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import PairEvaluation, scores_of
@@ -250,7 +250,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         self._count_steps(run)
         found = self.evaluate()
         replaced = [role for role, one in self.learners.items() if self.players[role] is not one]
-        self.judge.hear(run, found, lambda score: self.weights(), without=replaced)
+        self.judge.update(run, found, lambda score: self.weights(), without=replaced)
         return found
 
     def _record(self, run: Run) -> None:

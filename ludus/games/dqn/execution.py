@@ -24,7 +24,7 @@ from ludus.games.player import Player, begin
 from ludus.nn.engines.choice import EngineKey, EngineName, choose_engine
 from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.engines.graph import Graphed
-from ludus.nn.engines.settings import Following, Settings
+from ludus.nn.engines.module_guard import Guarded, ModuleGuard
 from ludus.session.begun import has_begun
 
 # From how many updates on compiling pays, by `engine: auto`.
@@ -134,10 +134,10 @@ class _Captured:
         self._draws = torch.Generator(learner.device)
         self._rate = torch.zeros((), device=learner.device)
         self._what = f"collecting the games of the {learner.role}"
-        self._collect: Callable[[], Any] = Following(
+        self._collect: Callable[[], Any] = Guarded(
             self._work,
             self._graphed,
-            lambda: Settings(nets, ()),
+            lambda: ModuleGuard(nets, ()),
             lambda: why_not_repeatable(learner, nets),
             lambda why: self._tell(f"{self._what} is captured no more: {why}; it is called"),
         )

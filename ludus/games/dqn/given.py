@@ -16,7 +16,7 @@ from ludus.games.dqn.role import RoleLearner
 from ludus.games.player import Player
 from ludus.games.roll_out import RewardFunc
 from ludus.nn.engines.unsaved import PlainState, is_foreign, plain_state_set_aside, unsaved
-from ludus.nn.held import Held
+from ludus.nn.module_state import ModuleState
 from ludus.session.trainer import Trainer
 
 
@@ -135,7 +135,7 @@ def _who(player: Player) -> str:
 
 def _state(given: object) -> dict[str, Any] | None:
     if isinstance(given, ValuePlayer):
-        return dict(Held(given.net, without=()).tensors())
+        return dict(ModuleState(given.net, without=()).tensors())
     if is_foreign(type(given)) and isinstance(given, Stateful):
         return dict(given.state_dict())
     return None
@@ -144,7 +144,7 @@ def _state(given: object) -> dict[str, Any] | None:
 def _load(given: object, state: Mapping[str, Any] | None) -> None:
     if isinstance(given, ValuePlayer):
         assert state is not None
-        Held(given.net, without=()).load(state)
+        ModuleState(given.net, without=()).load(state)
     elif is_foreign(type(given)) and isinstance(given, Stateful):
         if not isinstance(state, Mapping):
             raise states.StateError("", "was saved by what had no state_dict")
@@ -160,7 +160,7 @@ def _spared(player: Player, kept: contextlib.ExitStack) -> Player:
     if isinstance(player, RoleLearner | ValuePlayer):
         net = player.net
         if any(is_foreign(type(part)) for part in net.modules()):
-            kept.enter_context(Held(net, without=()).kept())
+            kept.enter_context(ModuleState(net, without=()).kept())
             kept.enter_context(plain_state_set_aside(net))
         return player
     if not is_foreign(type(player)):

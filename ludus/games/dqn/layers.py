@@ -20,11 +20,11 @@ def layer_norms(learner: RoleLearner, seed: int) -> dict[str, float]:
     held = learner.replay.size.clamp(min=1)
     places_B = torch.empty(learner.config.batch_size, dtype=torch.int64, device=learner.device)
     batch = learner.replay.at(places_B.random_(generator=draws).remainder_(held))
-    flat, kept = learner.learner.flat, learner.learner.held
+    flat, kept = learner.learner.flat, learner.learner.module_state
     named = flat.by_name(flat.vectors)
     weights = dict(learner.net.named_parameters())
     with kept.kept(), torch.enable_grad():
-        loss, _ = learner.loss_of(*(batch[name] for name in Experiences._fields))(learner.learner)
+        loss, _ = learner.loss_fn(*(batch[name] for name in Experiences._fields))(learner.learner)
         found = torch.autograd.grad(loss, [weights[name] for name in named], allow_unused=True)
     norms = {f"layers/{learner.role}/{name}": float(t.norm()) for name, t in named.items()}
     for name, gradient in zip(named, found, strict=True):

@@ -25,7 +25,7 @@ from ludus.games.roll_out import Experiences
 from ludus.losses.dqn import td_errors, td_loss, td_targets
 from ludus.nn.engines.choice import Executor, Subject
 from ludus.nn.engines.unsaved import PlainState, unsaved
-from ludus.nn.learner import Learner, LossOf
+from ludus.nn.learner import Learner, LossFn
 from ludus.nn.schedules import Scheduler, highest
 from ludus.nn.target import Target
 from ludus.seeds import derive, forked
@@ -198,18 +198,18 @@ class RoleLearner:
         numbers: Tensor,
     ) -> None:
         """Take one step down the loss of a batch, at the learning rate in `numbers`."""
-        loss_of = self.loss_of(obs_BO, actions_B, rewards_B, dones_B, next_obs_BO)
-        loss, norm, q_mean = self.learner.improve(loss_of, numbers[0])
+        loss_fn = self.loss_fn(obs_BO, actions_B, rewards_B, dones_B, next_obs_BO)
+        loss, norm, q_mean = self.learner.step(loss_fn, numbers[0])
         self.totals.add_(torch.stack([loss, norm, q_mean]))
 
-    def loss_of(
+    def loss_fn(
         self,
         obs_BO: Tensor,
         actions_B: Tensor,
         rewards_B: Tensor,
         dones_B: Tensor,
         next_obs_BO: Tensor,
-    ) -> LossOf[Tensor]:
+    ) -> LossFn[Tensor]:
         """Double DQN: the network chooses the next action among the legal ones, the target values it."""
         with torch.no_grad():
             discounts_B = self.config.gamma * (1.0 - dones_B.float())
@@ -221,12 +221,12 @@ class RoleLearner:
                 self.game.legal(next_obs_BO, self.role),
             )
 
-        def loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+        def loss_fn(network: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
             q_BA = network(obs_BO).float()
             errors_B = td_errors(q_BA, actions_B.long(), targets_B)
             return td_loss(errors_B, huber=self.huber), q_BA.detach().mean()
 
-        return loss_of
+        return loss_fn
 
     def sync_target(self) -> None:
         """Let the target move towards the network."""

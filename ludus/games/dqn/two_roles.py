@@ -19,8 +19,8 @@ from ludus.games.game import FusedGame
 from ludus.games.kinds import make_game
 from ludus.games.networks import check_apart, check_net
 from ludus.games.player import Player, make_player, num_moves
-from ludus.games.refused import OwnEvaluation
 from ludus.games.roll_out import RewardFunc
+from ludus.games.unsupported import OwnEvaluation
 from ludus.session.device import resolve_device
 
 Given = nn.Module | Player

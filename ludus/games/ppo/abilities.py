@@ -19,12 +19,12 @@ from ludus.games.ppo.actor_critic import ActionDistribution, acts_by_its_policy
 from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.evaluate import Evaluation, PolicyPlayer
 from ludus.games.ppo.learn import PpoUpdate
-from ludus.games.refused import OwnEvaluation
+from ludus.games.unsupported import OwnEvaluation
 from ludus.judge.judge import Judge
-from ludus.nn.borrowed import borrowed
 from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.learner import Learner
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 
 
@@ -70,7 +70,7 @@ class Abilities(OwnEvaluation):
     def _spared(self) -> Iterator[PolicyPlayer]:
         """Let the block play with the network; it leaves no trace in it, nor in any global generator."""
         seed = derive(self.config.seed, "ppo/players")
-        with forked(seed), self.learner.held.kept(), plain_state_set_aside(self.network):
+        with forked(seed), self.learner.module_state.kept(), plain_state_set_aside(self.network):
             yield self.evaluation.player(self.outputs, self.distribution)
 
     def evaluate_weights(
@@ -78,13 +78,13 @@ class Abilities(OwnEvaluation):
     ) -> Mapping[str, float]:
         """Return the metrics of kept weights over games by which nothing was chosen."""
         name = "held out" if seed is None else f"held out {seed}"
-        with borrowed(self.learner, weights), self._spared() as player:
+        with swapped_weights(self.learner, weights), self._spared() as player:
             return self.evaluation(player, games=episodes, name=name)
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
         """Return one game of kept weights, move by move; against an opponent they play each role in turn."""
         # Played to its end before anyone reads it, so that nothing happens between two moves.
-        with borrowed(self.learner, weights), self._spared() as player:
+        with swapped_weights(self.learner, weights), self._spared() as player:
             return list(self._told(player, index))
 
     def _told(self, player: PolicyPlayer, index: int) -> Iterator[str]:
@@ -113,5 +113,5 @@ class Abilities(OwnEvaluation):
         has_moves = isinstance(game.actions(role), Moves)
         kind: Kind = "categorical" if has_moves else "gaussian"
         head = "logits" if has_moves else "mean"
-        with borrowed(self.learner, weights):
+        with swapped_weights(self.learner, weights):
             export_policy(path, game, role, kind, head, self.network.policy)

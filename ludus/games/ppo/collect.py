@@ -80,7 +80,7 @@ class _Side:
             self.is_open_B = ~over_B
         self.moved.append(None if over_B is None else self.is_open_B)
 
-    def hear(
+    def update(
         self, reward_B: Tensor, done_B: Tensor, over_B: Tensor, view_BO: Tensor | None
     ) -> None:
         """Add what a move of anyone brought to the rows that are open, and close those of games it ended."""
@@ -163,7 +163,7 @@ def _move(
     for other, side in enumerate(sides):
         # Only a game that is cut off has a value after its end.
         view = None if truncated_B is None else game.observe(after, game.roles[other])
-        side.hear(rewards_BR[:, other], done_B, now_over_B, view)
+        side.update(rewards_BR[:, other], done_B, now_over_B, view)
     return after, now_over_B
 
 

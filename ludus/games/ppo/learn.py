@@ -133,7 +133,7 @@ class PpoUpdate:
         if config.normalise_advantage:
             advantages_M = normalised(advantages_M)
 
-        def loss_of(net: Net) -> tuple[Tensor, tuple[Tensor, ...]]:
+        def loss_fn(net: Net) -> tuple[Tensor, tuple[Tensor, ...]]:
             outputs_MA, values_M, log_std = net(obs_MO)
             outputs_MA = masked_logits(outputs_MA.float(), legal_MA)
             log_probs_M = distribution.log_probs(outputs_MA, log_std, actions)
@@ -153,8 +153,8 @@ class PpoUpdate:
             return loss, (policy_loss.detach(), error.detach(), entropy_loss, kl, clipped)
 
         # A ratio compares with the policy that acted, so this one is computed in the same mode.
-        loss, norm, others = self.learner.improve(loss_of, numbers[0], in_train_mode=False)
-        self.learner.observe(obs_MO, norm=norm)
+        loss, norm, others = self.learner.step(loss_fn, numbers[0], in_train_mode=False)
+        self.learner.update_statistics(obs_MO, norm=norm)
         self.totals.add_(torch.stack([loss, norm, *others]))
         return loss
 

@@ -13,8 +13,8 @@ from ludus.core.errors import ConfigError
 from ludus.games.ppo.actor_critic import Outputs
 from ludus.games.ppo.collect import Policy
 from ludus.games.ppo.config import PastPlayersConfig
-from ludus.nn.held import extra_modules
 from ludus.nn.learner import Learner
+from ludus.nn.module_state import extra_modules
 from ludus.seeds import generator
 
 

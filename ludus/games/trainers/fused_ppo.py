@@ -11,7 +11,7 @@ from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import HookError, Interrupted
 from ludus.core.hooks import Hooks
-from ludus.core.surroundings import Surroundings
+from ludus.core.runtime import Runtime
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
 from ludus.games.ppo.abilities import Abilities
@@ -24,10 +24,10 @@ from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.network import check_network
 from ludus.games.ppo.past import PastPlayers, meeting
+from ludus.games.ppo.pending_rollout import PendingRollout
 from ludus.games.ppo.plan import Works, as_fused, make_plan
 from ludus.games.ppo.shuffle import Minibatches
 from ludus.games.ppo.undo import Undo
-from ludus.games.ppo.waiting import Waiting
 from ludus.games.rounds import with_length
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.choice import Subject, choose_engine
@@ -94,9 +94,11 @@ class PPOTrainer(Abilities, Trainer):
                 num_roles=len(game.roles),
                 seed=config.seed,
             )
-        self.waiting: Waiting | None = None
+        self.pending_rollout: PendingRollout | None = None
         if not config.fused:
-            self.waiting = Waiting(config, game, width=self.ppo.width, device=self.device)
+            self.pending_rollout = PendingRollout(
+                config, game, width=self.ppo.width, device=self.device
+            )
         self.evaluation = Evaluation(config.evaluation, game, seed=config.seed, device=self.device)
         self.judge = self.evaluation.judge()
         self.rate = Schedule(
@@ -154,16 +156,16 @@ class PPOTrainer(Abilities, Trainer):
         )
         return make_plan(self.config, works, is_fused=is_fused, made=self._rounds_are_made)
 
-    def _bind_hooks(self, plan: Repeat, around: Surroundings, state: object) -> Hooks:
+    def _bind_hooks(self, plan: Repeat, runtime: Runtime, state: object) -> Hooks:
         """Bind the hooks; where one needs a stage that a fused round lacks, name the key that restores it."""
         try:
-            return super()._bind_hooks(plan, around, state)
+            return super()._bind_hooks(plan, runtime, state)
         except HookError as error:
             raise as_fused(error, self._plan(is_fused=False), self.config) from None
 
     def _collect(self, run: Run) -> None:
-        assert self.waiting is not None
-        self.waiting.rollout = self.collect_rollout(run.counters["round"])
+        assert self.pending_rollout is not None
+        self.pending_rollout.rollout = self.collect_rollout(run.counters["round"])
         run.counters["game_steps"] += self._moves_a_round
 
     @property
@@ -194,14 +196,14 @@ class PPOTrainer(Abilities, Trainer):
         return self.ppo.masked(outputs_BA, obs_BO), log_std
 
     def _estimate(self, run: Run) -> None:
-        assert self.waiting is not None
-        self.waiting.rows = self.ppo.estimate(self.waiting.take_rollout())
+        assert self.pending_rollout is not None
+        self.pending_rollout.rows = self.ppo.estimate(self.pending_rollout.take_rollout())
 
     def _train_step(self, run: Run) -> None:
         config, epoch, index = self.config, run.round("epoch"), run.round("minibatch")
         is_last = epoch == config.passes - 1 and index == config.minibatches - 1
-        assert self.waiting is not None
-        rows = self.waiting.take_rows(is_last=is_last)
+        assert self.pending_rollout is not None
+        rows = self.pending_rollout.take_rows(is_last=is_last)
         self._learn(rows, run, iteration=run.counters["round"], epoch=epoch, index=index)
         run.counters["round"] += is_last
 
@@ -242,7 +244,7 @@ class PPOTrainer(Abilities, Trainer):
             return {}  # it must not become the best; the record that follows ends the run
         with self._clock.stopped(), self.evaluation.within(run):
             metrics = self.evaluate()
-            self.judge.hear(run, metrics, lambda score: self.weights())
+            self.judge.update(run, metrics, lambda score: self.weights())
         return metrics
 
     def _record(self, run: Run) -> None:
@@ -270,8 +272,8 @@ class PPOTrainer(Abilities, Trainer):
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that must survive."""
         parts: dict[str, Stateful] = {"ppo": self.ppo, "games": self.live, "judge": self.judge}
-        if self.waiting is not None:
-            parts["waiting"] = self.waiting
+        if self.pending_rollout is not None:
+            parts["waiting"] = self.pending_rollout
         return parts if self.past is None else {**parts, "past_players": self.past}
 
     def consulted(self) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ludus.nn.engines.choice import Executor
-from ludus.nn.engines.settings import Executed
+from ludus.nn.engines.module_guard import Executed
 
 
 class OnBatches:

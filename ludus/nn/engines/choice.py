@@ -21,7 +21,7 @@ from ludus.nn.engines.attention import has_attention, one_attention
 from ludus.nn.engines.compiled import compile_method, why_no_compiler, why_not_traced
 from ludus.nn.engines.gate import is_plain, why_not_repeatable
 from ludus.nn.engines.graph import Graphed
-from ludus.nn.engines.settings import Executed, Following, Settings
+from ludus.nn.engines.module_guard import Executed, Guarded, ModuleGuard
 from ludus.nn.engines.tape import Taped
 from ludus.nn.engines.unsaved import BoundTensors, PlainState, is_foreign
 
@@ -188,10 +188,10 @@ def _executor(
         if tell is not None:
             tell(f"the update is {_UNUSED[used]} no more: {why}; it is called eagerly")
 
-    return lambda method: Following(
+    return lambda method: Guarded(
         uniform(method),
         make,
-        lambda: Settings(subject.modules, subject.others),
+        lambda: ModuleGuard(subject.modules, subject.others),
         lambda: why_not_repeatable(subject.owner, subject.modules),
         give_up,
     )

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from ludus.nn.engines.unsaved import plain_state_set_aside
-from ludus.nn.looking import unchanged_buffers
 from ludus.nn.precision import Precision, autocast_in
+from ludus.nn.preserved_buffers import preserved_buffers
 from ludus.seeds import forked
 
 _NUM_TIMED = 5
@@ -97,7 +97,7 @@ class Trial:
     @contextlib.contextmanager
     def _untouched(self, seed: int) -> Iterator[None]:
         aside = plain_state_set_aside(self._module, *self._owners)
-        with forked(seed), unchanged_buffers(self._module), aside:
+        with forked(seed), preserved_buffers(self._module), aside:
             yield
 
     def _wait(self) -> None:

@@ -61,7 +61,7 @@ class PlateauSchedule:
         """Return the value as it was last reduced."""
         return self.value
 
-    def hear(self, is_better: bool, value: float) -> bool:
+    def update(self, is_better: bool, value: float) -> bool:
         """Take the next value of the metric; return whether it led to a reduction."""
         config = self._config
         if is_better:

@@ -148,13 +148,13 @@ class Dqn(Agent):
             allowed_BA = None if batch.next_masks is None else batch.next_masks > 0
             targets_B = td_targets(rewards_B, batch.discounts, next_q_BA, choosing_BA, allowed_BA)
 
-        def loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        def loss_fn(network: Callable[..., Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             q_BA = network(obs).float()
             errors_B = td_errors(q_BA, actions_B, targets_B)
             loss = td_loss(errors_B, weights, huber=self.config.huber)
             return loss, (errors_B.detach(), q_BA.detach().mean())
 
-        loss, norm, (errors_B, q_mean) = self.learner.improve(loss_of, numbers[0])
+        loss, norm, (errors_B, q_mean) = self.learner.step(loss_fn, numbers[0])
         self.count(loss, norm, q_mean)
         return errors_B
 

@@ -209,14 +209,14 @@ class Iqn(Agent):
             next_BQ = _of_action(self.target(next_obs, theirs_BQ).float(), best_B11)
             targets_BQ = rewards_B.unsqueeze(1) + batch.discounts.unsqueeze(1) * next_BQ
 
-        def loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        def loss_fn(network: Callable[..., Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
             found_BQ = _of_action(network(obs, own_BQ).float(), index_B11)
             loss, sizes_B = quantile_huber_loss(
                 found_BQ, own_BQ, targets_BQ, weights, kappa=self.config.kappa
             )
             return loss, (sizes_B, found_BQ.detach().mean())
 
-        loss, norm, (sizes_B, q_mean) = self.learner.improve(loss_of, numbers[0])
+        loss, norm, (sizes_B, q_mean) = self.learner.step(loss_fn, numbers[0])
         self.count(loss, norm, q_mean)
         return sizes_B
 

@@ -232,7 +232,7 @@ class Ppo(Agent):
             advantages = normalised(advantages)
         surrogate = clipped_policy_loss if config.policy_loss == "clip" else kl_policy_loss
 
-        def loss_of(network: Callable[..., Outputs]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        def loss_fn(network: Callable[..., Outputs]) -> tuple[Tensor, tuple[Tensor, ...]]:
             outputs, values, log_std = network(obs)
             outputs = outputs.float()
             log_probs = self.distribution.log_probs(outputs, log_std, actions, masks)
@@ -254,8 +254,8 @@ class Ppo(Agent):
 
         # A ratio compares with the policy that acted, so this one is computed in the same mode: with
         # another dropout mask or other statistics of batch norm it would not begin at 1.
-        loss, norm, more = self.learner.improve(loss_of, numbers[0], in_train_mode=False)
-        self.learner.observe(obs, norm=norm)
+        loss, norm, more = self.learner.step(loss_fn, numbers[0], in_train_mode=False)
+        self.learner.update_statistics(obs, norm=norm)
         self.count(loss, norm, *more)
         found: Tensor = more[3]
         return found

@@ -238,21 +238,21 @@ class Sac(Agent):
             errors_B = (0.5 * (q1_B + q2_B) - targets_B).detach()
             return critic_loss(q1_B, q2_B, targets_B, weights), errors_B
 
-        loss, norm, errors_B = self.critics.improve(critic_loss_of, numbers[0])
+        loss, norm, errors_B = self.critics.step(critic_loss_of, numbers[0])
 
         def actor_loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
             actions, logs_B = self._draw(network(obs), noise[1])
             q1_B, q2_B = (q.float() for q in self.critics.frozen(obs, actions))
             return actor_loss(q1_B, q2_B, logs_B, alpha), logs_B.detach()
 
-        gain, actor_norm, logs_B = self.actor.improve(actor_loss_of, numbers[0])
+        gain, actor_norm, logs_B = self.actor.step(actor_loss_of, numbers[0])
         if self.config.temperature.learned:
 
             def temperature_loss_of(log: Callable[[], Tensor]) -> tuple[Tensor, tuple[()]]:
                 aimed = self._target_entropy
                 return temperature_loss(log(), logs_B, target_entropy=aimed), ()
 
-            self.temperature.improve(temperature_loss_of, numbers[0])
+            self.temperature.step(temperature_loss_of, numbers[0])
         self.count(loss, torch.maximum(norm, actor_norm), gain, alpha, -logs_B.mean())
         return errors_B
 

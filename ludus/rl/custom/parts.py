@@ -10,7 +10,7 @@ from typing import Any
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.core.services import Records
-from ludus.judge.beside import AsyncEvaluator
+from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.rl.evaluation.judge import METRIC
 from ludus.rl.off_policy import OffPolicyConfig
 from ludus.session.logger import Logger

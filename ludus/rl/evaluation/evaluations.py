@@ -15,7 +15,7 @@ from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.core.run import Run
 from ludus.envs.spaces import EnvSpec
-from ludus.judge.beside import AsyncEvaluator
+from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
 from ludus.rl.agent import Agent
@@ -61,15 +61,15 @@ class Evaluations:
         self.own = EpisodeEvaluator(EvaluationTask.of(config), is_interrupted=is_interrupted)
         """Plays the episodes that the config describes."""
         self.evaluator = self.own if given is None else given
-        self.beside: AsyncEvaluator | None = None
+        self.async_evaluator: AsyncEvaluator | None = None
         """Does the same in a process of its own, where the config or the script asks for it."""
         if isinstance(given, AsyncEvaluator):
-            self.beside = given
+            self.async_evaluator = given
             given.is_interrupted, given.on_event = is_interrupted, note
         elif config.evaluation.asynchronous and given is None:
             timeout = config.evaluation.timeout_seconds
             assert timeout is not None
-            self.beside = AsyncEvaluator(
+            self.async_evaluator = AsyncEvaluator(
                 config, timeout=timeout, is_interrupted=is_interrupted, on_event=note
             )
 
@@ -84,9 +84,9 @@ class Evaluations:
             if section != config.env:
                 check_same_spaces(section, trained, key="env of the evaluator")
         # Kinds of ludus and envs of gymnasium are known in every process; of others it is asked.
-        is_given = self.beside is not None and self.beside is self.evaluator
-        if self.beside is not None and (is_given or not _is_built_in(config)):
-            self.beside.check()
+        is_given = self.async_evaluator is not None and self.async_evaluator is self.evaluator
+        if self.async_evaluator is not None and (is_given or not _is_built_in(config)):
+            self.async_evaluator.check()
 
     def held_out(self, agent: Any, *, episodes: int | None, seed: int | None) -> dict[str, float]:
         """Return the metrics of an agent over episodes by which it was neither trained nor chosen."""
@@ -111,7 +111,7 @@ class Evaluations:
         # A network that moves a buffer whenever it is asked would be another one afterwards.
         with agent.undisturbed() if isinstance(agent, Agent) else evaluating(agent):
             score, metrics = as_outcome(self.evaluator.evaluate(self._seen(agent)), metric=METRIC)
-        self._hear(run, score, agent.weights, run.counters)
+        self._update(run, score, agent.weights, run.counters)
         # What decides is logged, whatever else an evaluator of a script's own has to say.
         return {METRIC: score, **metrics}
 
@@ -122,23 +122,23 @@ class Evaluations:
 
     def launch(self, run: Run, agent: Any) -> None:
         """Judge the evaluation under way and begin another."""
-        assert self.beside is not None
+        assert self.async_evaluator is not None
         self.settle(run)
         if run.stop_reason is None:
-            self.beside.launch(run.counters, agent.weights())
+            self.async_evaluator.launch(run.counters, agent.weights())
 
     def settle(self, run: Run) -> None:
         """Wait for the evaluation under way, if there is one, and judge it.
 
         Its metrics are logged under the counters of the moment it was launched.
         """
-        done = None if self.beside is None else self.beside.collect()
+        done = None if self.async_evaluator is None else self.async_evaluator.collect()
         if done is not None:
             weights = done.weights
-            self._hear(run, done.metrics[METRIC], lambda: weights, done.counters)
+            self._update(run, done.metrics[METRIC], lambda: weights, done.counters)
             run.log.write_past(run, done.counters, done.metrics)
 
-    def _hear(
+    def _update(
         self,
         run: Run,
         score: float,
@@ -150,21 +150,21 @@ class Evaluations:
             self._tell(
                 f"the evaluation at opt_step {opts} gave {score}: it is never the best and uses patience"
             )
-        self._judge.hear(run, {METRIC: score}, lambda score: weights(), counters=counters)
+        self._judge.update(run, {METRIC: score}, lambda score: weights(), counters=counters)
 
     def open(self) -> None:
         """Start the process beside, so that the first evaluation need not wait for it."""
-        if self.beside is not None:
-            self.beside.open()
+        if self.async_evaluator is not None:
+            self.async_evaluator.open()
 
     def close(self) -> None:
         """Let the process beside go."""
-        if self.beside is not None:
-            self.beside.close()
+        if self.async_evaluator is not None:
+            self.async_evaluator.close()
 
     def inexact_because(self) -> Sequence[str]:
         """Return the evaluations that were lost."""
-        return () if self.beside is None else self.beside.inexact_because()
+        return () if self.async_evaluator is None else self.async_evaluator.inexact_because()
 
 
 def check_evaluator(

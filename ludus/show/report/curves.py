@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ludus.config import rooms
+from ludus.config import families
 from ludus.show.names import Parts, taken_apart
 from ludus.show.report.charts import NARROW, WIDE, Line, bar_chart, line_chart
 from ludus.show.report.files import ReportedRun, mapping, number
@@ -100,7 +100,7 @@ def _merged(group: Sequence[Drawn]) -> list[list[Drawn]]:
 def _ordered(runs: Sequence[ReportedRun], groups: _Groups, looks: Looks) -> _Groups:
     """Return the charts, those that matter most first."""
     best_names = {str(best.get("metric")) for run in runs for best in run.all_bests}
-    scores = rooms.directions()
+    scores = families.directions()
 
     def importance(group: Sequence[Drawn]) -> tuple[bool, bool, bool, int]:
         names = {name for one in group for name in one.names}

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ludus.config import rooms
+from ludus.config import families
 from ludus.core.errors import LudusError
 from ludus.show.report.charts import text
 from ludus.show.report.files import ReportedRun
@@ -31,7 +31,7 @@ class Section:
 
 def family_sections(runs: Sequence[ReportedRun]) -> Iterator[Section]:
     """Yield what families say of these runs; one that fails says so, and the page goes on."""
-    for room in rooms.rooms():
+    for room in families.families():
         for name, module in room.modules("report").items():
             try:
                 made = _made(name, module, runs)
@@ -46,7 +46,7 @@ def family_sections(runs: Sequence[ReportedRun]) -> Iterator[Section]:
 
 def is_marked(storage: Storage) -> bool:
     """Return whether a family can tell something of a place that is no run."""
-    for room in rooms.rooms():
+    for room in families.families():
         for module in room.modules("report").values():
             try:
                 mark = getattr(importlib.import_module(module), "MARK", None)

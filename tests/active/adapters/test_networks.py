@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from ludus.active.adapters.networks import Logits, hidden_features, timm_features
 from ludus.core.errors import LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.model import Model
 from tests.active.test_candidates import trainer_of
 
@@ -65,7 +65,7 @@ def test_a_transformer_learns_and_asks_by_its_hidden_states() -> None:
     trainer.loaders["train"] = Sentences()
     trainer.set_model(Logits(Transformer()))
     trainer.set_features(hidden_features)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.pool.num_labelled == 16
     assert len(trainer.candidates.scores) == 1
 
@@ -87,7 +87,7 @@ def test_a_timm_network_gives_what_its_head_is_given() -> None:
     trainer = trainer_of(model=None, selection="h_score")
     trainer.set_model([network, Convolution()])
     trainer.set_features(timm_features)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert len(trainer.candidates.scores) == 2
 
 

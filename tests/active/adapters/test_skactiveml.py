@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.testing.trainers import check_kill_anywhere
 from tests.active.test_candidates import trainer_of
 
@@ -28,7 +28,7 @@ def test_theirs_and_ours_ask_for_the_same_uncertain_examples() -> None:
     asked = []
     for section in ({"kind": "skactiveml", "name": "UncertaintySampling"}, ours):
         trainer = trainer_of(strategy=section)
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         asked.append(sorted(trainer.pool.asked.tolist()))
     assert asked[0] == asked[1]
 
@@ -39,7 +39,7 @@ def test_without_the_library_the_remedy_is_told_before_work_starts() -> None:
     with pytest.raises(
         ConfigError, match="pip install scikit-activeml, or use a strategy of ludus"
     ):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 def test_a_name_that_is_not_on_the_list_is_never_imported() -> None:

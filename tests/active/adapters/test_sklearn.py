@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from ludus.active.adapters.sklearn import Classifier
 from ludus.active.trainers.active import ActiveTrainer
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.testing.trainers import check_kill_anywhere
 from tests.active.test_candidates import network, trainer_of
 
@@ -28,7 +28,7 @@ def forest() -> RandomForestClassifier:
 def test_it_is_fitted_to_all_labels_of_the_round_and_chooses_by_its_probabilities() -> None:
     trainer = trainer_of(**ONCE)
     trainer.set_model(Classifier(LogisticRegression(), classes=3))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     rows, labels = trainer.pool.labelled, trainer.pool.labels.numpy()
     inputs = trainer.examples.inputs(torch.arange(trainer.pool.size))
     by_hand = LogisticRegression().fit(inputs[rows].numpy(), labels)
@@ -60,7 +60,7 @@ def test_what_is_random_in_it_is_drawn_from_the_seed_of_the_run() -> None:
         np.random.seed(len(said))
         trainer = trainer_of(**ONCE, seed=seed)
         trainer.set_model(Classifier(forest(), classes=3))
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         said.append(trainer.model(trainer.examples.inputs(torch.arange(50))))
     assert torch.equal(said[0], said[1])
     assert not torch.equal(said[0], said[2])
@@ -83,11 +83,11 @@ def test_features_come_from_a_function() -> None:
     trainer = trainer_of(**ONCE, strategy={"kind": "core_set"})
     trainer.set_model(Classifier(LogisticRegression(), classes=3))
     with pytest.raises(ConfigError, match="function of features"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
     trainer = trainer_of(**ONCE, strategy={"kind": "core_set"})
     trainer.set_model(Classifier(LogisticRegression(), classes=3))
     trainer.set_features(lambda model, inputs: inputs)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.pool.num_labelled == 20
 
 
@@ -110,7 +110,7 @@ def test_keys_that_would_be_ignored_are_refused() -> None:
     with pytest.raises(
         ConfigError, match="'max_epochs' to 1; set 'ema_decay' to null; set 'start'"
     ):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 def test_what_a_classifier_refuses_is_told_in_a_sentence() -> None:

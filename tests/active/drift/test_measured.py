@@ -11,7 +11,7 @@ import ludus
 from ludus.active.drift.calibration import ece
 from ludus.active.drift.temperature import fit_temperature
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 
 
 def small(**changes: Any) -> Any:
@@ -72,12 +72,12 @@ def test_calibration_without_what_it_is_measured_on_is_refused_before_work() -> 
     with pytest.raises(ConfigError, match="'calibration' is for classes, and the loss is mse"):
         small(loss="mse")
     with pytest.raises(ConfigError, match="measured on test data, and there is none"):
-        ludus.build_trainer(small(**{"data.test_fraction": 0.0})).fit(around=Bare)
+        ludus.build_trainer(small(**{"data.test_fraction": 0.0})).fit(runtime=InMemoryRuntime)
 
 
 def test_an_evaluator_predicts_what_it_evaluates_without_gradients() -> None:
     trainer: Any = ludus.build_trainer(small())
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     outputs, targets = trainer.evaluators["test"].predict(trainer.model)
     right = (outputs.argmax(1) == targets).double().mean()
     _, metrics = trainer.evaluators["test"].evaluate(trainer.model)

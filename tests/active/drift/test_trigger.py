@@ -44,52 +44,52 @@ def window(sure: float, share_right: float, count: int = 100) -> Window:
 @pytest.mark.covers("003-D9")
 def test_a_value_is_compared_with_those_before_it_and_not_with_itself() -> None:
     one = baseline(window=5, deviations=50.0)
-    assert [one.hear(value) for value in (1.0, 1.1, 0.9, 1.0, 1.0)] == [False] * 5
+    assert [one.update(value) for value in (1.0, 1.1, 0.9, 1.0, 1.0)] == [False] * 5
     deviation = math.sqrt(0.02 / 4)
-    assert not copy.deepcopy(one).hear(1 + 49.9 * deviation)
-    assert copy.deepcopy(one).hear(1 + 50.1 * deviation)
+    assert not copy.deepcopy(one).update(1 + 49.9 * deviation)
+    assert copy.deepcopy(one).update(1 + 50.1 * deviation)
 
 
 @pytest.mark.covers("003-D9")
 def test_only_a_rise_is_high() -> None:
     one = baseline()
     for value in (1.0, 1.1, 0.9):
-        one.hear(value)
-    assert not copy.deepcopy(one).hear(-100.0)
-    assert one.hear(100.0)
+        one.update(value)
+    assert not copy.deepcopy(one).update(-100.0)
+    assert one.update(100.0)
 
 
 def test_a_high_value_does_not_become_the_rule() -> None:
     one = baseline()
     for value in (1.0, 1.1, 0.9):
-        one.hear(value)
-    assert all(one.hear(9.0) for _ in range(10))
+        one.update(value)
+    assert all(one.update(9.0) for _ in range(10))
     assert one.values == [1.0, 1.1, 0.9]
 
 
 def test_the_window_holds_the_latest_values_alone() -> None:
     one = baseline()
     for value in (5.0, 4.0, 3.0, 2.0, 1.0):
-        one.hear(value)
+        one.update(value)
     assert one.values == [3.0, 2.0, 1.0]
 
 
 def test_values_that_never_differ_need_a_rise_of_some_size() -> None:
     one = baseline(min_rise=0.1)
     for _ in range(3):
-        one.hear(0.2)
-    assert not copy.deepcopy(one).hear(0.29)
-    assert copy.deepcopy(one).hear(0.31)
+        one.update(0.2)
+    assert not copy.deepcopy(one).update(0.29)
+    assert copy.deepcopy(one).update(0.31)
 
 
 @pytest.mark.covers("003-D9")
 def test_after_a_reset_there_is_nothing_to_compare_with() -> None:
     one = baseline()
     for value in (1.0, 1.1, 0.9):
-        one.hear(value)
+        one.update(value)
     one.reset()
     assert one.values == []
-    assert not one.hear(100.0)
+    assert not one.update(100.0)
 
 
 @pytest.mark.covers("003-S5")

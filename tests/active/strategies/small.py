@@ -13,7 +13,7 @@ from ludus.active.models.features import Features
 from ludus.active.scoring import Scorer
 from ludus.active.strategy import View
 from ludus.config.registry import find
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.data.batches.splits import Examples
 from ludus.nn.model import Loss, Model
 from ludus.seeds import derive, seed_everything
@@ -57,7 +57,7 @@ def ran(config: Any, **given: Any) -> Any:
     # In memory nobody seeds the global generators, which dropout draws from.
     seed_everything(derive(config.seed, "global"))
     trainer: Any = find("trainer", "active")(config, **given)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return trainer
 
 

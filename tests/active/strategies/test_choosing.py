@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from ludus.active.scoring import Need, Seen
+from ludus.active.scoring import Need, PoolBatch
 from ludus.active.strategy import Strategy, View, expected_weight
 from ludus.config.base import StrictConfig
 from ludus.config.registry import find, register
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.active.strategies.small import STRATEGIES, made, ran, small, view_of
 
 LOGITS = torch.tensor([[3.0, 0.0, 0.0], [0.2, 0.0, -3.0], [1.0, 0.0, 0.0], [-3.0, 0.1, 0.0]])
@@ -275,7 +275,7 @@ def test_a_function_of_features_that_gives_none_is_told(function: Any, told: str
     trainer = find("trainer", "active")(small("core_set"))
     trainer.set_features(function)
     with pytest.raises(LudusError, match=told):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
     with pytest.raises(ConfigError, match="a str gives no features; give a function"):
         trainer.set_features("pooled")
 
@@ -292,7 +292,7 @@ def test_a_shortlist_is_thinned_out_by_what_is_labelled_already() -> None:
 
 def test_the_weight_of_a_class_is_expected_by_the_mean_of_the_draws() -> None:
     draws = torch.tensor([[[0.9, 0.1]], [[0.1, 0.9]], [[0.2, 0.8]]]).log()
-    seen = Seen(torch.tensor([0]), None, None, draws)
+    seen = PoolBatch(torch.tensor([0]), None, None, draws)
     found = expected_weight(seen, torch.tensor([3.0, 1.0]))
     torch.testing.assert_close(found, torch.tensor([3.0 * 0.4 + 0.6]))
 

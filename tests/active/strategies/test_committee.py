@@ -12,7 +12,7 @@ import ludus
 from ludus.active.models.committee import Members, make_committee
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.model import Model
 from tests.active.strategies.small import ran, section, small
 
@@ -117,7 +117,7 @@ def test_a_frozen_body_is_the_same_in_all_members_and_stays_so() -> None:
     assert [one[:2] for one in sharing(members_of(trainer), net)] == [["0.weight", "0.bias"]] * 3
     heads = [one[3].weight for one in members_of(trainer)]  # type: ignore[index]
     assert not torch.equal(heads[1], heads[2])
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert all(torch.equal(one[0].weight, first) for one in members_of(trainer))  # type: ignore[index]
 
 
@@ -180,7 +180,7 @@ def test_a_committee_of_a_trained_network_whose_head_is_listed_first_is_refused(
     model.is_loaded = True
     trainer = find("trainer", "active")(small("committee_kl", model=None), model=model)
     with pytest.raises(ConfigError, match="calls head last; let its __init__ make the head last"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 def test_a_committee_whose_members_would_be_equal_is_refused() -> None:
@@ -191,4 +191,4 @@ def test_a_committee_whose_members_would_be_equal_is_refused() -> None:
 
     trainer = find("trainer", "active")(small("committee_kl", model=None), model=Still(13, 3))
     with pytest.raises(ConfigError, match="all members of the committee are the same"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.model import Model
 from tests.active.strategies.small import STRATEGIES, made, ran, scorer_of, section, small, view_of
 from tests.supervised.conftest import MLP
@@ -22,7 +22,7 @@ def refused(match: str, config: Any, **given: Any) -> None:
     """See that a run is refused before anything is asked for."""
     trainer = find("trainer", "active")(config, **given)
     with pytest.raises(ConfigError, match=match):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
     pool = getattr(trainer, "pool", None)
     assert pool is None or not len(pool.asked)
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import ludus
-from ludus.config import rooms
+from ludus.config import families
 from ludus.testing import trainers
 from tests.active.strategies.small import STRATEGIES, small
 
 
 def test_every_strategy_there_is_is_tried() -> None:
     # That of another library, which need not be there, is tried in tests/active/adapters.
-    assert sorted(rooms.listed("strategy")) == sorted([*STRATEGIES, "skactiveml"])
+    assert sorted(families.listed("strategy")) == sorted([*STRATEGIES, "skactiveml"])
 
 
 @pytest.mark.parametrize("kind", STRATEGIES)

@@ -311,7 +311,7 @@ def test_features_that_the_network_writes_over_afterwards_are_those_the_layer_wa
 
 
 def test_features_of_a_network_that_uses_its_memory_again_are_those_of_each_batch() -> None:
-    class Room(nn.Module):
+    class Family(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.body, self.last, self.room = nn.Linear(13, 4), nn.Linear(4, 3), torch.zeros(9, 4)
@@ -321,7 +321,7 @@ def test_features_of_a_network_that_uses_its_memory_again_are_those_of_each_batc
             out: Tensor = self.last(input=self.room[: len(x)])
             return out
 
-    module, inputs = Room(), pool()
+    module, inputs = Family(), pool()
     seen = list(scorer_of(inputs, module).stream(torch.arange(9), {"features"}))
     found = torch.cat([one.features for one in seen if one.features is not None])
     torch.testing.assert_close(found, module.body(inputs).detach())

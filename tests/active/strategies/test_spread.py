@@ -134,8 +134,8 @@ def clusters() -> Tensor:
     found = []
     for at, size in ((0.0, 5), (100.0, 9), (200.0, 3)):
         ring = torch.arange(size - 1) * (2 * torch.pi / (size - 1))
-        around = torch.stack([ring.cos(), ring.sin()], 1)
-        found += [torch.tensor([[at, 0.0]]), around + torch.tensor([at, 0.0])]
+        runtime = torch.stack([ring.cos(), ring.sin()], 1)
+        found += [torch.tensor([[at, 0.0]]), runtime + torch.tensor([at, 0.0])]
     return torch.cat(found)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ludus.active.stream.held import Held
 from ludus.active.stream.link import DirectLink
+from ludus.active.stream.stored_state import StoredState
 from ludus.core.errors import CheckpointError, RunError
 from ludus.store.local import LocalStorage
 from tests.active.stream.streams import Recorder, center, edge, estimation, standalone, write
@@ -128,8 +128,8 @@ def test_a_folder_that_was_claimed_and_no_more_is_begun_with_any_config(tmp_path
 def test_a_claim_that_was_edited_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path / "edge")
     storage.make_root()
-    assert Held(storage, "edge").read() is None
+    assert StoredState(storage, "edge").read() is None
     state = tmp_path / "edge/state.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | change))
     with pytest.raises(CheckpointError, match="has changed since it was written"):
-        Held(storage, "edge").read()
+        StoredState(storage, "edge").read()

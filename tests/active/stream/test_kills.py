@@ -56,7 +56,7 @@ class Instants:
     def __init__(self) -> None:
         self.count, self.due = 0, -1
 
-    def around(self, does: Callable[..., Any]) -> Callable[..., Any]:
+    def runtime(self, does: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*given: Any, **named: Any) -> Any:
             self.passed()
             found = does(*given, **named)
@@ -76,8 +76,8 @@ def instants(monkeypatch: pytest.MonkeyPatch) -> Instants:
     """Every write, removal and message is an instant to be killed at; retraining is done in between."""
     found = Instants()
     for name in ("write", "remove", "commit"):
-        monkeypatch.setattr(LocalStorage, name, found.around(getattr(LocalStorage, name)))
-    monkeypatch.setattr(DirectLink, "ask", found.around(DirectLink.ask))
+        monkeypatch.setattr(LocalStorage, name, found.runtime(getattr(LocalStorage, name)))
+    monkeypatch.setattr(DirectLink, "ask", found.runtime(DirectLink.ask))
     made: dict[bytes, Path] = {}
 
     def tend(self: Datacenter) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ludus.arena.agents.bodies.cnn import Cnn, CnnParameters
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.core.errors import ConfigError
 
 KEYS: dict[str, Any] = {"kind": "cnn", "num_layers": 2, "width": 6, "sees": "all"}
@@ -17,7 +17,7 @@ SILENCE = torch.full((1, 2, 1), -1)
 
 def body(num_symbols: int = 16, shape: tuple[int, ...] = (1, 8, 8), **changes: Any) -> Cnn:
     torch.manual_seed(0)
-    seen = Seen({"image": shape}, num_symbols, max_message_rounds=2, num_channels=1)
+    seen = ObservationSizes({"image": shape}, num_symbols, max_message_rounds=2, num_channels=1)
     return Cnn(CnnParameters(**{**KEYS, **changes}), seen)
 
 

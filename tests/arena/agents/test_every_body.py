@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from ludus.arena.agents.body import Body, Rows, make_body
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
+from ludus.config.families import listed
 from ludus.config.registry import find
-from ludus.config.rooms import listed
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 
@@ -24,7 +24,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "node_mask": (2, 8),
     "image": (1, 8, 8),
 }
-SEEN = Seen(SHAPES, num_symbols=16, max_message_rounds=3, num_channels=2)
+SEEN = ObservationSizes(SHAPES, num_symbols=16, max_message_rounds=3, num_channels=2)
 
 
 def body(kind: str) -> Body:
@@ -82,7 +82,7 @@ def test_nothing_in_it_asks_for_a_value(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["cnn", "gnn"])
 def test_a_scenario_without_what_it_needs_is_refused(kind: str) -> None:
     section = validate(find("body", kind).Config, SECTIONS[kind], source="test")
-    seen = Seen({"bits": (4,)}, num_symbols=2, max_message_rounds=1, num_channels=1)
+    seen = ObservationSizes({"bits": (4,)}, num_symbols=2, max_message_rounds=1, num_channels=1)
     told = f"'agents.verifier.body.kind' is {kind}, which needs '.*', but the data of this scenario are bits"
     with pytest.raises(ConfigError, match=told):
         make_body(section, seen, agent="verifier")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ludus.arena.agents.bodies.gnn import Gnn, GnnParameters
 from ludus.arena.agents.body import Rows
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.arena.scenarios.graph_isomorphism import GraphIsomorphism, GraphIsomorphismParameters
 from ludus.arena.scenarios.graph_isomorphism.colours import scores
 from ludus.config.sections import validate
@@ -21,7 +21,7 @@ M = 8
 def body(num_layers: int = 2, width: int = 8, max_nodes: int = M, *, compares: bool = True) -> Gnn:
     torch.manual_seed(0)
     shapes = {"adjacency": (2, max_nodes, max_nodes), "node_mask": (2, max_nodes)}
-    seen = Seen(shapes, num_symbols=2 * max_nodes, max_message_rounds=2, num_channels=1)
+    seen = ObservationSizes(shapes, num_symbols=2 * max_nodes, max_message_rounds=2, num_channels=1)
     params = GnnParameters(kind="gnn", num_layers=num_layers, width=width, compares=compares)
     return Gnn(params, seen)
 

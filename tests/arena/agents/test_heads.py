@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ludus.arena.agents.body import Body, Found
+from ludus.arena.agents.body import Body, BodyFeatures
 from ludus.arena.agents.heads import HeadParameters, PolicyHead, ValueHead
 
 
@@ -35,13 +35,15 @@ def test_values_begin_around_0_as_wide_as_the_body_says(
     assert last.bias.item() == 0.0
     if not widths:
         source = torch.Generator().manual_seed(0)
-        values = head(Found(torch.randn(4096, 8, generator=source), None, None))
+        values = head(BodyFeatures(torch.randn(4096, 8, generator=source), None, None))
         assert values.mean().item() == pytest.approx(0.0, abs=0.1 * gain)
         assert values.std().item() == pytest.approx(gain, rel=0.1)
 
 
 def test_a_policy_begins_near_the_uniform_one() -> None:
     head = PolicyHead(HeadParameters(widths=[]), Plain(), 1, num_symbols=5)
-    said = head(Found(torch.randn(64, 8, generator=torch.Generator().manual_seed(0)), None, None))
+    said = head(
+        BodyFeatures(torch.randn(64, 8, generator=torch.Generator().manual_seed(0)), None, None)
+    )
     assert said.message.softmax(-1).sub(1 / 5).abs().max() < 0.02
     assert said.decision.softmax(-1).sub(1 / 3).abs().max() < 0.02

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from ludus.arena.agents.bodies.mlp import Mlp, MlpParameters
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 
-SEEN = Seen(shapes={"bits": (4,)}, num_symbols=3, max_message_rounds=2, num_channels=1)
+SEEN = ObservationSizes(shapes={"bits": (4,)}, num_symbols=3, max_message_rounds=2, num_channels=1)
 
 
 def body(widths: list[int]) -> Mlp:

@@ -10,7 +10,7 @@ import torch
 import ludus
 from ludus.arena.agents.kinds.random import RandomAgent, RandomParameters
 from ludus.arena.protocol import CONTINUE
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from tests.arena.sections import ALWAYS, NEVER, parts
@@ -22,7 +22,7 @@ ROWS = {"round": torch.tensor([0, 1, 1])}
 
 def agent() -> RandomAgent:
     params = validate(RandomParameters, SECTION, source="test")
-    seen = Seen(shapes={}, num_symbols=5, max_message_rounds=2, num_channels=2)
+    seen = ObservationSizes(shapes={}, num_symbols=5, max_message_rounds=2, num_channels=2)
     return RandomAgent(params, seen, name="prover", trainer_type="rl", use_shared_body=True)
 
 

@@ -12,8 +12,8 @@ import torch
 
 import ludus
 from ludus.arena.scenarios.pettingzoo.spec import maker_of, spec_of
+from ludus.config.families import listed
 from ludus.config.registry import find
-from ludus.config.rooms import listed
 from ludus.config.sections import validate
 from tests.arena.pettingzoo.made import VECTOR, counting, prepared, small_counting, small_env
 from tests.arena.sections import NEVER, parts

@@ -7,7 +7,7 @@ import runpy
 from pathlib import Path
 
 import ludus
-from ludus.config.rooms import listed
+from ludus.config.families import listed
 from tests.arena.pettingzoo.made import QUIET
 
 PAGE = Path(__file__).parents[3] / "docs" / "arena-pettingzoo.md"

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ludus.arena.agents.agent import Agent, Said
+from ludus.arena.agents.agent import Agent, AgentOutput
 from ludus.arena.agents.body import Rows
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.playing.environment import MessageEnvironment
 from ludus.arena.protocol import ProtocolHandler
+from ludus.config.families import listed
 from ludus.config.registry import find
-from ludus.config.rooms import listed
 from ludus.config.sections import validate
 
 KEYS: dict[str, Any] = {
@@ -86,9 +86,9 @@ class Mute(Agent):
         super().__init__()
         self.shape = num_channels, num_symbols
 
-    def policy(self, rows: Rows) -> Said:
+    def policy(self, rows: Rows) -> AgentOutput:
         count = len(rows["round"])
-        return Said(torch.zeros(count, 3), torch.zeros(count, *self.shape))
+        return AgentOutput(torch.zeros(count, 3), torch.zeros(count, *self.shape))
 
 
 def mute_agents(handler: ProtocolHandler, *data: str, num_symbols: int = 3) -> CombinedAgents:

@@ -12,7 +12,7 @@ from ludus.arena.protocol import ACCEPT, CONTINUE, ProtocolHandler
 from ludus.config.registry import find
 from tests.arena.protocols.made import SPOKEN, gains, order, protocol, section
 
-Seen = Callable[[ProtocolHandler], object]
+ObservationSizes = Callable[[ProtocolHandler], object]
 ZERO, ONE = "prover0:prover0_channel", "prover1:prover1_channel"
 
 
@@ -21,7 +21,7 @@ def last(handler: ProtocolHandler) -> int:
     return handler.max_message_rounds - 1
 
 
-def verifier_gains(decision: int, y: int, index: int | None = None) -> Seen:
+def verifier_gains(decision: int, y: int, index: int | None = None) -> ObservationSizes:
     """Return what looks at the reward of a verifier that decides so."""
 
     def seen(handler: ProtocolHandler) -> float:
@@ -54,19 +54,19 @@ def provers_gain(handler: ProtocolHandler) -> list[float]:
     return [found[name] for name in handler.prover_names]
 
 
-OF_VERIFIERS: dict[str, tuple[Any, Seen, object, object]] = {
+OF_VERIFIERS: dict[str, tuple[Any, ObservationSizes, object, object]] = {
     "verifier_reward": (4.0, verifier_gains(1, 1), 2.0, 4.0),
     "verifier_incorrect_reward": (-4.0, verifier_gains(1, 0), -3.0, -4.0),
     "verifier_terminated_reward": (-4.0, verifier_gains(2, 0), -5.0, -4.0),
     "force_guess": ("y", verifier_gains(1, 0), -3.0, 2.0),
 }
-OF_ROUNDS: dict[str, tuple[Any, Seen, object, object]] = {
+OF_ROUNDS: dict[str, tuple[Any, ObservationSizes, object, object]] = {
     "prover_reward": (4.0, convinced, 7.0, 4.0),
     "max_message_rounds": (12, lambda handler: len(order(handler)), 4, 12),
     "min_message_rounds": (4, first_decision, 1, 3),
     "verifier_continue_reward": (0.75, verifier_gains(2, 0, 1), 0.5, 0.75),
 }
-CHANGES: dict[tuple[str, str], tuple[Any, Seen, object, object]] = {
+CHANGES: dict[tuple[str, str], tuple[Any, ObservationSizes, object, object]] = {
     **{(kind, key): row for kind in SPOKEN for key, row in OF_VERIFIERS.items()},
     **{(kind, key): row for kind in SPOKEN for key, row in OF_ROUNDS.items()},
     ("debate", "max_message_rounds"): (12, lambda handler: len(order(handler)), 6, 12),
@@ -105,7 +105,7 @@ BESIDE: dict[tuple[str, str], dict[str, Any]] = {
 """What keys need with them: another number of rounds, or an order."""
 
 
-def foretold(name: str, seed: int) -> Seen:
+def foretold(name: str, seed: int) -> ObservationSizes:
     """Return what looks at the gain of an agent by an answer that is foretold."""
     return lambda handler: gains(handler, 0, CONTINUE, 0, seed=seed)[name]
 
@@ -133,6 +133,6 @@ EVERY = [
 @pytest.mark.parametrize(("kind", "key"), EVERY)
 def test_a_key_changes_the_episode_as_its_sentence_says(kind: str, key: str) -> None:
     value, seen, before, after = CHANGES[kind, key]
-    beside = BESIDE.get((kind, key), {})
+    async_evaluator = BESIDE.get((kind, key), {})
     assert seen(protocol(kind)) == before
-    assert seen(protocol(kind, **{key: value}, **beside)) == after
+    assert seen(protocol(kind, **{key: value}, **async_evaluator)) == after

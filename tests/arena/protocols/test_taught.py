@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.config.rooms import listed
+from ludus.config.families import listed
 from ludus.core.errors import ConfigError
 from ludus.testing.episodes import check_episodes
 from ludus.testing.protocols import check_protocol

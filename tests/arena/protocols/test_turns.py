@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.config.rooms import listed
+from ludus.config.families import listed
 from tests.arena.protocols.made import OWN, order, protocol, said_by, section
 
 BOTH = "verifier:prover0_channel verifier:prover1_channel"

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import ludus
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from tests.arena.sections import TINY, parts
 from tests.arena.small import MLP
 from tests.arena.small_solo import small_solo
@@ -20,7 +20,7 @@ from tests.arena.small_solo import small_solo
 
 def fitted(config: Any) -> Any:
     trainer: Any = ludus.build_trainer(config)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return trainer
 
 
@@ -75,7 +75,7 @@ def test_the_loss_is_the_cross_entropy_of_each_agent_and_its_gradient_moves_the_
         name: weight - 0.1 * (0.0 if gradient is None else gradient)
         for (name, weight), gradient in zip(named.items(), gradients, strict=True)
     }
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     for name, weight in trainer.agents.named_parameters():
         torch.testing.assert_close(weight, expected[name])
 
@@ -126,7 +126,7 @@ def test_the_test_runs_in_the_test_context_and_has_a_progress_bar() -> None:
 
     trainer._build_train_context = watched("train", trainer._build_train_context)
     trainer._build_test_context = watched("test", trainer._build_test_context)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert set(seen) == {("train", True, True), ("test", False, False)}
     assert seen[-1] == ("test", False, False)
     # Iterations of training, and one for each agent that is tested.
@@ -197,7 +197,7 @@ def test_fit_takes_a_length_in_whole_iterations(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        ludus.build_trainer(small_solo(**changed)).fit(around=Bare)
+        ludus.build_trainer(small_solo(**changed)).fit(runtime=InMemoryRuntime)
 
 
 def test_a_schedule_longer_than_the_run_is_refused() -> None:

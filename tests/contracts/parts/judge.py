@@ -27,4 +27,4 @@ def use(judge: Judge) -> None:
     run.boundaries = 7
     for score in (1.0, 3.0, 3.2, 2.0):
         metrics = {"eval/return_mean": score, "eval/error": -score}
-        judge.hear(run, metrics, lambda score: {}, counters={"opt_steps": 5})
+        judge.update(run, metrics, lambda score: {}, counters={"opt_steps": 5})

@@ -33,4 +33,4 @@ def use(judge: Judge) -> None:
     run = Run()
     run.boundaries = 7
     for score in (1.0, 3.0, 3.2, 2.0):
-        judge.hear(run, {METRIC: score}, lambda score: {}, counters={"opt_steps": 5})
+        judge.update(run, {METRIC: score}, lambda score: {}, counters={"opt_steps": 5})

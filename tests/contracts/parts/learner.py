@@ -23,8 +23,8 @@ def make() -> Learner:
 def use(learner: Learner) -> None:
     inputs = torch.arange(12.0).view(4, 3)
 
-    def loss_of(network: Any) -> tuple[Tensor, None]:
+    def loss_fn(network: Any) -> tuple[Tensor, None]:
         return network(inputs).square().mean(), None
 
     for _ in range(3):
-        learner.improve(loss_of, 0.1)
+        learner.step(loss_fn, 0.1)

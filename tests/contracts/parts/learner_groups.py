@@ -23,4 +23,4 @@ def make() -> Learner:
 def use(learner: Learner) -> None:
     for is_frozen in (False, True):
         learner.set_frozen("body", is_frozen)
-        learner.improve(lambda net: (net(torch.ones(4, 3)).square().mean(), ()), torch.tensor(0.1))
+        learner.step(lambda net: (net(torch.ones(4, 3)).square().mean(), ()), torch.tensor(0.1))

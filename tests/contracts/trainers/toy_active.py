@@ -120,16 +120,16 @@ class ToyActive(ToyTrainer):
         rate = self.fitting.learning_rate(self.run)
         inputs, targets = batch
 
-        def loss_of(network: Any) -> tuple[Tensor, None]:
+        def loss_fn(network: Any) -> tuple[Tensor, None]:
             return (network(inputs) - targets).square().mean(), None
 
-        loss, _, _ = self.learner.improve(loss_of, torch.tensor(rate))
+        loss, _, _ = self.learner.step(loss_fn, torch.tensor(rate))
         self.run.counters["opt_steps"] += 1
         return {"train/loss": loss, "train/rate": rate}
 
     def validate(self, run: Run) -> dict[str, float]:
         metrics = {"validation/loss": self.loss()}
-        self.judge.hear(run, metrics, lambda score: self.weights())
+        self.judge.update(run, metrics, lambda score: self.weights())
         return metrics
 
     def loss(self) -> float:

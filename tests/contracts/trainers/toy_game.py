@@ -122,10 +122,10 @@ class ToyGame(ToyTrainer):
             believed = 0.5 * (believed + scripted(state_BD))
         sign = -1.0 if role == "host" else 1.0
 
-        def loss_of(network: Callable[[Tensor], Tensor]) -> tuple[Tensor, None]:
+        def loss_fn(network: Callable[[Tensor], Tensor]) -> tuple[Tensor, None]:
             return sign * (torch.tanh(network(state_BD)) - believed).square().mean(), None
 
-        loss, _, _ = self.learners[role].improve(loss_of, torch.tensor(RATES[role]))
+        loss, _, _ = self.learners[role].step(loss_fn, torch.tensor(RATES[role]))
         run.counters["opt_steps"] += 1
         return {f"{role}/loss": loss, **self.work.do("fit")}
 
@@ -135,7 +135,7 @@ class ToyGame(ToyTrainer):
             "eval/host_return": self.distance("host"),
             "eval/guest_error": self.distance("guest"),
         }
-        self.judge.hear(run, metrics, lambda score: copied(self.learners[score.name]))
+        self.judge.update(run, metrics, lambda score: copied(self.learners[score.name]))
         return metrics
 
     def distance(self, role: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ludus
-from tests.arena.beginning.test_pretraining import pretrained
+from tests.arena.initialisation.test_pretraining import pretrained
 
 REFUSALS = {
     "run": "pretraining is under way, but its weights are not there",

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 import ludus
-from ludus.core.surroundings import Bare, Request
+from ludus.core.runtime import InMemoryRuntime, Request
 from ludus.games.trainers.fused_dqn import DQNTrainer
 from ludus.seeds import derive, seed_everything
 
@@ -85,12 +85,12 @@ class Ran:
         trainer.add(self, name="ran")
         for number, callback in enumerate(more):
             trainer.add(callback, name=f"more{number}")
-        self.result = trainer.fit(max_steps=max_steps, around=self._around)
+        self.result = trainer.fit(max_steps=max_steps, runtime=self._around)
 
-    def _around(self, trainer: Any, request: Request) -> Bare:
-        around = Bare(trainer, request)
+    def _around(self, trainer: Any, request: Request) -> InMemoryRuntime:
+        runtime = InMemoryRuntime(trainer, request)
         trainer.run.keep_model = lambda name, weights, note: self.kept.update({name: weights})
-        return around
+        return runtime
 
     def _note(self, stage: str, run: Any) -> None:
         self.done.append((stage, run.cursor[3].name, run.round("round")))

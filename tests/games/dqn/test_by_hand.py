@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import ludus
 from ludus.core.errors import LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games import DQNTrainer, TwoRoleTrainer
 from ludus.nn.optimizer import Sgd
 from tests.contracts.trainers.two_roles_by_hand import ByHand, make
@@ -24,7 +24,7 @@ def flat(module: nn.Module) -> Tensor:
 
 def in_memory(trainer: Any) -> Any:
     trainer.set_logger(ludus.Logger({"backends": []}))
-    return trainer.fit(around=Bare)
+    return trainer.fit(runtime=InMemoryRuntime)
 
 
 @pytest.mark.covers("001-M3", "001-M4")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import ludus
 from ludus.core.errors import CheckpointError, ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games import DQNTrainer
 from ludus.games.roll_out import Experiences
 from ludus.seeds import seed_everything
@@ -47,7 +47,7 @@ def test_a_roll_out_of_ones_own_is_what_a_run_remembers_and_what_its_other_names
 
     trainer = Bold(small_dqn())
     trainer.set_logger(ludus.Logger({"backends": []}))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert asked == [("host", 20), ("agent", 20)] + [("host", 6), ("agent", 6)] * 3
     assert trainer.host_replay_buffer.sample(30)["rewards"].unique().tolist() == [5.0]
     assert trainer.get_rollout("agent", 3).rewards.unique().tolist() == [5.0]
@@ -63,7 +63,7 @@ def test_a_roll_out_that_gives_no_experiences_is_told(found: Any) -> None:
     trainer = Odd(small_dqn())
     trainer.set_logger(ludus.Logger({"backends": []}))
     with pytest.raises(LudusError, match=r"Odd\._roll_out gave a \w+; return tensors \(obs"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
 
 
 class Counter(nn.Module):
@@ -172,7 +172,7 @@ def test_an_evaluation_disturbs_nothing_that_was_given(who: str) -> None:
     unseen, watched = (trainer_of(who, **{"evaluation.every_rounds": k}) for k in (0, 1))
     for trainer in (unseen, watched):
         seed_everything(0)
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
     watched.evaluate_rho()
     watched.count_actions("host")
     list(watched.narrate(watched.weights(), 0))
@@ -262,7 +262,7 @@ def test_what_was_replaced_stays_for_the_next_run() -> None:
     player, own = First(), net("host")
     trainer.replace_nets({"agent": player, "host": own})
     for _ in range(2):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         assert trainer.agent_net is player
         assert trainer.host_net is own
         assert trainer.trained_roles == ["host"]
@@ -270,7 +270,7 @@ def test_what_was_replaced_stays_for_the_next_run() -> None:
     assert asked > 0
     trainer.replace_nets(agent_net=net("agent"))
     trainer.set_trainable("agent")
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.trained_roles == ["host", "agent"]
     assert player.asked == asked
 
@@ -288,7 +288,7 @@ def test_the_engine_goes_on_with_a_network_that_was_put_in_during_a_run(engine: 
     trainer.set_logger(ludus.Logger({"backends": []}))
     trainer.add(Replaces(trainer, "replace_nets", {"host": wide}), name="replacing")
     before = flat(wide)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.host_net is wide, "its layers are of other widths"
     assert not torch.equal(flat(wide), before)
     assert updates[5] == updates[0]
@@ -398,7 +398,7 @@ def test_a_function_in_the_place_of_roll_out_is_what_a_run_remembers() -> None:
 
     trainer._roll_out = bold  # type: ignore[assignment,method-assign]
     trainer.set_logger(ludus.Logger({"backends": []}))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.host_replay_buffer.sample(30)["rewards"].unique().tolist() == [5.0]
 
 
@@ -413,5 +413,5 @@ def test_a_trainer_may_reward_by_a_method_of_its_own_and_is_exact() -> None:
     trainer = Rewarding(small_dqn(**EAGER))
     trainer.replace_reward_func(trainer.rewards)
     trainer.set_logger(ludus.Logger({"backends": []}))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.inexact_because() == []

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games import DQNTrainer
 from ludus.games.dqn.rho import Played, play_games, rho
 from ludus.games.game import FusedGame, Moves, State, Step
@@ -151,7 +151,7 @@ def test_actions_are_counted_for_a_role_and_a_pair() -> None:
 
 def test_each_role_is_judged_by_its_own_mean_and_direction_and_keeps_its_own_best() -> None:
     ran = Ran(small_dqn(**{"evaluation.every_rounds": 1}))
-    standings = ran.trainer.judge.standings
+    score_states = ran.trainer.judge.score_states
     hosts = ran.curve("eval/host_rho")
     assert hosts == pytest.approx(
         [
@@ -163,11 +163,11 @@ def test_each_role_is_judged_by_its_own_mean_and_direction_and_keeps_its_own_bes
             )
         ]
     )
-    assert standings["host"].best is not None
-    assert standings["agent"].best is not None
-    assert standings["host"].best["score"] == max(hosts)
-    assert standings["agent"].best["score"] == min(ran.curve("eval/agent_rho"))
-    for best in (standings["host"].best, standings["agent"].best):
+    assert score_states["host"].best is not None
+    assert score_states["agent"].best is not None
+    assert score_states["host"].best["score"] == max(hosts)
+    assert score_states["agent"].best["score"] == min(ran.curve("eval/agent_rho"))
+    for best in (score_states["host"].best, score_states["agent"].best):
         names = ran.kept[best["model"]]
         assert {name.split(".")[0] for name in names} == {"host", "agent"}
 
@@ -224,10 +224,10 @@ def test_a_role_that_a_player_plays_has_no_best_network_and_keeps_no_run_going()
     trainer = DQNTrainer(small_dqn(**changed, **{"evaluation.patience": 2, "max_rounds": 30}))
     trainer.replace_nets(agent_net=player_of(trainer.fused_game, "agent", kind="choose_last"))
     trainer.set_logger(ludus.Logger({"backends": []}))
-    result = trainer.fit(around=Bare)
-    standings = trainer.judge.standings
-    assert standings["host"].best is not None
-    assert standings["agent"].best is None, "its network did not play"
+    result = trainer.fit(runtime=InMemoryRuntime)
+    score_states = trainer.judge.score_states
+    assert score_states["host"].best is not None
+    assert score_states["agent"].best is None, "its network did not play"
     assert result.counters["round"] == 3, "only the host's patience is waited for"
 
 
@@ -249,8 +249,8 @@ def test_a_best_record_and_a_kept_model_say_how_many_moves_were_remembered_by_th
             saved.append(run.counters["game_steps"])
 
     trainer.add(Saves())
-    trainer.fit(around=Bare)
-    best = trainer.judge.standings["host"].best
+    trainer.fit(runtime=InMemoryRuntime)
+    best = trainer.judge.score_states["host"].best
     assert best is not None
     assert best["counters"]["round"] in (4, 6)
     assert best["counters"]["game_steps"] <= kept["moves"]

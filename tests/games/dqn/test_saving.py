@@ -13,7 +13,7 @@ from torch import nn
 
 import ludus
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, StorageError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games import DQNTrainer
 from ludus.store import state_folder
 from tests.games.dqn.small import Ran, prepared, small_dqn
@@ -54,7 +54,7 @@ def test_a_copy_goes_on_as_the_first_does_and_shares_nothing_with_it() -> None:
     assert same(go_on(trainer), ahead), "weights, targets, moments, buffers and draws are the same"
     assert other.host_lr_scheduler.data == {"note": "kept"}
     other.set_logger(ludus.Logger({"backends": []}))
-    other.fit(around=Bare)
+    other.fit(runtime=InMemoryRuntime)
     assert other.learners["host"].num_updates == 3 + 2 + 6, "a run begins with what there is"
 
 
@@ -84,7 +84,7 @@ def test_a_run_after_copy_or_load_has_its_schedules_from_their_beginning(
 
     again.add(Watching(), name="watching")
     again.set_logger(ludus.Logger({"backends": []}))
-    result = again.fit(around=Bare)
+    result = again.fit(runtime=InMemoryRuntime)
     role = config.host
     whole = role.optimizer.learning_rate, role.exploration.initial
     assert rates[0] == whole

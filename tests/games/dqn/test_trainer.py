@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import ludus
 import ludus.games
 from ludus.core.errors import ConfigError, Diverged, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games.dqn import role as role_module
 from ludus.games.dqn.players import Mixed, ValuePlayer
 from ludus.nn.schedules import Scheduler
@@ -79,7 +79,7 @@ def test_what_a_host_and_an_agent_have_is_there_by_its_name_before_and_after_a_r
     assert trainer.fused_game.roles == ROLES
     net_before = trainer.host_net
     trainer.set_logger(ludus.Logger({"backends": []}))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.host_net is net_before, "what was there before fit is what was trained"
     assert not torch.equal(flat(trainer.host_net), before["host"])
     assert not torch.equal(flat(trainer.agent_net), before["agent"])
@@ -264,7 +264,7 @@ def test_a_role_that_is_frozen_plays_on_and_learns_nothing_until_it_is_set_free(
     trainer = Kept(small_dqn())
     trainer.set_logger(ludus.Logger({"backends": []}))
     trainer.add(callback)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert torch.equal(*callback.frozen)
     assert trainer.learners["agent"].num_updates == 4
     assert trainer.learners["host"].num_updates == 6

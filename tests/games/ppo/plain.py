@@ -166,7 +166,7 @@ def _step(
     if numbers.normalise_advantage:
         advantages_B = normalised(advantages_B)
 
-    def loss_of(net: Net) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def loss_fn(net: Net) -> tuple[Tensor, tuple[Tensor, ...]]:
         outputs_BA, values_B, log_std = net(obs_BO)
         log_probs_B = distribution.log_probs(outputs_BA, log_std, actions_B)
         entropies_B = distribution.entropies(outputs_BA, log_std)
@@ -181,5 +181,5 @@ def _step(
             clipped = clip_fraction(log_probs_B, old_log_probs_B, clip)
         return loss, (policy_loss, value_error, -entropies_B.mean(), kl, clipped)
 
-    loss, norm, others = learner.improve(loss_of, learning_rate)
+    loss, norm, others = learner.step(loss_fn, learning_rate)
     return torch.stack([loss, norm, *[other.detach() for other in others]])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import ludus
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.ppo.actor_critic import ActorCritic, Categorical
@@ -350,7 +350,7 @@ def test_a_round_ends_with_the_weights_of_the_reference() -> None:
         entropy_coef=0.01, save_every_rounds=0,
     )  # fmt: skip
     own, other = ludus.build_trainer(config), prepared(config)
-    own.fit(around=Bare)
+    own.fit(runtime=InMemoryRuntime)
     game, keys, learner = other.fused_game, keys_of(config.seed), other.learner
     numbers = PpoNumbers(**{name: getattr(config, name) for name in PpoNumbers.__annotations__})
     live = plain.begin(game, keys, num_games=4, device=torch.device("cpu"))

@@ -16,7 +16,7 @@ import ludus
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.process.messages import pack
@@ -50,7 +50,7 @@ def test_runs_with_and_without_evaluations_learn_the_same(network: Any) -> None:
         trainer = made(
             PPOTrainer, network, small_ppo(engine="eager", **{"evaluation.every_rounds": every})
         )
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
         ends.append(trainer.learner.weights())
     for name, tensor in ends[0].items():
         assert torch.equal(tensor, ends[1][name]), name
@@ -58,7 +58,7 @@ def test_runs_with_and_without_evaluations_learn_the_same(network: Any) -> None:
 
 def test_evaluating_kept_weights_and_telling_a_game_leave_no_trace_either() -> None:
     trainer = made(PPOTrainer, Remembering, small_ppo(engine="eager"))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     calls, drawn = trainer.network.calls, torch.get_rng_state()
     weights = trainer.weights()
     found = [trainer.evaluate_weights(weights) for _ in range(2)]
@@ -76,7 +76,7 @@ def test_kept_weights_are_evaluated_told_and_exported_and_the_trainer_keeps_its_
 ) -> None:
     trainer, other = (ludus.build_trainer(config) for _ in range(2))
     for one in (trainer, other):
-        one.fit(around=Bare, max_steps=4 if one is other else None)
+        one.fit(runtime=InMemoryRuntime, max_steps=4 if one is other else None)
     before, weights = state_of(trainer), trainer.weights_of({"ppo": other.ppo.state_dict()})
     assert pack(dict(weights)) == pack(other.weights())
     assert pack(dict(weights)) != pack(trainer.weights())
@@ -130,7 +130,7 @@ def test_what_an_opponent_remembers_does_not_pass_from_one_evaluation_to_the_nex
     trainer: Any = ludus.build_trainer(
         small_self_play(**{"evaluation.opponent": {"kind": "grudging"}, "evaluation.games": 40})
     )
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.evaluate() == trainer.evaluate()
 
 
@@ -138,7 +138,7 @@ def test_who_is_judged_against_nobody_is_told_which_key_to_set() -> None:
     trainer: Any = ludus.build_trainer(
         small_self_play(**{"evaluation.every_rounds": 0, "evaluation.opponent": None})
     )
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     with pytest.raises(LudusError, match=r"'evaluation\.opponent' is null: there is nobody"):
         trainer.evaluate_weights(trainer.weights())
     assert "first: the network" in trainer.narrate(trainer.weights(), 0)[0]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import ludus
 from ludus.core.errors import LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games.game import Moves
 from ludus.games.kernels.ppo.layout import _why_not_network
 from ludus.games.ppo.actor_critic import ActorCritic, acts_by_its_policy
@@ -60,7 +60,7 @@ NETWORKS = {"subclass": lambda: Scaled(4, Moves(2), [8, 8]), "hooks": hooked, "f
 def trained(network: object) -> Any:
     trainer: Any = ludus.build_trainer(small_ppo(max_rounds=2, save_every_rounds=0, engine="eager"))
     trainer.set_model(network)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return trainer
 
 

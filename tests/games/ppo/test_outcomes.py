@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ludus
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from tests.games.ppo.small import small_ppo, small_self_play
 
@@ -74,5 +74,5 @@ def test_the_value_loss_of_the_log_is_the_mean_squared_error() -> None:
     log = ludus.Logger({"backends": []})
     log.attach(Back())
     trainer.set_logger(log)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert written[0]["train/value_loss"] == pytest.approx(sum(seen) / len(seen), rel=1e-4)

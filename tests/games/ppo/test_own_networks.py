@@ -148,12 +148,12 @@ def test_a_frozen_trunk_stays_and_the_heads_learn() -> None:
 
 
 def fitted_in_memory(make: Callable[[], nn.Module]) -> Any:
-    from ludus.core.surroundings import Bare
+    from ludus.core.runtime import InMemoryRuntime
 
     torch.manual_seed(5)
     trainer: Any = ludus.build_trainer(small_ppo(engine="auto"))
     trainer.set_model(make())
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     return trainer
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from tests.games.ppo.small import small_ppo
 
@@ -44,9 +44,9 @@ def test_rows_wait_until_the_last_update_and_no_longer() -> None:
 
     class Looking:
         def after_train_step(self) -> None:
-            held.append(trainer.waiting.rows is not None)
+            held.append(trainer.pending_rollout.rows is not None)
 
     trainer.add(Looking())
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert held == [True, True, True, True, True, False] * 6
-    assert trainer.waiting.state_dict() == {"rollout": None, "rows": None}
+    assert trainer.pending_rollout.state_dict() == {"rollout": None, "rows": None}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games.elementwise import is_plain, own_function
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels.ppo.layout import _why_not_game
@@ -85,7 +85,7 @@ def with_game(game: FusedGame, config: Any) -> Any:
     trainer: Any = ludus.build_trainer(config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fused_ppo, "make_game", lambda section: game)
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
     return trainer
 
 
@@ -182,7 +182,7 @@ def test_a_game_of_numbers_is_trained_by_its_own_reset_and_step() -> None:
         assert not is_plain(game)
         assert "of its own, which a kernel cannot inline" in str(_why_not_game(game))
     trainer = with_game(Twice(max_steps=9), small_ppo(fused=False))
-    assert trainer.waiting._like.kept is not None
+    assert trainer.pending_rollout._like.kept is not None
     assert trainer.evaluate()["eval/return_mean"] == 2 * trainer.evaluate()["eval/length_mean"]
 
 

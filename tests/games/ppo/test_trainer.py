@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import ludus
 from ludus.core.errors import ConfigError, Diverged, HookError
-from ludus.core.surroundings import Bare
+from ludus.core.runtime import InMemoryRuntime
 from ludus.games.game import FusedGame, Step
 from ludus.games.rules.cartpole import CartPole
 from tests.command_line import in_process
@@ -35,7 +35,7 @@ class Body(nn.Module):
 
 def trained(config: Any, **options: Any) -> Any:
     trainer: Any = ludus.build_trainer(config)
-    trainer.fit(around=Bare, **options)
+    trainer.fit(runtime=InMemoryRuntime, **options)
     return trainer
 
 
@@ -44,7 +44,7 @@ def test_the_trainer_is_public_and_takes_a_config() -> None:
     from ludus.games import PPOTrainer
 
     trainer = PPOTrainer(small_ppo())
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert isinstance(trainer.fused_game, FusedGame)
     assert trainer.run.counters["round"] == 6
 
@@ -129,7 +129,7 @@ def test_a_network_with_outputs_of_another_size_is_refused() -> None:
         trainer = ludus.build_trainer(small_ppo())
         trainer.set_model(body)
         with pytest.raises(ConfigError, match=told):
-            trainer.fit(around=Bare)
+            trainer.fit(runtime=InMemoryRuntime)
 
 
 def test_a_network_of_a_script_is_the_one_that_learns() -> None:
@@ -137,7 +137,7 @@ def test_a_network_of_a_script_is_the_one_that_learns() -> None:
     before = body.policy_layer.weight.detach().clone()
     trainer: Any = ludus.build_trainer(small_ppo())
     trainer.set_model(body)
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     assert trainer.network is body
     assert not torch.equal(body.policy_layer.weight, before)
 
@@ -150,15 +150,15 @@ def test_a_hook_on_a_stage_that_a_fused_round_lacks_names_the_key_that_restores_
     trainer = ludus.build_trainer(small_ppo(fused=True))
     trainer.add(type("Hook", (), {name: lambda self: heard.append(name)})())
     with pytest.raises(HookError, match=rf"Hook.{name} fits no node .* set fused: false"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
     split = ludus.build_trainer(small_ppo())
     split.add(type("Hook", (), {name: lambda self: heard.append(name)})())
-    split.fit(around=Bare)
+    split.fit(runtime=InMemoryRuntime)
     assert heard
     wrong = ludus.build_trainer(small_ppo(fused=True))
     wrong.add(type("Hook", (), {"before_iterat": lambda self: None})())
     with pytest.raises(HookError, match="before_iterate"):
-        wrong.fit(around=Bare)
+        wrong.fit(runtime=InMemoryRuntime)
 
 
 # Runs
@@ -262,9 +262,9 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_is_never_the_best(
     monkeypatch.setattr(CartPole, "play", without_end)
     trainer: Any = ludus.build_trainer(small_ppo(record_every_rounds=0))
     with pytest.raises(Diverged, match=r"train/loss became .*lower reward_scale"):
-        trainer.fit(around=Bare)
+        trainer.fit(runtime=InMemoryRuntime)
     assert trainer.judge.best is None
-    assert trainer.judge.standings["return"].num_bad == 0  # it was not even judged
+    assert trainer.judge.score_states["return"].num_bad == 0  # it was not even judged
 
 
 # Commands

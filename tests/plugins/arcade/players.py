@@ -34,13 +34,13 @@ def preferences(learner: Learner) -> Tensor:
         return learner(ALWAYS)[0].clone()
 
 
-def improve(learner: Learner, move: int, reward: float) -> Tensor:
+def step(learner: Learner, move: int, reward: float) -> Tensor:
     """Make a move that won more likely, and one that lost less; return the loss."""
 
-    def loss_of(network: Callable[[Tensor], Tensor]) -> tuple[Tensor, None]:
+    def loss_fn(network: Callable[[Tensor], Tensor]) -> tuple[Tensor, None]:
         return -reward * network(ALWAYS).log_softmax(1)[0, move], None
 
-    return learner.improve(loss_of, torch.tensor(SGD.learning_rate))[0]
+    return learner.step(loss_fn, torch.tensor(SGD.learning_rate))[0]
 
 
 class DuelJob:

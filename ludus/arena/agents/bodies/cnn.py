@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ludus.arena.agents.body import Body, Found, Rows
-from ludus.arena.scenario import Seen
+from ludus.arena.agents.body import Body, BodyFeatures, Rows
+from ludus.arena.scenario import ObservationSizes
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
@@ -42,7 +42,7 @@ class Cnn(Body):
     Config = CnnParameters
     needs = ("image",)
 
-    def __init__(self, params: CnnParameters, seen: Seen) -> None:
+    def __init__(self, params: CnnParameters, seen: ObservationSizes) -> None:
         super().__init__()
         self.params, width = params, params.width
         self.width = 2 * width
@@ -62,7 +62,7 @@ class Cnn(Body):
         self.sum_up = nn.Linear(seen.num_symbols * width, width)
         self.clock = nn.Embedding(seen.max_message_rounds + 1, width)
 
-    def forward(self, rows: Rows) -> Found:
+    def forward(self, rows: Rows) -> BodyFeatures:
         """Return features of images and of their patches."""
         image = rows["image"]
         marks = self._marks(rows["message_history"])
@@ -75,7 +75,7 @@ class Cnn(Body):
         whole_ND = torch.relu(self.sum_up(patches_NVD.flatten(1)))
         about = whole_ND.unsqueeze(1).expand_as(patches_NVD)
         whole = torch.cat([whole_ND, self.clock(rows["round"])], -1)
-        return Found(whole, torch.cat([patches_NVD, about], -1), None)
+        return BodyFeatures(whole, torch.cat([patches_NVD, about], -1), None)
 
     def _marks(self, history: Tensor) -> Tensor:
         """Return (N, R x C, S, S) planes."""

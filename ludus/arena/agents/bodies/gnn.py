@@ -15,8 +15,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ludus.arena.agents.body import Body, Found, Rows
-from ludus.arena.scenario import Seen
+from ludus.arena.agents.body import Body, BodyFeatures, Rows
+from ludus.arena.scenario import ObservationSizes
 from ludus.config.base import Count, Positive, StrictConfig
 from ludus.config.registry import register
 
@@ -69,7 +69,7 @@ class Gnn(Body):
     Config = GnnParameters
     needs = ("adjacency", "node_mask")
 
-    def __init__(self, params: GnnParameters, seen: Seen) -> None:
+    def __init__(self, params: GnnParameters, seen: ObservationSizes) -> None:
         super().__init__()
         width = params.width
         self.width = 3 * width
@@ -85,7 +85,7 @@ class Gnn(Body):
         self.clock = nn.Embedding(seen.max_message_rounds + 1, width)
         self.likeness = nn.Linear(places, width) if params.compares else None
 
-    def forward(self, rows: Rows) -> Found:
+    def forward(self, rows: Rows) -> BodyFeatures:
         """Return features of pairs and of their nodes."""
         adjacency, mask, history = rows["adjacency"], rows["node_mask"], rows["message_history"]
         N, G, M, _ = adjacency.shape
@@ -100,7 +100,7 @@ class Gnn(Body):
         if self.likeness is not None:
             silent = self._looked(torch.zeros_like(marks), there, adjacency)
             h = h + self.likeness(self._likenesses(silent, history)).reshape(h.shape)
-        return Found(whole, h.reshape(N, G * M, -1), mask.reshape(N, G * M), about)
+        return BodyFeatures(whole, h.reshape(N, G * M, -1), mask.reshape(N, G * M), about)
 
     def _looked(self, marks: Tensor, there: Tensor, adjacency: Tensor) -> Tensor:
         """Return (N, G, M, D) features of each node; of one that is not there, zeros."""

@@ -12,9 +12,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from ludus.arena.agents.body import Body, Found, Rows
+from ludus.arena.agents.body import Body, BodyFeatures, Rows
 from ludus.arena.agents.heads import layers
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 
@@ -34,7 +34,7 @@ class Mlp(Body):
 
     Config = MlpParameters
 
-    def __init__(self, params: MlpParameters, seen: Seen) -> None:
+    def __init__(self, params: MlpParameters, seen: ObservationSizes) -> None:
         super().__init__()
         self.width = params.widths[-1]
         self.names = sorted(seen.shapes)
@@ -45,7 +45,7 @@ class Mlp(Body):
         self.layers = layers([numbers + heard + seen.max_message_rounds + 1, *params.widths])
         self.symbols = nn.Parameter(torch.randn(seen.num_symbols, self.width))
 
-    def forward(self, rows: Rows) -> Found:
+    def forward(self, rows: Rows) -> BodyFeatures:
         """Return the features of the row, and for each symbol those features weighed by its own."""
         history_NRC, round_N = rows["message_history"], rows["round"]
         N = len(round_N)
@@ -57,7 +57,7 @@ class Mlp(Body):
         rows_of_each = zip(each, sizes, strict=True)
         flat = torch.cat([one.reshape(N, size).float() for one, size in rows_of_each], -1)
         whole_ND: Tensor = torch.relu(self.layers(flat))
-        return Found(whole_ND, whole_ND.unsqueeze(1) * self.symbols, None)
+        return BodyFeatures(whole_ND, whole_ND.unsqueeze(1) * self.symbols, None)
 
 
 def _one_hot(index: Tensor, count: int) -> Tensor:

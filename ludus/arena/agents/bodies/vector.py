@@ -15,8 +15,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from ludus.arena.agents.body import Body, Found, Rows
-from ludus.arena.scenario import Seen
+from ludus.arena.agents.body import Body, BodyFeatures, Rows
+from ludus.arena.scenario import ObservationSizes
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 
@@ -46,7 +46,7 @@ class Vector(Body):
     Config = VectorParameters
     has_symbols = False
 
-    def __init__(self, params: VectorParameters, seen: Seen) -> None:
+    def __init__(self, params: VectorParameters, seen: ObservationSizes) -> None:
         super().__init__()
         self.width = params.widths[-1]
         self.names = sorted(seen.shapes)
@@ -60,13 +60,13 @@ class Vector(Body):
         self.layers = nn.Sequential(*made)
         self.observed = Observed(numbers) if params.normalise_observations else None
 
-    def forward(self, rows: Rows) -> Found:
+    def forward(self, rows: Rows) -> BodyFeatures:
         """Return the features of the row."""
         flat_NX = self._flat(rows)
         if self.observed is not None:
             flat_NX = self.observed(flat_NX)
         whole_ND: Tensor = self.layers(flat_NX)
-        return Found(whole_ND, None, None)
+        return BodyFeatures(whole_ND, None, None)
 
     def observe(self, rows: Rows) -> None:
         """Take the rows in which the agent was there into the running statistics."""

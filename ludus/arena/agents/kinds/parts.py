@@ -7,10 +7,10 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from ludus.arena.agents.agent import Agent, AgentParameters, Factors, Said
+from ludus.arena.agents.agent import Agent, AgentOutput, AgentParameters, Factors
 from ludus.arena.agents.body import Body, BodySection, Rows, make_body
 from ludus.arena.agents.heads import HeadParameters, PolicyHead, SoloHead, ValueHead
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.config.registry import register
 from ludus.core.errors import LudusError
 
@@ -54,7 +54,7 @@ class PartsAgent(Agent):
     def __init__(
         self,
         params: PartsParameters,
-        seen: Seen,
+        seen: ObservationSizes,
         *,
         name: str,
         trainer_type: str,
@@ -80,9 +80,9 @@ class PartsAgent(Agent):
         if not use_shared_body:
             self.value_body = make_body(params.body, seen, agent=name)
 
-    def policy(self, rows: Rows) -> Said:
+    def policy(self, rows: Rows) -> AgentOutput:
         """Return the logits of decision and messages."""
-        said: Said = _there(self.policy_head, "policy")(self.body(rows))
+        said: AgentOutput = _there(self.policy_head, "policy")(self.body(rows))
         return said
 
     def value(self, rows: Rows) -> Tensor:
@@ -91,12 +91,12 @@ class PartsAgent(Agent):
         value_N: Tensor = _there(self.value_head, "value")(body(rows))
         return value_N
 
-    def policy_and_value(self, rows: Rows) -> tuple[Said, Tensor]:
+    def policy_and_value(self, rows: Rows) -> tuple[AgentOutput, Tensor]:
         """Return both, by one look where the body is shared."""
         if self.value_body is not None:
             return self.policy(rows), self.value(rows)
         found = self.body(rows)
-        said: Said = _there(self.policy_head, "policy")(found)
+        said: AgentOutput = _there(self.policy_head, "policy")(found)
         value_N: Tensor = _there(self.value_head, "value")(found)
         return said, value_N
 

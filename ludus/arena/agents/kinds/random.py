@@ -10,11 +10,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from ludus.arena.agents.agent import Agent, AgentParameters, Said
+from ludus.arena.agents.agent import Agent, AgentOutput, AgentParameters
 from ludus.arena.agents.body import Body, Rows
 from ludus.arena.agents.heads import ABSENT
 from ludus.arena.protocol import CONTINUE
-from ludus.arena.scenario import Seen
+from ludus.arena.scenario import ObservationSizes
 from ludus.arena.schedule import ConstantSchedule
 from ludus.config.registry import register
 
@@ -46,7 +46,7 @@ class RandomAgent(Agent):
     def __init__(
         self,
         params: RandomParameters,
-        seen: Seen,
+        seen: ObservationSizes,
         *,
         name: str,
         trainer_type: str,
@@ -57,12 +57,12 @@ class RandomAgent(Agent):
         self.params = params
         self._shape = seen.num_channels, seen.num_symbols
 
-    def policy(self, rows: Rows) -> Said:
+    def policy(self, rows: Rows) -> AgentOutput:
         """Return the logits of CONTINUE alone, and of every symbol alike."""
         like: Tensor = rows["round"].float()
         decision_N3 = like.new_full((len(like), 3), ABSENT)
         decision_N3[:, CONTINUE] = 0.0
-        return Said(decision_N3, like.new_zeros(len(like), *self._shape))
+        return AgentOutput(decision_N3, like.new_zeros(len(like), *self._shape))
 
     def value(self, rows: Rows) -> Tensor:
         """Return (N,) zeros: it expects nothing."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets, Scenario
-from ludus.arena.scenarios.graph_isomorphism.pairs import MORE, Wanted, find_pairs
+from ludus.arena.scenarios.graph_isomorphism.pairs import MORE, PairRequest, find_pairs
 from ludus.config.base import NonNegativeFloat, Positive, StrictConfig
 from ludus.config.registry import register
 from ludus.seeds import derive
@@ -135,7 +135,7 @@ class GraphIsomorphism(Scenario):
             tensors[f"{split}.y"] = torch.from_numpy(wanted.is_isomorphic.astype(np.int64))
         return tensors
 
-    def _wanted(self, count: int, rng: np.random.Generator) -> Wanted:
+    def _wanted(self, count: int, rng: np.random.Generator) -> PairRequest:
         """Return what each pair of a dataset must be: shares as exact as whole numbers allow."""
         params = self.params
         num_different = round(count * params.non_isomorphic_share)
@@ -146,7 +146,7 @@ class GraphIsomorphism(Scenario):
         )[order_N]
         size_N = rng.choice(np.array(params.sizes, np.int64), count)
         probability_N = rng.choice(np.array(params.edge_probabilities), count)
-        return Wanted(size_N, probability_N, score_N, is_isomorphic_N)
+        return PairRequest(size_N, probability_N, score_N, is_isomorphic_N)
 
     def _scores(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """Return scores in the proportions asked for."""

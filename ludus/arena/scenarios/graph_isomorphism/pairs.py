@@ -41,7 +41,7 @@ MORE = 3
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PairRequest:
     """What each of N pairs must be."""
 
     size: NDArray[np.int64]
@@ -50,9 +50,9 @@ class Wanted:
     """1, 2 or MORE: of an isomorphic pair, that of the pair its graph was taken from."""
     is_isomorphic: NDArray[np.bool_]
 
-    def at(self, rows: NDArray[np.int64]) -> Wanted:
+    def at(self, rows: NDArray[np.int64]) -> PairRequest:
         """Return what these pairs must be."""
-        return Wanted(
+        return PairRequest(
             self.size[rows], self.probability[rows], self.score[rows], self.is_isomorphic[rows]
         )
 
@@ -93,7 +93,7 @@ class Pairs(NamedTuple):
 
 
 def find_pairs(
-    wanted: Wanted, max_nodes: int, rng: np.random.Generator, is_ours: Callable[[bytes], bool]
+    wanted: PairRequest, max_nodes: int, rng: np.random.Generator, is_ours: Callable[[bytes], bool]
 ) -> Pairs:
     """Return a pair for each that is wanted, of classes that are ours; raise ConfigError if there is none."""
     count = len(wanted)
@@ -125,7 +125,7 @@ def find_pairs(
     return found
 
 
-def _not_found(wanted: Wanted, row: int, tries: int) -> ConfigError:
+def _not_found(wanted: PairRequest, row: int, tries: int) -> ConfigError:
     score = "more than 2" if wanted.score[row] == MORE else f"{wanted.score[row]}"
     return ConfigError(
         f"no pair of graphs with {wanted.size[row]} nodes, edge probability"
@@ -141,7 +141,7 @@ def _mask(size_N: NDArray[np.int64], max_nodes: int) -> Mask:
 
 
 def _candidates(
-    wanted: Wanted, max_nodes: int, rng: np.random.Generator
+    wanted: PairRequest, max_nodes: int, rng: np.random.Generator
 ) -> tuple[Pairs, NDArray[np.bool_]]:
     """Return a pair for each that is wanted, and (N,) which of them are as they should be."""
     mask_NM = _mask(wanted.size, max_nodes)

@@ -10,7 +10,7 @@ import torch
 
 from ludus.arena.playing.parallel_env import ParallelEnvSection
 from ludus.arena.protocols.parallel import Parallel
-from ludus.arena.scenario import Datasets, NoDatasets, Scenario, Seen
+from ludus.arena.scenario import Datasets, NoDatasets, ObservationSizes, Scenario
 from ludus.arena.scenarios.pettingzoo.environment import OBSERVATION, ParallelEnvironment
 from ludus.arena.scenarios.pettingzoo.spec import make_env, spec_of
 from ludus.config.base import Positive, StrictConfig
@@ -69,12 +69,14 @@ class PettingZoo(Scenario):
         """Return the name of what agents see."""
         return [OBSERVATION]
 
-    def seen_by(self, agent: str, datasets: Datasets, handler: ProtocolHandler) -> Seen:
+    def seen_by(self, agent: str, datasets: Datasets, handler: ProtocolHandler) -> ObservationSizes:
         """Return the sizes of what this agent sees and does."""
         spec = spec_of(self.params.env)
         place = spec.agent_names.index(agent)
         shapes: dict[str, tuple[int, ...]] = {OBSERVATION: (spec.num_numbers[place],)}
-        return Seen(shapes, spec.num_actions[place], max_message_rounds=0, num_channels=1)
+        return ObservationSizes(
+            shapes, spec.num_actions[place], max_message_rounds=0, num_channels=1
+        )
 
     def make_environment(
         self,

@@ -17,7 +17,7 @@ from ludus.seeds import generator
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
 
-from ..players import PLAYERS, DuelJob, improve, make_players, preferences
+from ..players import PLAYERS, DuelJob, make_players, preferences, step
 
 
 class ArcadeSettings(ludus.StrictConfig):
@@ -68,7 +68,7 @@ class Duel(Trainer):
         self.judge = ludus.Judge(
             *(ludus.Score(name, f"eval/{name}_margin", patience=50) for name in PLAYERS)
         )
-        self.beside = ludus.AsyncEvaluator(
+        self.async_evaluator = ludus.AsyncEvaluator(
             self.config,
             is_interrupted=lambda: self.run.interrupted,
             on_event=lambda text: self.run.tell(text, event="evaluation_failed"),
@@ -86,7 +86,7 @@ class Duel(Trainer):
         return Repeat(name="train", times=1, body=(bout, settle))
 
     def parts(self) -> dict[str, Any]:
-        own = {"judge": self.judge, "evaluation": self.beside, "write_log": self.write_log}
+        own = {"judge": self.judge, "evaluation": self.async_evaluator, "write_log": self.write_log}
         return {**self.players, **own}
 
     def observers(self) -> Sequence[Observer]:
@@ -101,7 +101,7 @@ class Duel(Trainer):
         }
         score = self.game.score(*(move + 1 for move in moves.values()))
         for name, sign in zip(PLAYERS, (1, -1), strict=True):
-            improve(self.players[name], moves[name], sign * score)
+            step(self.players[name], moves[name], sign * score)
         return {"play/score": float(score), "play/first": moves["first"] + 1.0}
 
     def give_prize(self, run: Run) -> None:
@@ -117,14 +117,14 @@ class Duel(Trainer):
         self.settle(run)
         if not run.is_ending:
             weights = {name: preferences(player) for name, player in self.players.items()}
-            self.beside.launch(run.counters, weights)
+            self.async_evaluator.launch(run.counters, weights)
 
     def settle(self, run: Run) -> None:
         """Wait for the evaluation under way, and judge it by the moment of its launch."""
-        if (done := self.beside.collect()) is None:
+        if (done := self.async_evaluator.collect()) is None:
             return
         run.log.write_past(run, done.counters, done.metrics)
-        self.judge.hear(
+        self.judge.update(
             run,
             done.metrics,
             lambda score: {score.name: done.weights[score.name]},
@@ -152,10 +152,10 @@ class Duel(Trainer):
         return DuelJob(self.config).evaluate(weights, is_interrupted=lambda: False)
 
     def open(self) -> None:
-        self.beside.check()
+        self.async_evaluator.check()
 
     def close(self) -> None:
-        self.beside.close()
+        self.async_evaluator.close()
 
     def inexact_because(self) -> Sequence[str]:
-        return self.beside.inexact_because()
+        return self.async_evaluator.inexact_because()

@@ -11,7 +11,7 @@ from ludus.nn.learner import Learner
 
 
 @contextlib.contextmanager
-def borrowed(learner: Learner, weights: Mapping[str, Tensor]) -> Iterator[None]:
+def swapped_weights(learner: Learner, weights: Mapping[str, Tensor]) -> Iterator[None]:
     """Let the block ask the network with these weights; after it, the network has its own again.
 
     Raise StateError, with nothing changed, unless these are weights of such a network.

@@ -16,7 +16,7 @@ _LOOKED_AT = 64
 """How many rounds are looked at from the first one on; turns come again after a few."""
 
 
-def impossible(handler: ProtocolHandler) -> Iterator[str]:
+def validate_protocol(handler: ProtocolHandler) -> Iterator[str]:
     """Yield each reason; what a name is wrong in is told before what would follow from it."""
     wrong = [*_of_names(handler)] or [*_of_turns(handler)] or [*_of_length(handler)]
     yield from wrong

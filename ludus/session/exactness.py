@@ -14,7 +14,7 @@ DIFFERS = "resume_differs"
 """The event that a resumed run was seen to go on otherwise than before the kill."""
 
 
-class Standing:
+class RunExactness:
     """One of three words for a run, with the reasons where it is `no`."""
 
     def __init__(self, trainer: Trainer, *, is_transplant: bool) -> None:

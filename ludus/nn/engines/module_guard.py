@@ -24,7 +24,7 @@ Executed = Callable[..., Any]
 """An update: a method of tensors that changes its owner's tensors in place."""
 
 
-class Settings:
+class ModuleGuard:
     """What decides, beside tensors, what an update computes: modes, layers, their attributes, hooks."""
 
     def __init__(self, modules: Sequence[nn.Module], others: Sequence[object]) -> None:
@@ -82,14 +82,14 @@ def _reader(own: Mapping[str, object]) -> Callable[[Any], object] | None:
     return itemgetter(*names) if names else None
 
 
-class Following:
+class Guarded:
     """An executed update, made anew where a script has changed what it depends on."""
 
     def __init__(
         self,
         method: Executed,
         make: Callable[[Executed], Executed],
-        settings: Callable[[], Settings],
+        settings: Callable[[], ModuleGuard],
         why_not: Callable[[], str | None],
         give_up: Callable[[str], None],
     ) -> None:
@@ -101,7 +101,7 @@ class Following:
         self._method = method
         self._make = make
         self._new_settings = settings
-        self._settings: Settings | None = None
+        self._settings: ModuleGuard | None = None
         self._why_not, self._give_up = why_not, give_up
         self._num_changes = 0
         self._why: str | None = None

@@ -18,7 +18,7 @@ Kinds = Mapping[str, Tensor]
 """By column, a tensor on the meta device of the shape and type that it has."""
 
 
-class Waiting:
+class PendingRollouts:
     """Holds rollouts (B, T) from `collect` to `estimate`, and their rows from there to the last update."""
 
     def __init__(self, rollouts: Kinds, rows: Kinds, device: torch.device) -> None:

@@ -32,7 +32,7 @@ _BEFORE_CLAIM = re.compile(r"LOCK|state\.json\.tmp-[0-9]+")
 _MOST_NAMED = 3
 
 
-class Held:
+class StoredState:
     """What a folder remembers of whoever was at work in it."""
 
     def __init__(self, storage: LocalStorage, owner: str) -> None:

@@ -18,7 +18,7 @@ from ludus.games.ppo.config import FusedPpoConfig
 _NOTHING = "the rollout of this round is not there; resume from a checkpoint that holds it"
 
 
-class Waiting:
+class PendingRollout:
     """Holds a rollout from `collect` to `estimate`, and its rows from there to the last update."""
 
     def __init__(

@@ -19,7 +19,7 @@ from ludus.arena.experiment import ExperimentParameters
 from ludus.config import strict_yaml
 from ludus.core import Run, Stage
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, StorageError
-from ludus.nn.held import Held
+from ludus.nn.module_state import ModuleState
 from ludus.session.begun import has_begun
 from ludus.store.directory import found_run
 from ludus.store.models import read_model
@@ -69,7 +69,7 @@ class Loading:
         for name, given in found.items():
             # Fitted here, when a lender may have loaded its body: what is not given stays as it is by now.
             weights, fresh = self._fitted(name, given)
-            Held(self._agents.member(name), without=()).load(weights)
+            ModuleState(self._agents.member(name), without=()).load(weights)
             section, lender = self._named[name], self._lenders[name]
             besides = "" if lender is None else f"; its body is that of '{lender}'"
             besides += f"; fresh: {', '.join(fresh)}" if fresh else ""
@@ -88,7 +88,7 @@ def fitted(
     What this trainer has no use for is left out, and so is the body of an agent that looks with that of its
     lender. Raise ConfigError where anything else is not as it is here.
     """
-    own = Held(agent, without=()).tensors()
+    own = ModuleState(agent, without=()).tensors()
     here = {_part(one) for one in own}
     if "value_body" in here and "value_body" not in {_part(one) for one in given}:
         inside = {one: tensor for one, tensor in given.items() if _part(one) == "body"}
@@ -117,7 +117,7 @@ def fitted(
             )
     fresh = sorted(part for part in here if part in CHOSEN and part not in there)
     try:
-        Held(agent, without=()).check({**own, **taken})
+        ModuleState(agent, without=()).check({**own, **taken})
     except LudusError as error:
         raise ConfigError(f"{path}: {error}") from None
     return {**own, **taken}, fresh

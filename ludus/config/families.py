@@ -36,7 +36,7 @@ _TRAINER, _PROGRAM = _OF_ALL = ("trainer", "program")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class Family:
     """What one package or module has declared."""
 
     name: str
@@ -75,7 +75,7 @@ class Room:
         return {name: f"{parts}.{name}" for name in sorted(names) if not name.startswith("_")}
 
 
-_ROOMS: dict[str, Room] = {}
+_ROOMS: dict[str, Family] = {}
 _is_listed = False
 
 
@@ -112,7 +112,7 @@ def declare(
     if module is None:
         raise LudusError(f"declare('{room}'): no such module is imported; give it __name__")
     paths = list(getattr(module, "__path__", ()))
-    found = Room(
+    found = Family(
         name=room,
         folder=Path(paths[0]) if paths else None,
         categories=dict(categories or {}),
@@ -128,7 +128,7 @@ def declare(
         findings=findings,
     )
     if not room.startswith("ludus."):
-        rooms()
+        families()
     for what, names in (("category", found.categories), ("counter", counters)):
         _check_names(what, [*names], room)
     for key, counter in found.lengths.items():
@@ -188,7 +188,7 @@ def _check_direction(metric: str, direction: str, room: str) -> None:
 
 def directions() -> dict[str, str]:
     """Return every declared direction, by metric or word."""
-    return {metric: one for room in rooms() for metric, one in room.directions.items()}
+    return {metric: one for room in families() for metric, one in room.directions.items()}
 
 
 def _category_owners(category: str) -> list[str]:
@@ -197,7 +197,7 @@ def _category_owners(category: str) -> list[str]:
     return [room.name for room in _ROOMS.values() if category in room.categories]
 
 
-def rooms() -> list[Room]:
+def families() -> list[Family]:
     """Return every declared room, those of ludus first."""
     global _is_listed
     if not _is_listed:
@@ -209,7 +209,7 @@ def rooms() -> list[Room]:
 
 def categories() -> list[str]:
     """Return every declared category of kinds."""
-    return [*_OF_ALL, *(category for room in rooms() for category in room.categories)]
+    return [*_OF_ALL, *(category for room in families() for category in room.categories)]
 
 
 def check_category(category: str) -> None:
@@ -226,7 +226,7 @@ def listed(category: str) -> dict[str, str]:
     """Return the module of each kind of a category that is a file in a declared folder."""
     check_category(category)
     found: dict[str, str] = {}
-    for room in rooms():
+    for room in families():
         own = {**room.categories, _TRAINER: room.trainers, _PROGRAM: "programs"}
         folder = own.get(category)
         for kind, module in (room.modules(folder) if folder else {}).items():
@@ -242,7 +242,7 @@ def listed(category: str) -> dict[str, str]:
 def commands() -> dict[str, tuple[str, str]]:
     """Return the room and the module of every command that is a file in a room's `commands`."""
     found: dict[str, tuple[str, str]] = {}
-    for room in rooms():
+    for room in families():
         for name, module in room.modules("commands").items():
             name = name.replace("_", "-")
             if name in found:
@@ -256,33 +256,33 @@ def commands() -> dict[str, tuple[str, str]]:
 
 def counter_of(key: str) -> str | None:
     """Return the counter that a length in a config limits, if one was declared for the key."""
-    return next((room.lengths[key] for room in rooms() if key in room.lengths), None)
+    return next((room.lengths[key] for room in families() if key in room.lengths), None)
 
 
 def other_names(key: str) -> Iterable[tuple[str, Hint | None]]:
     """Yield what a key of another library may be here, each with the hint of the room that knows."""
-    for room in rooms():
+    for room in families():
         for name in room.other_names.get(key, ()):
             yield name, room.hint
 
 
 def is_known_elsewhere(key: str) -> bool:
     """Return whether a name is a key of another library, so that it is no misspelt one of ours."""
-    return any(key in room.other_names for room in rooms())
+    return any(key in room.other_names for room in families())
 
 
 def earlier_names(key: str) -> Iterable[tuple[str, Hint | None]]:
     """Yield what a key of earlier files may be called now, each with the hint of the room that knows."""
-    for room in rooms():
+    for room in families():
         if key in room.earlier_names:
             yield room.earlier_names[key], room.hint
 
 
 def migrations(version: int) -> list[Migration]:
     """Return what brings the keys of each room from this version of config files to the next."""
-    return [room.migrations[version] for room in rooms() if version in room.migrations]
+    return [room.migrations[version] for room in families() if version in room.migrations]
 
 
 def renamings() -> list[Migration]:
     """Return what gives the keys of each room the names they have now."""
-    return [room.renamed for room in rooms() if room.renamed is not None]
+    return [room.renamed for room in families() if room.renamed is not None]

@@ -25,7 +25,7 @@ class Best(TypedDict):
 
 
 @dataclass
-class Standing:
+class ScoreState:
     """What the evaluations so far came to, by one score."""
 
     kept: list[Best] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Standing:
         return {"best": self.best, "peak": self.peak, "num_bad": self.num_bad, **more}
 
 
-def read_standing(state: Mapping[str, Any], score: Score, prefix: str | None) -> Standing:
+def read_score_state(state: Mapping[str, Any], score: Score, prefix: str | None) -> ScoreState:
     """Return a saved standing; `prefix` is what the names of its models begin with, if any are kept."""
     more = ["runners_up"] if score.keep > 1 else []
     states.check_keys(state, "best", "peak", "num_bad", *more)
@@ -81,7 +81,7 @@ def read_standing(state: Mapping[str, Any], score: Score, prefix: str | None) ->
         with states.within("runners_up"):
             kept += [_read_best(runners_up, index, prefix) for index in range(len(runners_up))]
     peak = None if state["peak"] is None else states.number(state, "peak")
-    return Standing(kept, peak, states.whole(state, "num_bad"))
+    return ScoreState(kept, peak, states.whole(state, "num_bad"))
 
 
 def _read_best(state: states.Holds, key: states.Key, prefix: str | None) -> Best:

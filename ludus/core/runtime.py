@@ -62,7 +62,7 @@ class Result:
     """Why it is `no`."""
 
 
-class Surroundings(Protocol):
+class Runtime(Protocol):
     """What stands around a run: its directory, log, display, signals. The loop knows none of it."""
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
@@ -83,11 +83,11 @@ class Surroundings(Protocol):
     def result(self, run: Run) -> Result: ...
 
 
-Surround = Callable[["Trainer", Request], Surroundings]
+MakeRuntime = Callable[["Trainer", Request], Runtime]
 """Makes what stands around one walk of this trainer."""
 
 
-class Bare:
+class InMemoryRuntime:
     """Surroundings that keep nothing: for a walk in memory, by whose log it is judged as any other."""
 
     def __init__(self, trainer: Trainer, request: Request) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch import nn
 
 from ludus.config.registry import find, kinds
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.core.services import Weights
 from ludus.judge.divergence import WatchDivergence
 from ludus.judge.judge import JudgeLog
 from ludus.judge.milestones import Milestones
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.model import Model
+from ludus.nn.schedule import HIGHEST, OfStep, Schedule
+from ludus.nn.torch_optimizer import Make, TorchMade
 from ludus.session.begun import CHANGED, Begun, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
@@ -28,12 +31,14 @@ from ludus.supervised.length import lengthened
 from ludus.supervised.preflight import check_data, make_model
 from ludus.supervised.rate_control import PART, UNSET, RateControl, WatchPlateau
 from ludus.supervised.short_config import block_of, expand
-from ludus.supervised.tuned import Tuned
 from ludus.supervised.updating import make_update
 from ludus.supervised.watchers import GUARD, WatchMonitors, make_judge, with_judge
 
+_PLAIN = (bool, int, float, str, tuple, type(None))
+"""Options that are written down by their values."""
 
-class BaseTrainer(Evaluated, Tuned, Trainer):
+
+class BaseTrainer(Evaluated, Trainer):
     """Learns from labelled examples.
 
     train
@@ -46,6 +51,10 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
     """
 
     Config: ClassVar[type[SupervisedConfig]] = SupervisedConfig
+    _given_schedule: OfStep | None = None
+    _given_optimizer: Make | None = None
+    rate_control: RateControl
+    """What decides the learning rate besides the step."""
     # An evaluator begins its data anew each time; what a model keeps is in its own part.
     derived: ClassVar[tuple[str, ...]] = ("evaluators", "loaders", "_plain_state", "_early_notes")
 
@@ -96,6 +105,87 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
         """Train this Model, or this torch network."""
         super().set_model(Model(model) if isinstance(model, nn.Module) else model)
         self._is_own_model = True
+
+    def set_schedule(self, function: OfStep) -> None:
+        """Multiply the optimizer's learning rate by what this function of the optimisation step returns.
+
+        It takes the place of the config's schedule. A run that began with it is resumed by a script that
+        gives it again; it should depend on the step alone, or have state_dict and load_state_dict.
+        """
+        if not callable(function):
+            raise ConfigError(
+                f"set_schedule was given a {type(function).__name__}; give a function that takes the"
+                " number of the optimisation step and returns the factor of the learning rate"
+            )
+        self._given_schedule = function
+        self.config = self.config.replace(learning_rate_schedule={"kind": "given"})
+        self.note_given(schedule=function)
+
+    def set_optimizer(
+        self, optimizer: Callable[..., TorchMade], *, lr: float | None = None, **options: object
+    ) -> None:
+        """Let this class of torch.optim.Optimizer, or function from parameters to one, move the weights.
+
+        It is called with the parameters and the options, `lr` among them where it is given, and takes the
+        place of the config's optimizer; the schedule starts from `lr`. Its state is saved with the run, and
+        a run that began with it is resumed by a script that gives it again.
+        """
+        if not callable(optimizer):
+            raise ConfigError(
+                f"set_optimizer was given a {type(optimizer).__name__}; give a class of"
+                " torch.optim.Optimizer, or a function that takes parameters and returns one"
+            )
+        given = dict(options) if lr is None else {"lr": lr, **options}
+        rate = self.config.optimizer.learning_rate if lr is None else lr
+        self.config = self.config.replace(optimizer={"kind": "given", "learning_rate": rate})
+        self._given_optimizer = lambda parameters: optimizer(parameters, **given)
+        name = getattr(optimizer, "__name__", type(optimizer).__name__)
+        # A resume goes on with the saved options, so others than those it began with are refused.
+        words = [f"{key}={value!r}" for key, value in options.items() if isinstance(value, _PLAIN)]
+        self.given_classes["optimizer"] = f"{name}({', '.join(sorted(words))})" if words else name
+
+    def set_learning_rate(self, rate: float | None) -> None:
+        """Learn at this rate from the next step on, whatever the schedule says; None goes by it again.
+
+        For hooks; it is saved with the run.
+        """
+        if not hasattr(self, "rate_control"):
+            raise LudusError(
+                "set_learning_rate is for hooks of a run; before fit set 'optimizer.learning_rate'"
+            )
+        if rate is not None:
+            is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
+            if not is_number or not (math.isfinite(rate) and 0 <= rate <= HIGHEST):
+                raise LudusError(
+                    f"set_learning_rate was given {rate!r}; a learning rate is a number from 0 to"
+                    f" {HIGHEST:g}, or None to go by the schedule"
+                )
+            learner = getattr(self.update, "learner", None)
+            if learner is not None and not learner.gradient_step.is_safe_at(rate):
+                raise LudusError(
+                    f"set_learning_rate was given {rate:g}, at which a step could leave the range of"
+                    " float32, and this run does not look for that; raise 'optimizer.learning_rate' to the"
+                    " highest rate, and set lower ones in hooks"
+                )
+            rate = float(rate)
+        self.rate_control.override = rate
+
+    def _schedule_for(self, num_batches: int | None) -> Schedule:
+        return self.rate_control.schedule(self.config.count_steps(num_batches))
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the learning rate changes with the optimisation steps."""
+        return self.fitting.schedule
+
+    def _learning_rate(self) -> float:
+        """Return the learning rate of the next step: what a hook has set, or the schedule's."""
+        override = self.rate_control.override
+        return self.fitting.learning_rate(self.run) if override is None else override
+
+    def consulted(self) -> Mapping[str, object]:
+        """Return the schedule that a script gave."""
+        return {} if self._given_schedule is None else {"schedule": self._given_schedule}
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build data, model, optimizer and observers from the config and what the script gave."""
@@ -198,7 +288,9 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
 
     def plan(self) -> Repeat:
         """Return epochs of steps, a validation after each, a test at the end."""
-        last = [Stage(name="settle", work=self._settle, always=True)] if self.beside else []
+        last = (
+            [Stage(name="settle", work=self._settle, always=True)] if self.async_evaluator else []
+        )
         if "test" in self.evaluators:
             last.append(Stage(name="test", work=self._test, always=True))
         return Repeat(name="train", times=1, body=(self.fitting.loop(), *last))
@@ -211,7 +303,7 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
             "update": self.update,
             "train_data": self.train_data,
             "write_log": self.write_log,
-            **({} if self.beside is None else {"evaluation": self.beside}),
+            **({} if self.async_evaluator is None else {"evaluation": self.async_evaluator}),
             **({"judge": self.judge} if self.judge.scores else {}),
             "milestones": self.milestones,
             PART: self.rate_control,
@@ -224,7 +316,7 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
         guard = WatchDivergence(GUARD, log, check=lambda: self.update.check())
         judge = JudgeLog(self.judge, log, lambda score: self.weights(), keep=self._keep)
         watch = WatchMonitors(self.config.monitors(), log)
-        plateau = WatchPlateau(self.rate_control.hear, log)
+        plateau = WatchPlateau(self.rate_control.update, log)
         judged: list[Observer] = [judge] if self.judge.scores else []
         judged += [plateau] if self.rate_control.plateau else []
         return [self.write_log, guard, *judged, *([watch] if judged else []), self.milestones]
@@ -262,16 +354,23 @@ class BaseTrainer(Evaluated, Tuned, Trainer):
     def close(self) -> None:
         """Let the processes that load data go."""
         self.train_data.close()
-        if self.beside is not None:
-            self.beside.close()
+        if self.async_evaluator is not None:
+            self.async_evaluator.close()
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons of the data, of the model and of an evaluation beside training."""
         if not hasattr(self, "_plain_state"):
             return ()
-        beside = () if self.beside is None else self.beside.inexact_because()
+        async_evaluator = (
+            () if self.async_evaluator is None else self.async_evaluator.inexact_because()
+        )
         reasons = [*self._unrepeatable, *self.train_data.inexact_because(), *self._changed_later()]
-        return [*reasons, *beside, *self.update.inexact_because(), *unsaved(self._plain_state)]
+        return [
+            *reasons,
+            *async_evaluator,
+            *self.update.inexact_because(),
+            *unsaved(self._plain_state),
+        ]
 
     def train_step(self, batch: object, batch_idx: int) -> Mapping[str, Any] | None:
         """Learn from one batch and return its metrics; override it to learn in another way."""

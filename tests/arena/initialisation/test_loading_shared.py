@@ -10,7 +10,7 @@ import pytest
 import ludus
 from ludus.arena.agents.bodies.mlp import Mlp
 from ludus.core.errors import ConfigError
-from tests.arena.beginning.test_loading import Weights, are_equal, inside, model_of, solo_run
+from tests.arena.initialisation.test_loading import Weights, are_equal, inside, model_of, solo_run
 from tests.arena.sections import parts
 from tests.arena.small import MLP, small_arena
 

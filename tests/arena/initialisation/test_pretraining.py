@@ -9,8 +9,8 @@ import pytest
 
 import ludus
 from ludus.core.errors import ConfigError
-from ludus.core.surroundings import Bare
-from tests.arena.beginning.test_loading import are_equal, inside, model_of
+from ludus.core.runtime import InMemoryRuntime
+from tests.arena.initialisation.test_loading import are_equal, inside, model_of
 from tests.arena.sections import NEVER, parts
 from tests.arena.small import MLP, small_arena
 from tests.arena.small_solo import small_solo
@@ -133,7 +133,7 @@ def test_agents_that_share_a_body_pretrain_it_together(tmp_path: Path) -> None:
         "prover": parts(MLP),
     }
     trainer = ludus.build_trainer(pretrained(agents=agents))
-    trainer.fit(around=Bare)
+    trainer.fit(runtime=InMemoryRuntime)
     members = trainer.agents.members
     assert members["verifier"].body is members["prover"].body
 

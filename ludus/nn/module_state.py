@@ -25,7 +25,7 @@ EXTRA = "_extra_state"
 """How torch calls, after the module's name, what `get_extra_state` returns."""
 
 
-class Held:
+class ModuleState:
     """Everything of a module, by name, but the parameters with these names.
 
     A module may put another tensor in a buffer's place as it computes, so they are looked up each
@@ -82,7 +82,7 @@ class Held:
             if before:
                 self.load(before)
 
-    def follow(self, other: Held) -> None:
+    def follow(self, other: ModuleState) -> None:
         """Take over the buffers and the extra state of a module of the same kind."""
         if self.has_buffers:
             theirs = dict(other._module.named_buffers())
@@ -93,7 +93,7 @@ class Held:
 
 
 def check_named(
-    flat: FlatParameters, held: Held, saved: Mapping[str, Tensor]
+    flat: FlatParameters, module_state: ModuleState, saved: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return saved tensors of trained parameters, and the others; raise StateError unless all fit."""
     states.check_keys(saved, optional=list(saved) if isinstance(saved, Mapping) else ())
@@ -101,19 +101,19 @@ def check_named(
     rest = {name: tensor for name, tensor in saved.items() if name not in trained}
     flat.check(trained)
     if not _lacks(rest):
-        held.check(rest)
+        module_state.check(rest)
     return trained, rest
 
 
 def load_named(
-    flat: FlatParameters, vectors: Vectors, held: Held, saved: Mapping[str, Tensor]
+    flat: FlatParameters, vectors: Vectors, module_state: ModuleState, saved: Mapping[str, Tensor]
 ) -> None:
     """Copy saved tensors in: those of trained parameters to the vectors, the others to their places."""
-    trained, rest = check_named(flat, held, saved)
+    trained, rest = check_named(flat, module_state, saved)
     if not _lacks(rest):
-        held.load(rest)
-    elif held.tensors():
-        held.was_lost = True
+        module_state.load(rest)
+    elif module_state.tensors():
+        module_state.was_lost = True
     flat.load(vectors, trained)
 
 

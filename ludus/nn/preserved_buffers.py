@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 
 
 @contextlib.contextmanager
-def unchanged_buffers(module: nn.Module) -> Iterator[None]:
+def preserved_buffers(module: nn.Module) -> Iterator[None]:
     """Put the buffers of a network back afterwards, should it change them in eval mode too."""
     places = [(part._buffers, name) for part in module.modules() for name in part._buffers]
     before = [(held, name, held[name]) for held, name in places]

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.beginning.parameters import PretrainingParameters
 from ludus.arena.build import make_agents
+from ludus.arena.initialisation.parameters import PretrainingParameters
 from ludus.arena.learning.weights import untouched
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.scenario import Scenario, ScenarioInstance
@@ -26,7 +26,7 @@ from ludus.core.errors import CheckpointError
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
-from ludus.nn.held import Held
+from ludus.nn.module_state import ModuleState
 from ludus.seeds import derive, forked
 
 GUARD = DivergenceGuard(remedy="look at the data of the scenario")
@@ -172,7 +172,7 @@ def _bodies(agent: nn.Module) -> list[nn.Module]:
 
 
 def _copy(source: nn.Module, target: nn.Module) -> None:
-    Held(target, without=()).load(Held(source, without=()).tensors())
+    ModuleState(target, without=()).load(ModuleState(source, without=()).tensors())
 
 
 def _named(metric: str) -> str:
