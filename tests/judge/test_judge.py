@@ -248,8 +248,8 @@ def test_an_evaluation_may_be_of_some_scores_and_does_not_judge_the_others() -> 
         run = run_at(number)
         judge.update(run, {"eval/host_return": 1.0}, weights_of, scores=["host"])
         assert run.stop_reason is None
-    assert judge.score_state["guest"].num_bad == 0
-    assert judge.score_state["host"].num_bad == 7
+    assert judge.score_states["guest"].num_bad == 0
+    assert judge.score_states["host"].num_bad == 7
 
 
 def test_an_evaluation_that_lacks_the_metric_of_a_score_is_refused_before_any_is_judged() -> None:
@@ -258,7 +258,7 @@ def test_an_evaluation_that_lacks_the_metric_of_a_score_is_refused_before_any_is
         LudusError, match=r"score 'guest' is .*the evaluation gave eval/host_return;"
     ):
         judge.update(run_at(1), {"eval/host_return": 1.0}, weights_of)
-    assert judge.score_state["host"].peak is None
+    assert judge.score_states["host"].peak is None
 
 
 @pytest.mark.parametrize(("is_open", "leaving"), [(True, "epoch"), (False, None)])
@@ -276,7 +276,7 @@ def test_a_judgement_after_its_loop_has_closed_ends_nothing(
 def test_a_score_given_as_a_tensor_is_a_number_in_the_state_that_is_loaded_again() -> None:
     judge, kept = Judge(Score("m", "m", "max", patience=3)), Kept()
     judge.update(run_at(1, kept), {"m": torch.tensor(1.5)}, weights_of)  # type: ignore[dict-item]
-    assert type(judge.score_state["m"].peak) is float
+    assert type(judge.score_states["m"].peak) is float
     again = Judge(Score("m", "m", "max", patience=3))
     again.load_state_dict(judge.state_dict())
     assert again.best is not None
@@ -295,7 +295,7 @@ def test_a_judge_may_leave_one_loop_rather_than_stop_the_run_and_begin_anew() ->
         judge.update(run, {"loss": value}, weights_of)
     assert (left, run.stop_reason) == (["loss has not improved for 1 evaluations"], None)
     judge.reset()
-    assert (judge.best, judge.score_state["loss"].num_bad) == (None, 0)
+    assert (judge.best, judge.score_states["loss"].num_bad) == (None, 0)
 
 
 def test_models_that_are_elsewhere_are_forgotten_and_patience_is_not() -> None:
@@ -307,7 +307,7 @@ def test_models_that_are_elsewhere_are_forgotten_and_patience_is_not() -> None:
     assert (judge.best, judge.more_bests) == (first, {})
     judge.forget_models(None)
     assert judge.best is None
-    assert judge.score_state["host"].num_bad == 1
+    assert judge.score_states["host"].num_bad == 1
 
 
 def test_a_boundary_without_a_new_value_is_not_a_bad_one() -> None:
