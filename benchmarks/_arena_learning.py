@@ -34,16 +34,16 @@ def by_arena(seed: int) -> Outcome:
         "rl.use_shared_body": False,
         "rl.loss_critic_type": "l2",
         "rl.num_test_iterations": 0,
-        "ppo.loss": {"kind": "clip", "clip_epsilon": CLIP},
+        "ppo.loss": {"kind": "clip", "clip": CLIP},
         # The rl family takes half the squared error.
-        "ppo.critic_coef": VALUE_COEF / 2,
+        "ppo.value_coef": VALUE_COEF / 2,
         "ppo.entropy_coef": 0.0,
         "optimizer.learning_rate": RATE,
         "optimizer.eps": 1e-5,
         "max_grad_norm": 0.5,
-        "evaluation.every_iterations": 1,
+        "evaluate_every_iterations": 1,
         "evaluation.rollouts": 20,
-        "record_every_iterations": 0,
+        "log_every_iterations": 0,
     }
     return _learned(example.replace(**changes), "eval/return")
 
@@ -54,8 +54,8 @@ def by_rl(seed: int) -> Outcome:
         "num_envs": ENVS,
         "gamma": GAMMA,
         "rollout_steps": STEPS,
-        "passes": PASSES,
-        "minibatches": MINIBATCHES,
+        "num_epochs": PASSES,
+        "minibatch_size": ENVS * STEPS // MINIBATCHES,
         "network.widths": WIDTHS,
         "gae_lambda": LAMBDA,
         "clip": {"initial": CLIP, "schedule": CONSTANT},
@@ -63,9 +63,9 @@ def by_rl(seed: int) -> Outcome:
         "optimizer.learning_rate": RATE,
         "learning_rate_schedule": CONSTANT,
         "epochs.max_env_steps": ITERATIONS * ENVS * STEPS,
-        "epochs.eval_freq": 1,
+        "epochs.evaluate_every_epochs": 1,
         "evaluation.episodes": 20,
-        "evaluation.target_return": None,
+        "evaluation.target": None,
     }
     return _learned(ludus.example("ppo", seed=seed).replace(**changes), "eval/return_mean")
 

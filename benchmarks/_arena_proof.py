@@ -17,7 +17,7 @@ QUIET = {
     "settings.loggers": [],
     "settings.device": "cpu",
     "settings.threads": 1,
-    "evaluation.every_iterations": 10,
+    "evaluate_every_iterations": 10,
 }
 TESTS = 4
 """Iterations of 256 test episodes: 1,024 pairs."""

@@ -113,9 +113,9 @@ def _loss(config: Any, actor: torch.nn.Module, critic: torch.nn.Module) -> ClipP
     loss = ClipPPOLoss(
         actor,
         critic,
-        clip_epsilon=ppo.loss.clip_epsilon,
+        clip_epsilon=ppo.loss.clip,
         entropy_coeff=ppo.entropy_coef,
-        critic_coeff=ppo.critic_coef,
+        critic_coeff=ppo.value_coef,
         loss_critic_type=rl.loss_critic_type,
         normalize_advantage=ppo.normalise_advantage,
         normalize_advantage_exclude_dims=(-2,),

@@ -51,14 +51,14 @@ def config(device: torch.device, games: int, precision: str, num_records: int) -
     """Return the config of a run in which both roles play so many games a round."""
     each = ROUNDS[device.type]
     own: dict[str, Any] = {
-        "max_rounds": each * num_records, "record_every_rounds": each, "precision": precision,
-        "evaluation.every_rounds": 0, "log_time": False, "settings.device": device.type,
+        "max_rounds": each * num_records, "log_every_rounds": each, "precision": precision,
+        "evaluate_every_rounds": 0, "log_time": False, "settings.device": device.type,
         "settings.display": "none", "settings.checkpoint.every_seconds": 1e6,
     }  # fmt: skip
     role: dict[str, Any] = {
         "net_arch": [128, 256, 256, 128], "batch_size": BATCH, "rollout_size": games,
-        "initial_rollout_size": games, "max_rollout_step": TURNS, "steps_before_rollout": 1,
-        "steps_before_update_target": 1, "tau": 0.01, "replay_capacity": 2**20, "sparring": [],
+        "initial_rollout_size": games, "max_rollout_step": TURNS, "collect_every_rounds": 1,
+        "sync_target_every_rounds": 1, "tau": 0.01, "replay_capacity": 2**20, "sparring": [],
     }  # fmt: skip
     own |= {f"{name}.{key}": value for name in ("host", "agent") for key, value in role.items()}
     return ludus.example("fused_dqn").replace(**own)

@@ -28,7 +28,7 @@ def learn_game(task: str, seed: int) -> dict[str, Any]:
     todo = CONTROLS[task]
     config = _config(todo.config, seed)
     every = max(1, config.max_rounds // NUM_POINTS)
-    config = config.replace(**{"record_every_rounds": every, "evaluation.every_rounds": 0})
+    config = config.replace(log_every_rounds=every, evaluate_every_rounds=0)
     trainer = ludus.build_trainer(config)
     seconds, records = _trained(trainer)
 
@@ -49,8 +49,8 @@ def learn_env(task: str, seed: int) -> dict[str, Any]:
     config = _config(todo.own, seed).replace(
         **{
             "epochs.max_env_steps": num_env_steps(task),
-            "epochs.eval_freq": 0,
-            "evaluation.target_return": None,
+            "epochs.evaluate_every_epochs": 0,
+            "evaluation.target": None,
         }
     )
     trainer = ludus.build_trainer(config)
@@ -70,7 +70,7 @@ def learn_role(task: str, seed: int) -> dict[str, Any]:
             "max_rounds": NUM_UPDATES,
             f"{role}.sparring": [],
             f"{role}.rollout_size": ROLLOUT_GAMES[role],
-            "evaluation.every_rounds": NUM_UPDATES // NUM_POINTS,
+            "evaluate_every_rounds": NUM_UPDATES // NUM_POINTS,
             "evaluation.games": NUM_CURVE_GAMES,
         }
     )

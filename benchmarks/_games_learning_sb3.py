@@ -70,7 +70,7 @@ def learn_role(task: str, seed: int) -> dict[str, Any]:
         tau=section.tau,
         gamma=section.gamma,
         train_freq=env_steps_an_update,
-        target_update_interval=section.steps_before_update_target * env_steps_an_update,
+        target_update_interval=section.sync_target_every_rounds * env_steps_an_update,
         exploration_fraction=1.0,
         exploration_initial_eps=section.exploration.initial,
         exploration_final_eps=section.exploration.schedule.final,

@@ -31,6 +31,7 @@ STAGES = {"cpu": (1, 2), "cuda": (50, 500)}
 SOLVED = 475.0
 FRESH_GAMES = 1000
 SEEDS = 5
+MINIBATCHES = 4
 SOLVING = {
     (4, 128): (0.002, 150, 15), (256, 128): (0.004, 60, 6), (2048, 32): (0.004, 60, 6),
     (8192, 32): (0.004, 60, 6),
@@ -116,11 +117,9 @@ def measured(device: torch.device, rounds: int) -> dict[Case, list[float]]:
         system = "ludus, kernels in one CUDA graph" if device.type == "cuda" else "ludus, plain"
         _, clock = trained(
             device,
-            **{
-                "num_games": games, "rollout_steps": steps, "max_rounds": record * (rounds + 1),
-                "rounds_a_stage": stage, "record_every_rounds": record,
-                "evaluation.every_rounds": record * (rounds + 1),
-            },
+            num_games=games, rollout_steps=steps, minibatch_size=games * steps // MINIBATCHES,
+            max_rounds=record * (rounds + 1), rounds_a_stage=stage, log_every_rounds=record,
+            evaluate_every_rounds=record * (rounds + 1),
         )  # fmt: skip
         amount = record * games * steps
         pairs = zip(clock.marks, clock.marks[1:], strict=False)
@@ -150,9 +149,10 @@ def solved(device: torch.device) -> dict[Case, list[float]]:
             trainer, clock = trained(
                 device,
                 **{
-                    "seed": seed, "num_games": games, "rollout_steps": steps, "max_rounds": most,
-                    "rounds_a_stage": every, "record_every_rounds": every,
-                    "optimizer.learning_rate": rate, "evaluation.every_rounds": every,
+                    "seed": seed, "num_games": games, "rollout_steps": steps,
+                    "minibatch_size": games * steps // MINIBATCHES, "max_rounds": most,
+                    "rounds_a_stage": every, "log_every_rounds": every,
+                    "optimizer.learning_rate": rate, "evaluate_every_rounds": every,
                     "evaluation.games": 256, "evaluation.target": SOLVED,
                 },
             )  # fmt: skip

@@ -44,7 +44,7 @@ HOSTS: dict[str, Any] = {
 }
 AGENTS: dict[str, Any] = {"random": {"kind": "random"}, "choose_first": {"kind": "choose_first"}}
 LONG: dict[str, Any] = {
-    "max_rounds": 10_000, "settings.device": "cuda", "evaluation.every_rounds": 500,
+    "max_rounds": 10_000, "settings.device": "cuda", "evaluate_every_rounds": 500,
     "host.net_arch": [512, 512, 512], "host.batch_size": 4096, "host.rollout_size": 4000,
     "host.initial_rollout_size": 20_000, "host.replay_capacity": 1_000_000,
     "agent.net_arch": [256, 256], "agent.batch_size": 2048, "agent.rollout_size": 2000,

@@ -38,7 +38,7 @@ def learn(task: str, seed: int) -> dict[str, Any]:
         **{
             "seed": seed,
             "evaluation.episodes": NUM_EVALUATION_EPISODES,
-            "evaluation.target_return": None,
+            "evaluation.target": None,
             "settings.display": "plain",
             "settings.threads": 1,
         },
@@ -66,11 +66,11 @@ def _length(config: Any, task: Task) -> dict[str, int]:
         every = max(1, task.num_steps // per_epoch // NUM_EVALUATIONS)
         return {
             "epochs.max_env_steps": task.num_steps,
-            "epochs.eval_freq": every if task.goal is not None else 0,
+            "epochs.evaluate_every_epochs": every if task.goal is not None else 0,
         }
-    opts = (task.num_steps - config.learning_starts) // config.steps.opt_interval
+    opts = (task.num_steps - config.learning_starts) // config.steps.update_every_env_steps
     every = opts // NUM_EVALUATIONS if task.goal is not None else 0
-    return {"steps.max_opts": opts, "steps.eval_interval": every}
+    return {"steps.max_opt_steps": opts, "steps.evaluate_every_opt_steps": every}
 
 
 class _Watch:

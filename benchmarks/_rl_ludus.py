@@ -18,7 +18,7 @@ SETTINGS: dict[str, Any] = {
     "settings.loggers": [{"kind": "tensorboard"}],
     "settings.checkpoint.every_seconds": 2.0,
     "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
-    "evaluation.target_return": None,
+    "evaluation.target": None,
 }
 
 
@@ -75,11 +75,11 @@ def _steps(work: Work, steps_per_update: int) -> dict[str, Any]:
     """Return a run that is long enough, records now and then, and is never evaluated."""
     return {
         "counted_in": "steps",
-        "steps.opt_interval": steps_per_update,
-        "steps.record_interval": 500,
-        "steps.eval_interval": 0,
-        "steps.save_interval": 0,
-        "steps.max_opts": 10 * (work.num_warm_steps + work.num_timed_steps),
+        "steps.update_every_env_steps": steps_per_update,
+        "steps.log_every_opt_steps": 500,
+        "steps.evaluate_every_opt_steps": 0,
+        "steps.keep_every_opt_steps": 0,
+        "steps.max_opt_steps": 10 * (work.num_warm_steps + work.num_timed_steps),
         "learning_starts": work.num_random_steps,
         "n_step": 1,
         "replay.prioritised": None,
@@ -109,16 +109,16 @@ def _ppo(work: Work) -> dict[str, Any]:
     return {
         "epochs": {
             "max_env_steps": 10 * (work.num_warm_steps + work.num_timed_steps),
-            "record_freq": 2,
-            "eval_freq": 0,
-            "save_freq": 0,
-            "max_opts": None,
+            "log_every_epochs": 2,
+            "evaluate_every_epochs": 0,
+            "keep_every_epochs": 0,
+            "max_opt_steps": None,
         },
         "network.widths": list(config.hidden_sizes),
         "optimizer.learning_rate": config.learning_rate,
         "rollout_steps": config.steps_per_env,
-        "passes": config.num_epochs,
-        "minibatches": config.num_minibatches,
+        "num_epochs": config.num_epochs,
+        "minibatch_size": work.num_envs * config.steps_per_env // config.num_minibatches,
         "gae_lambda": config.gae_lambda,
         "clip": {
             "initial": config.clip,
@@ -133,7 +133,7 @@ def _ppo(work: Work) -> dict[str, Any]:
 def _sac(work: Work) -> dict[str, Any]:
     config = shared.SAC()
     return _steps(work, 1) | {
-        "steps.record_interval": 50,
+        "steps.log_every_opt_steps": 50,
         "network.widths": list(config.hidden_sizes),
         "optimizer.learning_rate": config.learning_rate,
         "replay.capacity": config.buffer_size,

@@ -101,7 +101,7 @@ def _train() -> _Watch:
         model=None,
         batch_size=64,
         max_epochs=1000,
-        max_steps=NUM_SAVES * STEPS_PER_SAVE + STEPS_PER_SAVE // 2,
+        max_opt_steps=NUM_SAVES * STEPS_PER_SAVE + STEPS_PER_SAVE // 2,
         max_grad_norm=None,
         ema_decay=None,
         engine="tape",

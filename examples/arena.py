@@ -35,12 +35,12 @@ def main() -> None:
         agents={"verifier": AGENT, "prover": AGENT},
         pretraining=None,
         max_iterations=30,
-        record_every_iterations=10,
+        log_every_iterations=10,
         **{
             "rl.rollouts_per_iteration": 64,
             "rl.minibatch_size": 96,
             "evaluation.rollouts": 64,
-            "evaluation.every_iterations": 10,
+            "evaluate_every_iterations": 10,
             "settings.display": "none",
         },
     )

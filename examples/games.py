@@ -9,7 +9,7 @@ from ludus.games import DQNTrainer, playoffs
 
 ROUNDS = 100
 
-config = ludus.example("fused_dqn", max_rounds=ROUNDS, record_every_rounds=ROUNDS // 2)
+config = ludus.example("fused_dqn", max_rounds=ROUNDS, log_every_rounds=ROUNDS // 2)
 config = config.replace(**{"settings.display": "plain", "evaluation.games": 100})
 trainer = DQNTrainer(config)
 result = trainer.fit(name="hironaka", resume=True)

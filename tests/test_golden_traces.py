@@ -100,7 +100,7 @@ TRACES: dict[str, Any] = {
         best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
     ),
     "active by BADGE": lambda: small_active(seed=3, start="warm", strategy={"kind": "badge"}),
-    "dqn": lambda: small("dqn", **ALL_OF_REPLAY, dueling=True, **{"target.share": 0.5}),
+    "dqn": lambda: small("dqn", **ALL_OF_REPLAY, dueling=True, **{"target.tau": 0.5}),
     "iqn": lambda: small("iqn", **ALL_OF_REPLAY),
     "sac": lambda: small("sac", **ALL_OF_REPLAY),
     "ppo": lambda: small(
@@ -116,7 +116,7 @@ TRACES: dict[str, Any] = {
     ),
     "fused_ppo": lambda: small_ppo(value_clip=0.2, learning_rate_schedule=FALLING, seed=3),
     "fused_ppo of self-play": lambda: small_self_play(
-        fused=True, past_players={"size": 2, "every_rounds": 2, "share": 0.5}, seed=3
+        fused=True, past_players={"size": 2, "keep_every_rounds": 2, "share": 0.5}, seed=3
     ),
     "fused_dqn": lambda: small_dqn(
         seed=3,
@@ -124,7 +124,7 @@ TRACES: dict[str, Any] = {
         **{"host.learning_rate_schedule": FALLING, "agent.tau": 0.5, "agent.net_arch": [8, "r6"]},
     ),
     "vanilla_ppo": lambda: small_arena(
-        seed=3, learning_rate_schedule=FALLING, max_grad_norm=0.5, **{"ppo.clip_value": 0.2}
+        seed=3, learning_rate_schedule=FALLING, max_grad_norm=0.5, **{"ppo.value_clip": 0.2}
     ),
     "solo_agent": lambda: small_solo(seed=3, learning_rate_schedule=FALLING),
     "vanilla_ppo by KL": lambda: small_arena(

@@ -82,7 +82,7 @@ def test_a_network_with_buffers_dropout_and_batch_norm_verifies_as_exact(
     counts = code.replace("return self.norm(x)", "return self.norm(x) / (1 + self.num_batches)")
     assert counts != code
     (tmp_path / "my_networks.py").write_text(counts + MODEL)
-    length = LENGTHS.get(kind, {"steps.max_opts": 60, "steps.save_interval": 0})
+    length = LENGTHS.get(kind, {"steps.max_opt_steps": 60, "steps.keep_every_opt_steps": 0})
     if kind == "supervised":
         config = ludus.example(kind).replace(**length)
     else:

@@ -29,11 +29,11 @@ TRAIN = [
     "settings.display=plain",
 ]
 STEPS = [
-    "steps.max_opts=3",
-    "steps.eval_interval=0",
-    "steps.record_interval=0",
-    "steps.save_interval=0",
-    "evaluation.target_return=null",
+    "steps.max_opt_steps=3",
+    "steps.evaluate_every_opt_steps=0",
+    "steps.log_every_opt_steps=0",
+    "steps.keep_every_opt_steps=0",
+    "evaluation.target=null",
     "learning_starts=16",
     "batch_size=8",
     "settings.display=none",

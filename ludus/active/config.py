@@ -89,8 +89,11 @@ class ActiveConfig(SupervisedConfig):
         yield from super().problems()
         if self.precision == "bfloat16_pure":
             yield "'precision' bfloat16_pure is not for models that are asked for scores; use bfloat16"
-        if self.max_steps is not None:
-            yield "'max_steps' counts over all rounds here, and ends none; set it to null, and use max_epochs"
+        if self.max_opt_steps is not None:
+            yield (
+                "'max_opt_steps' counts over all rounds here, and ends none; set it to null, and use"
+                " max_epochs"
+            )
         if self.candidates and self.model is not None:
             yield "'candidates' and 'model' are both given; set 'model' to null, or leave 'candidates' empty"
         names = [one.name for one in self.candidates]

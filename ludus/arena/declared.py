@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ludus.config.families import declare
-from ludus.config.migrations import has_keys, sections_of
+from ludus.config.migrations import has_keys, rename_keys, sections_of
 
 
 def _to_3(data: dict[str, Any]) -> dict[str, Any]:
@@ -23,6 +23,25 @@ def _to_3(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+_TOP = {
+    "record_every_iterations": "log_every_iterations",
+    "save_every_iterations": "keep_every_iterations",
+}
+_LOSS = {"critic_coef": "value_coef", "clip_epsilon": "clip", "clip_value": "value_clip"}
+
+
+def _to_5(data: dict[str, Any]) -> dict[str, Any]:
+    """Give keys the names of version 5."""
+    if not has_keys(data, "max_iterations", "agents", "evaluation", *_TOP):
+        return data
+    for name in ("ppo", "reinforce", "spg"):
+        for section in sections_of(data.get(name)):
+            rename_keys(section, _LOSS)
+    data["evaluate_every_iterations"] = data["evaluation"].pop("every_iterations")
+    rename_keys(data, _TOP)
+    return data
+
+
 declare(
     "ludus.arena",
     categories={
@@ -35,7 +54,15 @@ declare(
     },
     lengths={"max_iterations": "iteration"},
     directions={"accuracy": "max"},
-    migrations={2: _to_3},
+    migrations={2: _to_3, 4: _to_5},
+    former_names={
+        **_TOP,
+        "evaluation.every_iterations": "evaluate_every_iterations",
+        "ppo.loss.clip_epsilon": "ppo.loss.clip",
+        "ppo.critic_coef": "ppo.value_coef",
+        "ppo.clip_value": "ppo.value_clip",
+        "spg.critic_coef": "spg.value_coef",
+    },
     needs={"torchrl": "ludus[arena]", "tensordict": "ludus[arena]", "pettingzoo": "ludus[arena]"},
     other_names={
         "num_iterations": ("max_iterations",),
@@ -43,7 +70,7 @@ declare(
         "lmbda": ("rl.gae_lambda",),
         "n_epochs": ("rl.num_epochs",),
         "batch_size": ("rl.minibatch_size",),
-        "clip_range": ("ppo.loss.clip_epsilon",),
+        "clip_range": ("ppo.loss.clip",),
         "ent_coef": ("ppo.entropy_coef", "reinforce.entropy_coef", "spg.entropy_coef"),
     },
 )

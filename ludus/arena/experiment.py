@@ -12,14 +12,12 @@ from ludus.arena.protocol import ProtocolHandler
 from ludus.arena.scenario import ScenarioSection
 from ludus.arena.unsupported import unused_settings
 from ludus.config.base import (
-    Count,
-    NonNegativeFloat,
-    Positive,
     PositiveFloat,
     Settings,
     StrictConfig,
     TrainerConfig,
 )
+from ludus.config.evaluation import EvaluationConfig
 from ludus.config.overrides import override
 from ludus.config.sections import validate
 from ludus.nn.optimizer import OptimizerSection
@@ -32,32 +30,11 @@ class SubParameters(StrictConfig):
     """A section of parameters; derive it for those of a trainer of your own."""
 
 
-class JudgingParameters(SubParameters):
+class JudgingParameters(EvaluationConfig):
     """How often agents are judged while they train, and what ends the run."""
 
-    every_iterations: Count
-    """Evaluate every so many iterations, and after the last; 0 means never."""
-    patience: Positive | None
-    """Stop after this many evaluations in a row that were no better; null never stops for that."""
-    min_delta: NonNegativeFloat
-    """A score counts as better, for patience, only if it is better by more than this."""
     target: float | None
     """Stop as soon as the score reaches this; null goes on."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield each key that the others make meaningless."""
-        if self.patience is None and self.min_delta:
-            yield (
-                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
-                " set it to 0.0, or set 'patience'"
-            )
-        for key in ("patience", "target"):
-            value = getattr(self, key)
-            if value is not None and not self.every_iterations:
-                yield (
-                    f"'{key}' is {value:g}, but there are no evaluations, for 'every_iterations' is 0;"
-                    " set it to null, or evaluate"
-                )
 
 
 class ExperimentParameters(TrainerConfig):

@@ -132,10 +132,12 @@ class RlHyperParameters(HyperParameters):
     engine: EngineKey
     """What executes the update: auto chooses tape or graph by the device, eager calls it, tape (the CPU) and
     graph (CUDA) replay it without Python, compiled makes one function of it, which takes minutes to make."""
-    record_every_iterations: Count
+    log_every_iterations: Count
     """Write a record every so many iterations, and after an evaluation; 0 means only then and at the end."""
-    save_every_iterations: Count
+    keep_every_iterations: Count
     """Keep the weights in models/<opt_steps> every so many iterations; 0 means never."""
+    evaluate_every_iterations: Count
+    """Evaluate every so many iterations, and after the last; 0 means never."""
     evaluation: EvaluationParameters
     """How the agents are judged while they train."""
     pretraining: PretrainingParameters | None
@@ -154,6 +156,9 @@ class RlHyperParameters(HyperParameters):
         yield from before
         if before or list(self.scenario.problems()):
             return
+        yield from self.evaluation.unused(
+            "evaluate_every_iterations", self.evaluate_every_iterations
+        )
         yield from self._problems_of_pieces()
         yield from self._problems_of_values()
         yield from self._problems_of_turns()
@@ -228,7 +233,7 @@ class RlHyperParameters(HyperParameters):
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never comes to, and its value for never."""
-        keys = ("record_every_iterations", "save_every_iterations")
+        keys = ("log_every_iterations", "keep_every_iterations")
         return {key: 0 for key in keys if getattr(self, key) > self.max_iterations}
 
     def with_length(self, max_steps: int) -> tuple[Self, list[str]]:

@@ -34,18 +34,18 @@ class Due:
 
     def evaluate(self, run: Run) -> bool:
         """Return whether the agents are judged now."""
-        interval, count = self._config.evaluation.every_iterations, run.counters["iteration"]
+        interval, count = self._config.evaluate_every_iterations, run.counters["iteration"]
         return is_due(count, interval) or (interval > 0 and count >= self._config.max_iterations)
 
     def record(self, run: Run) -> bool:
         """Return whether a record is written now."""
         config, count = self._config, run.counters["iteration"]
         is_last = count >= config.max_iterations
-        return self.evaluate(run) or is_last or is_due(count, config.record_every_iterations)
+        return self.evaluate(run) or is_last or is_due(count, config.log_every_iterations)
 
     def save(self, run: Run) -> bool:
         """Return whether the weights are kept now."""
-        return is_due(run.counters["iteration"], self._config.save_every_iterations)
+        return is_due(run.counters["iteration"], self._config.keep_every_iterations)
 
 
 def make_plan(
@@ -71,7 +71,7 @@ def make_plan(
 
 
 def _iterations(config: RlHyperParameters, works: Works) -> Repeat:
-    rl, evaluation = config.rl, config.evaluation
+    rl = config.rl
     minibatch = Repeat(
         name="minibatch",
         times=config.frames_per_batch // rl.minibatch_size,
@@ -87,12 +87,12 @@ def _iterations(config: RlHyperParameters, works: Works) -> Repeat:
             Stage(name="estimate", work=works.estimate),
             Repeat(name="epoch", times=rl.num_epochs, body=(minibatch,)),
             Stage(name="evaluate", work=works.evaluate, when=due.evaluate,
-                  note=every(evaluation.every_iterations, ", and after the last")),
+                  note=every(config.evaluate_every_iterations, ", and after the last")),
             # Always: an evaluation may have ended the run, and is to be read of.
             Stage(name="record", work=works.record, when=due.record, always=True,
-                  note=every(config.record_every_iterations, ", after an evaluation and the last")),
+                  note=every(config.log_every_iterations, ", after an evaluation and the last")),
             Stage(name="save", work=works.save, when=due.save,
-                  note=every(config.save_every_iterations)),
+                  note=every(config.keep_every_iterations)),
         ),
     )  # fmt: skip
 

@@ -50,6 +50,8 @@ class Family:
     """By name that a key has in other libraries: what it may be here, a key of the file or section.key."""
     earlier_names: Mapping[str, str]
     """By name that a key had at the top of earlier files: what it is called now."""
+    former_names: Mapping[str, str]
+    """By path that a key had in earlier versions, also one that a seed of the library names: its path now."""
     hint: Hint | None
     directions: Mapping[str, str]
     """By the name of a metric, or a word in it: whether less (min) or more (max) of it is better."""
@@ -87,6 +89,7 @@ def declare(
     lengths: Mapping[str, str] | None = None,
     other_names: Mapping[str, Sequence[str]] | None = None,
     earlier_names: Mapping[str, str] | None = None,
+    former_names: Mapping[str, str] | None = None,
     hint: Hint | None = None,
     directions: Mapping[str, str] | None = None,
     trainers: str = "trainers",
@@ -119,6 +122,7 @@ def declare(
         lengths=dict(lengths or {}),
         other_names=dict(other_names or {}),
         earlier_names=dict(earlier_names or {}),
+        former_names=dict(former_names or {}),
         hint=hint,
         directions=dict(directions or {}),
         trainers=trainers,
@@ -129,6 +133,14 @@ def declare(
     )
     if not room.startswith("ludus."):
         families()
+    _check(found, counters)
+    core_counters.declare(counters, room)
+    _ROOMS[room] = found
+
+
+def _check(found: Family, counters: Sequence[str]) -> None:
+    """Raise LudusError for the first declaration that is malformed or another family's."""
+    room = found.name
     for what, names in (("category", found.categories), ("counter", counters)):
         _check_names(what, [*names], room)
     for key, counter in found.lengths.items():
@@ -137,8 +149,6 @@ def declare(
         _check_length(key, counter, room)
     for metric, direction in found.directions.items():
         _check_direction(metric, direction, room)
-    core_counters.declare(counters, room)
-    _ROOMS[room] = found
 
 
 def _check_names(what: str, names: Sequence[str], room: str) -> None:
@@ -276,6 +286,13 @@ def earlier_names(key: str) -> Iterable[tuple[str, Hint | None]]:
     for room in families():
         if key in room.earlier_names:
             yield room.earlier_names[key], room.hint
+
+
+def former_paths(key: str) -> Iterator[str]:
+    """Yield the paths that a key of an earlier version, a path or its last word, may have now."""
+    for room in families():
+        names = room.former_names.items()
+        yield from (new for old, new in names if key in (old, old.split(".")[-1]))
 
 
 def migrations(version: int) -> list[Migration]:

@@ -6,18 +6,26 @@ another kind may have one of the same name that means its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 from ludus.config import families
 from ludus.core.errors import ConfigError
 
-VERSION = 4
+VERSION = 5
 
 
 def has_keys(section: object, *keys: str) -> TypeGuard[dict[str, Any]]:
     """Return whether this is a section with these keys, whatever else it has."""
     return isinstance(section, dict) and section.keys() >= {*keys}
+
+
+def rename_keys(section: object, names: Mapping[str, str], *known_by: str) -> None:
+    """Give keys of a section their new names, in their places, where it has all the keys it is known by."""
+    if has_keys(section, *known_by):
+        renamed = {names.get(key, key): value for key, value in section.items()}
+        section.clear()
+        section.update(renamed)
 
 
 def sections_of(data: object) -> Iterator[dict[str, Any]]:

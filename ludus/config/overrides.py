@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
 def read_path(data: Mapping[str, Any], key: str) -> str:
     """Return the path of a key that is read: a dotted path, a bare name, or one of another library."""
     paths = key_paths(data)
+    key = renamed_path(paths, key) or key
     places = [key] if key in paths else _places(paths, key)
     path, more = _elsewhere(key, data, None)
     if not places and path and not more:
@@ -53,6 +55,14 @@ def read_path(data: Mapping[str, Any], key: str) -> str:
         raise ConfigError(f"'{key}' stands in several sections; say which: {', '.join(places)}")
     hint = more or _spelt_alike(key, key, data, data)
     raise ConfigError(f"'{key}' is not a key of this config.{hint}")
+
+
+def renamed_path(paths: Sequence[str], key: str) -> str | None:
+    """Return the path that a key of earlier versions has in this config; None for a key of today."""
+    if key in paths or _places(paths, key):
+        return None
+    found = [path for path in families.former_paths(key) if path in paths]
+    return found[0] if len(found) == 1 else None
 
 
 def _places(paths: Sequence[str], name: str) -> list[str]:
@@ -68,7 +78,11 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
     The key is a dotted path, or a bare name that stands in just one section. A section that stands in
     another once more, such as the optimizer of a pretraining, is not meant by the bare name.
     """
-    path = key.replace("__", ".").split(".")
+    key = key.replace("__", ".")
+    if now := renamed_path(key_paths(data), key):
+        sys.stderr.write(f"ludus: '{key}' is called '{now}' now\n")
+        key = now
+    path = key.split(".")
     if hint := _known_earlier(path, data, value):
         raise ConfigError(f"'{key}' is not a key of this config.{hint}")
     if len(path) == 1 and key not in data:

@@ -63,10 +63,8 @@ def register_trainer(kind: str, *, example: str | Path | None = None) -> Callabl
         register("trainer", kind)(cls)
         if example is not None:
             path = Path(example)
-            async_evaluator = (
-                path if path.is_absolute() else Path(inspect.getfile(cls)).parent / path
-            )
-            _EXAMPLES[kind] = async_evaluator
+            place = path if path.is_absolute() else Path(inspect.getfile(cls)).parent / path
+            _EXAMPLES[kind] = place
         return cls
 
     return remember

@@ -6,13 +6,37 @@ from collections.abc import Iterator
 from typing import Any
 
 from ludus.config.families import Finding, declare
-from ludus.config.migrations import has_keys
+from ludus.config.migrations import has_keys, rename_keys
+from ludus.config.registry import find
 
 
 def _to_3(data: dict[str, Any]) -> dict[str, Any]:
     """Give the key that version 3 added the value that version 2 behaved by."""
     if has_keys(game := data.get("game"), "max_num_points", "scale_observation"):
         game.setdefault("starts", None)
+    return data
+
+
+_ROLE = {
+    "steps_before_rollout": "collect_every_rounds",
+    "steps_before_update_target": "sync_target_every_rounds",
+}
+_TOP = {"record_every_rounds": "log_every_rounds", "save_every_rounds": "keep_every_rounds"}
+
+
+def _to_5(data: dict[str, Any]) -> dict[str, Any]:
+    """Give keys the names of version 5, and PPO's minibatches their size instead of their number."""
+    if not has_keys(data, "game", "max_rounds", "evaluation", *_TOP):
+        return data
+    for role in ("host", "agent"):
+        rename_keys(data.get(role), _ROLE, *_ROLE)
+    rename_keys(data.get("past_players"), {"every_rounds": "keep_every_rounds"}, "every_rounds")
+    data["evaluate_every_rounds"] = data["evaluation"].pop("every_rounds")
+    if has_keys(data, "passes", "minibatches", "rollout_steps", "num_games"):
+        roles = getattr(find("game", data["game"]["kind"]), "roles", ("player",))
+        rows = data["num_games"] * data["rollout_steps"] * len(roles)
+        data["minibatches"] = rows // data["minibatches"]
+    rename_keys(data, {**_TOP, "passes": "num_epochs", "minibatches": "minibatch_size"})
     return data
 
 
@@ -43,5 +67,12 @@ declare(
     lengths={"max_rounds": "round"},
     directions={"rho": "max", "agent_rho": "min"},
     findings=_findings,
-    migrations={2: _to_3},
+    migrations={2: _to_3, 4: _to_5},
+    former_names={
+        **_TOP,
+        **{f"host.{old}": f"host.{new}" for old, new in _ROLE.items()},
+        **{f"agent.{old}": f"agent.{new}" for old, new in _ROLE.items()},
+        "evaluation.every_rounds": "evaluate_every_rounds",
+        "past_players.every_rounds": "past_players.keep_every_rounds",
+    },
 )

@@ -42,3 +42,9 @@ def make_game(section: StrictConfig) -> FusedGame:
         ) from error
     try_first_turn(game)
     return game
+
+
+def num_roles(section: StrictConfig) -> int:
+    """Return how many roles the game of this section has."""
+    roles = getattr(find("game", section.kind), "roles", None)  # type: ignore[attr-defined]
+    return len(roles if isinstance(roles, tuple) else make_game(section).roles)

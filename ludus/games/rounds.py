@@ -15,14 +15,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
 Work = Callable[[Run], Mapping[str, Any] | None]
 
-_INTERVALS = ("record_every_rounds", "save_every_rounds")
-
-
-class Evaluated(Protocol):
-    """The section of a config that says when is evaluated."""
-
-    @property
-    def every_rounds(self) -> int: ...
+_INTERVALS = ("log_every_rounds", "keep_every_rounds")
 
 
 class InRounds(Protocol):
@@ -31,11 +24,11 @@ class InRounds(Protocol):
     @property
     def max_rounds(self) -> int: ...
     @property
-    def record_every_rounds(self) -> int: ...
+    def log_every_rounds(self) -> int: ...
     @property
-    def save_every_rounds(self) -> int: ...
+    def keep_every_rounds(self) -> int: ...
     @property
-    def evaluation(self) -> Evaluated: ...
+    def evaluate_every_rounds(self) -> int: ...
     @property
     def opts_a_round(self) -> int:
         """How many optimisation steps a round has."""
@@ -89,20 +82,20 @@ def after_a_round(
     """
 
     def is_evaluated(run: Run) -> bool:
-        interval, rounds = config.evaluation.every_rounds, run.counters["round"]
+        interval, rounds = config.evaluate_every_rounds, run.counters["round"]
         return is_due(rounds, interval) or (interval > 0 and rounds >= config.max_rounds)
 
     def is_recorded(run: Run) -> bool:
-        return is_evaluated(run) or is_due(run.counters["round"], config.record_every_rounds)
+        return is_evaluated(run) or is_due(run.counters["round"], config.log_every_rounds)
 
     return (
         Stage(name="evaluate", work=evaluate, when=is_evaluated,
-              note=every(config.evaluation.every_rounds, ", and after the last")),
+              note=every(config.evaluate_every_rounds, ", and after the last")),
         Stage(name="record", work=record, when=is_recorded,
-              note=every(config.record_every_rounds, ", and after an evaluation")),
+              note=every(config.log_every_rounds, ", and after an evaluation")),
         Stage(name="save", work=save,
-              when=lambda run: is_due(run.counters["round"], config.save_every_rounds),
-              note=every(config.save_every_rounds)),
+              when=lambda run: is_due(run.counters["round"], config.keep_every_rounds),
+              note=every(config.keep_every_rounds)),
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ class Judge:
 
         def evaluate(self, run):                # a stage of the plan
             metrics = {"eval/host_return": ..., "eval/guest_win_rate": ...}
-            self.judge.hear(run, metrics, lambda score: self.learners[score.name].weights())
+            self.judge.update(run, metrics, lambda score: self.learners[score.name].weights())
             return metrics
 
         def best(self):
@@ -222,7 +222,7 @@ def _value(score: Score, metrics: Mapping[str, float]) -> float:
         raise LudusError(
             f"the score '{score.name}' is judged by {metric}, but the evaluation gave"
             f" {', '.join(metrics) or 'nothing'}; correct the metric, or say which scores an evaluation is"
-            " of: hear(..., scores=[...])"
+            " of: update(..., scores=[...])"
         )
     try:
         return float(metrics[metric])

@@ -15,6 +15,7 @@ from ludus.config.base import (
     StrictConfig,
     TrainerConfig,
 )
+from ludus.config.evaluation import EvaluationConfig
 from ludus.envs.config import EnvSection
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
@@ -32,7 +33,7 @@ class Scheduled(StrictConfig):
     """How it goes on from there."""
 
 
-class EvaluationConfig(StrictConfig):
+class AgentEvaluationConfig(EvaluationConfig):
     """How the agent is judged, and what follows from it."""
 
     env: EnvSection | None
@@ -49,28 +50,20 @@ class EvaluationConfig(StrictConfig):
     """Cut an episode after this many steps, for envs without a time limit of their own."""
     asynchronous: bool
     """Evaluate in a process of its own while training goes on; the result is taken at the next one."""
-    patience: Positive | None
-    """Stop after this many evaluations in a row that were no better; null never stops for that."""
-    min_delta: NonNegativeFloat
-    """A mean return counts as better, for patience, only if it is better by more than this."""
     timeout_seconds: PositiveFloat | None
     """How long an asynchronous evaluation may take before its process counts as hung; else null."""
-    target_return: float | None
+    target: float | None
     """Stop as soon as an evaluation's mean return reaches this; null goes on to the end."""
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make meaningless, and names that no metric can have."""
+        yield from super().problems()
         if self.asynchronous and self.timeout_seconds is None:
             yield "'timeout_seconds' is null, but 'asynchronous' is true; set it, for example to 600.0"
         if not self.asynchronous and self.timeout_seconds is not None:
             yield (
                 f"'timeout_seconds' is {self.timeout_seconds:g}, which means nothing where"
                 " 'asynchronous' is false; set it to null"
-            )
-        if self.patience is None and self.min_delta:
-            yield (
-                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
-                " set it to 0.0, or set 'patience'"
             )
         for name in self.more_envs:
             if not name.isidentifier():
@@ -118,7 +111,7 @@ class RLConfig(TrainerConfig):
     engine: EngineKey
     """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
     graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
-    evaluation: EvaluationConfig
+    evaluation: AgentEvaluationConfig
     """How the agent is judged."""
     return_window: Positive
     """How many of the latest training episodes rollout/ep_rew_mean is the mean of."""
@@ -135,7 +128,7 @@ class RLConfig(TrainerConfig):
         """
         off: dict[str, Any] = {f"{section}.{key}": 0 for key in keys}
         if evaluated in keys or not getattr(getattr(self, section), evaluated):
-            never = {"patience": None, "target_return": None, "min_delta": 0.0}
+            never = {"patience": None, "target": None, "min_delta": 0.0}
             set_here = [key for key in never if getattr(self.evaluation, key) != never[key]]
             off |= {f"evaluation.{key}": never[key] for key in set_here}
         return off
@@ -148,13 +141,7 @@ class RLConfig(TrainerConfig):
         yield from too_long(
             self.learning_rate_schedule, "learning_rate_schedule", run_opts, "optimisation steps"
         )
-        for key in ("patience", "target_return"):
-            value = getattr(self.evaluation, key)
-            if value is not None and not evaluated[1]:
-                yield (
-                    f"'evaluation.{key}' is {value:g}, but there are no evaluations, for"
-                    f" '{evaluated[0]}' is 0; set it to null, or evaluate"
-                )
+        yield from self.evaluation.unused(*evaluated)
 
 
 class EpochsConfig(StrictConfig):
@@ -162,21 +149,21 @@ class EpochsConfig(StrictConfig):
 
     max_env_steps: Positive
     """The run ends with the epoch in which this many env steps are reached."""
-    record_freq: Count
+    log_every_epochs: Count
     """Write a record every so many epochs; 0 means never."""
-    eval_freq: Count
+    evaluate_every_epochs: Count
     """Evaluate every so many epochs, but not in the first; 0 means never."""
-    save_freq: Count
+    keep_every_epochs: Count
     """Keep the weights in models/<opt_steps> every so many epochs; 0 means never."""
-    max_opts: Positive | None
+    max_opt_steps: Positive | None
     """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
 
 
 __all__ = [
+    "AgentEvaluationConfig",
     "Count",
     "Discount",
     "EpochsConfig",
-    "EvaluationConfig",
     "NormaliseConfig",
     "RLConfig",
     "Scheduled",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from ludus.config.migrations import has_keys, sections_of
+from ludus.config.migrations import has_keys, rename_keys, sections_of
 from ludus.core.errors import ConfigError
 
 _EVALUATION = ("episodes", "envs", "asynchronous", "patience", "min_delta", "target_return")
@@ -21,6 +21,38 @@ def renamed(data: dict[str, Any]) -> dict[str, Any]:
     if is_agent and has_keys(data.get("learning_rate"), "kind", "warmup_steps"):
         names["learning_rate"] = "learning_rate_schedule"
     return {names.get(key, key): value for key, value in data.items()}
+
+
+EPOCHS = {
+    "max_opts": "max_opt_steps",
+    "record_freq": "log_every_epochs",
+    "eval_freq": "evaluate_every_epochs",
+    "save_freq": "keep_every_epochs",
+}
+STEPS = {
+    "max_opts": "max_opt_steps",
+    "opt_interval": "update_every_env_steps",
+    "record_interval": "log_every_opt_steps",
+    "eval_interval": "evaluate_every_opt_steps",
+    "save_interval": "keep_every_opt_steps",
+    "record_agent_info_interval": "log_agent_info_every_opt_steps",
+    "record_compute_cost_interval": "log_compute_cost_every_opt_steps",
+}
+"""What the keys of a run counted in epochs, and in steps, were called before version 5."""
+TARGET = {"every_opt_steps": "sync_every_opt_steps", "share": "tau"}
+
+
+def to_5(data: dict[str, Any]) -> dict[str, Any]:
+    """Give keys the names of version 5, and PPO's minibatches their size instead of their number."""
+    rename_keys(data.get("epochs"), EPOCHS, "max_env_steps", "eval_freq")
+    rename_keys(data.get("steps"), STEPS, "opt_interval", "eval_interval")
+    rename_keys(data.get("target"), TARGET, "every_opt_steps", "share")
+    rename_keys(data.get("evaluation"), {"target_return": "target"}, *_EVALUATION)
+    if has_keys(data, "passes", "minibatches", "rollout_steps", "num_envs"):
+        rows = data["num_envs"] * data["rollout_steps"]
+        data["minibatches"] = rows // data["minibatches"]
+        rename_keys(data, {"passes": "num_epochs", "minibatches": "minibatch_size"})
+    return data
 
 
 def to_2(data: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ludus.rl.intervals import (
     unreached_steps,
 )
 from ludus.rl.network_config import NetworkSection
-from ludus.rl.run_length import num_epochs
+from ludus.rl.run_length import count_epochs
 
 # A mixin: a config has these keys beside those of RLConfig, DqnConfig(OffPolicyConfig, RLConfig).
 if TYPE_CHECKING:
@@ -40,19 +40,19 @@ _FILLED_IN = {"steps": "dqn", "epochs": "dqn-mountaincar"}
 class StepsConfig(StrictConfig):
     """A run counted in optimisation steps, each after a few env steps."""
 
-    opt_interval: Positive
+    update_every_env_steps: Positive
     """How many env steps lie between two optimisation steps."""
-    record_interval: Count
+    log_every_opt_steps: Count
     """Write a record each time this many optimisation steps were made; 0 means never."""
-    eval_interval: Count
+    evaluate_every_opt_steps: Count
     """Evaluate each time this many optimisation steps were made; 0 means never."""
-    save_interval: Count
+    keep_every_opt_steps: Count
     """Keep the weights in models/<opt_steps> each time this many were made; 0 means never."""
-    record_agent_info_interval: Count
+    log_agent_info_every_opt_steps: Count
     """Record the size of each network's weights each time this many were made; 0 means never."""
-    record_compute_cost_interval: Count
+    log_compute_cost_every_opt_steps: Count
     """Write to timing.jsonl how long acting and learning took each time this many were made; 0: never."""
-    max_opts: Positive
+    max_opt_steps: Positive
     """How many optimisation steps the run has."""
 
 
@@ -142,11 +142,11 @@ class OffPolicyConfig(_Beside):
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never comes to, and its value for never."""
         if self.counted_in == "steps" and self.steps is not None:
-            keys = unreached_steps(self.steps, self.steps.max_opts)
-            return self.turned_off("steps", keys, "eval_interval")
+            keys = unreached_steps(self.steps, self.steps.max_opt_steps)
+            return self.turned_off("steps", keys, "evaluate_every_opt_steps")
         if self.counted_in == "epochs" and self.epochs is not None:
-            keys = unreached_epochs(self.epochs, self.num_epochs)
-            return self.turned_off("epochs", keys, "eval_freq")
+            keys = unreached_epochs(self.epochs, self.run_epochs)
+            return self.turned_off("epochs", keys, "evaluate_every_epochs")
         return {}
 
     def _epoch_problems(self, epochs: OffPolicyEpochsConfig) -> Iterator[str]:
@@ -155,16 +155,20 @@ class OffPolicyConfig(_Beside):
                 f"'learning_starts' is {self.learning_starts}, but the run ends at"
                 f" epochs.max_env_steps {epochs.max_env_steps}: it would never learn; lower the first"
             )
-        if epochs.max_opts is not None:
+        if epochs.max_opt_steps is not None:
             whole = -(-epochs.max_env_steps // self._per_epoch)
             most = int(whole * self._per_epoch * epochs.updates_per_env_step)
             yield from never_so_many(epochs, most)
-        yield from epochs_never_reached(epochs, self.num_epochs)
-        yield from self.length_problems(self.run_opts, ("epochs.eval_freq", epochs.eval_freq))
+        yield from epochs_never_reached(epochs, self.run_epochs)
+        yield from self.length_problems(
+            self.run_opts, ("epochs.evaluate_every_epochs", epochs.evaluate_every_epochs)
+        )
 
     def _step_problems(self, steps: StepsConfig) -> Iterator[str]:
-        yield from steps_never_reached(steps, steps.max_opts)
-        yield from self.length_problems(self.run_opts, ("steps.eval_interval", steps.eval_interval))
+        yield from steps_never_reached(steps, steps.max_opt_steps)
+        yield from self.length_problems(
+            self.run_opts, ("steps.evaluate_every_opt_steps", steps.evaluate_every_opt_steps)
+        )
         if self.settings.checkpoint.every_epochs:
             yield (
                 f"'settings.checkpoint.every_epochs' is {self.settings.checkpoint.every_epochs}, but"
@@ -175,20 +179,20 @@ class OffPolicyConfig(_Beside):
     def _per_epoch(self) -> int:
         return self.steps_per_epoch * self.num_envs
 
-    def epochs_for(self, max_opts: int) -> int:
+    def epochs_for(self, max_opt_steps: int) -> int:
         """Return how many epochs it takes to make this many updates."""
         assert self.epochs is not None
         rate = self.epochs.updates_per_env_step
-        count = -(-max(self.learning_starts, int(max_opts / rate), 1) // self._per_epoch)
-        while int(count * self._per_epoch * rate) < max_opts:
+        count = -(-max(self.learning_starts, int(max_opt_steps / rate), 1) // self._per_epoch)
+        while int(count * self._per_epoch * rate) < max_opt_steps:
             count += 1
         return count
 
     @property
-    def num_epochs(self) -> int:
+    def run_epochs(self) -> int:
         """How many epochs the run has, with counted_in: epochs."""
         assert self.epochs is not None
-        return num_epochs(self.epochs, self._per_epoch, self.epochs_for)
+        return count_epochs(self.epochs, self._per_epoch, self.epochs_for)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -201,34 +205,36 @@ class OffPolicyConfig(_Beside):
         """How many optimisation steps the run has, or about so many."""
         if self.counted_in == "steps":
             assert self.steps is not None
-            return self.steps.max_opts
+            return self.steps.max_opt_steps
         assert self.epochs is not None
         owed = int(self.epochs.max_env_steps * self.epochs.updates_per_env_step)
-        return owed if self.epochs.max_opts is None else min(owed, self.epochs.max_opts)
+        return owed if self.epochs.max_opt_steps is None else min(owed, self.epochs.max_opt_steps)
 
     @property
     def run_env_steps(self) -> int:
         """How many env steps the run has, or about so many."""
         if self.counted_in == "steps":
             assert self.steps is not None
-            return self.learning_starts + self.steps.max_opts * self.steps.opt_interval
+            return (
+                self.learning_starts + self.steps.max_opt_steps * self.steps.update_every_env_steps
+            )
         assert self.epochs is not None
-        return min(self.epochs.max_env_steps, self.num_epochs * self._per_epoch)
+        return min(self.epochs.max_env_steps, self.run_epochs * self._per_epoch)
 
 
 class TargetConfig(StrictConfig):
     """How the target network follows."""
 
-    every_opt_steps: Positive
+    sync_every_opt_steps: Positive
     """After how many optimisation steps it moves."""
-    share: Share
+    tau: Share
     """How far it moves towards the network that learns; 1 copies it."""
 
 
 def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
     """Let a target move after the update that follows this many, if its config says so."""
-    if (num_opts + 1) % config.every_opt_steps == 0:
-        target.follow(config.share)
+    if (num_opts + 1) % config.sync_every_opt_steps == 0:
+        target.follow(config.tau)
 
 
 def example_batch(

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ludus.config.base import Positive, StrictConfig
+from ludus.config.minibatches import undivided
 from ludus.rl.config import Discount, EpochsConfig
 from ludus.rl.intervals import epochs_never_reached, never_so_many, unreached_epochs
 from ludus.rl.network_config import NetworkSection
-from ludus.rl.run_length import num_epochs
+from ludus.rl.run_length import count_epochs
 
 # A mixin: a config has these keys beside those of RLConfig, PpoConfig(OnPolicyConfig, RLConfig).
 if TYPE_CHECKING:
@@ -29,46 +30,44 @@ class OnPolicyConfig(_Beside):
     """Let policy and value share one body."""
     rollout_steps: Positive
     """How many steps each env takes before the policy is improved."""
-    passes: Positive
+    num_epochs: Positive
     """How many times the updates go through each rollout."""
-    minibatches: Positive
-    """Into how many pieces each pass divides it; each is an update."""
+    minibatch_size: Positive
+    """How many steps of a rollout one update learns from."""
     gae_lambda: Discount
     """How far ahead advantages look: 0 one step, 1 to the end of the episode."""
 
     def problems(self) -> Iterator[str]:
         """Yield what only shows when keys are read together."""
         count = self.rollout_steps * self.num_envs
-        if count % self.minibatches:
-            near = [m for m in range(1, count + 1) if count % m == 0]
-            best = min(near, key=lambda m: abs(m - self.minibatches))
-            yield (
-                f"'minibatches' is {self.minibatches}, which does not divide the {count} steps of a"
-                f" rollout (rollout_steps x num_envs); try {best}"
-            )
-        if self.epochs.max_opts is not None:
+        if count % self.minibatch_size:
+            yield undivided(self.minibatch_size, count, "steps", "rollout_steps x num_envs")
+            return
+        if self.epochs.max_opt_steps is not None:
             whole = -(-self.epochs.max_env_steps // count)
             yield from never_so_many(self.epochs, whole * self._per_epoch)
-        yield from epochs_never_reached(self.epochs, self.num_epochs)
-        yield from self.length_problems(self.run_opts, ("epochs.eval_freq", self.epochs.eval_freq))
+        yield from epochs_never_reached(self.epochs, self.run_epochs)
+        yield from self.length_problems(
+            self.run_opts, ("epochs.evaluate_every_epochs", self.epochs.evaluate_every_epochs)
+        )
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never comes to, and its value for never."""
-        keys = unreached_epochs(self.epochs, self.num_epochs)
-        return self.turned_off("epochs", keys, "eval_freq")
+        keys = unreached_epochs(self.epochs, self.run_epochs)
+        return self.turned_off("epochs", keys, "evaluate_every_epochs")
 
     @property
     def _per_epoch(self) -> int:
-        return self.passes * self.minibatches
+        return self.num_epochs * self.num_minibatches
 
-    def epochs_for(self, max_opts: int) -> int:
+    def epochs_for(self, max_opt_steps: int) -> int:
         """Return how many rollouts it takes to make this many updates."""
-        return -(-max_opts // self._per_epoch)
+        return -(-max_opt_steps // self._per_epoch)
 
     @property
-    def num_epochs(self) -> int:
+    def run_epochs(self) -> int:
         """How many rollouts the run has."""
-        return num_epochs(self.epochs, self.rollout_steps * self.num_envs, self.epochs_for)
+        return count_epochs(self.epochs, self.rollout_steps * self.num_envs, self.epochs_for)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -78,10 +77,15 @@ class OnPolicyConfig(_Beside):
     @property
     def run_opts(self) -> int:
         """How many optimisation steps the run has."""
-        owed = self.num_epochs * self._per_epoch
-        return owed if self.epochs.max_opts is None else min(owed, self.epochs.max_opts)
+        owed = self.run_epochs * self._per_epoch
+        return owed if self.epochs.max_opt_steps is None else min(owed, self.epochs.max_opt_steps)
 
     @property
     def batch_size(self) -> int:
-        """How many steps one update learns from."""
-        return self.rollout_steps * self.num_envs // self.minibatches
+        """How many steps one update learns from, as agents with a replay buffer call it."""
+        return self.minibatch_size
+
+    @property
+    def num_minibatches(self) -> int:
+        """Into how many pieces each epoch divides a rollout; each is an update."""
+        return self.rollout_steps * self.num_envs // self.minibatch_size

@@ -52,7 +52,7 @@ def in_epochs(
 
     Where there is an `is_far`, it ends the updates of an epoch.
     """
-    most = epochs.max_opts
+    most = epochs.max_opt_steps
 
     def is_enough(run: Run) -> bool:
         return most is not None and bool(run.counters["opt_steps"] >= most)
@@ -71,13 +71,13 @@ def in_epochs(
     )
 
     def is_evaluated(run: Run) -> bool:
-        return is_due(run.counters["epoch"], epochs.eval_freq)
+        return is_due(run.counters["epoch"], epochs.evaluate_every_epochs)
 
     def is_recorded(run: Run) -> bool:
-        return is_evaluated(run) or is_due(run.counters["epoch"] + 1, epochs.record_freq)
+        return is_evaluated(run) or is_due(run.counters["epoch"] + 1, epochs.log_every_epochs)
 
     def is_saved(run: Run) -> bool:
-        return is_due(run.counters["epoch"] + 1, epochs.save_freq)
+        return is_due(run.counters["epoch"] + 1, epochs.keep_every_epochs)
 
     epoch = Repeat(
         name="epoch",
@@ -89,11 +89,11 @@ def in_epochs(
             Stage(name="collect", work=works.collect),
             step,
             Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
-                  note=every(epochs.eval_freq, "epoch")),
+                  note=every(epochs.evaluate_every_epochs, "epoch")),
             Stage(name="record", work=works.record, when=is_recorded,
-                  note=every(epochs.record_freq, "epoch", ", and after an evaluation")),
+                  note=every(epochs.log_every_epochs, "epoch", ", and after an evaluation")),
             Stage(name="save", work=works.save, when=is_saved,
-                  note=every(epochs.save_freq, "epoch")),
+                  note=every(epochs.keep_every_epochs, "epoch")),
         ),
     )  # fmt: skip
     finish = Stage(name="finish", work=works.finish, always=True)
@@ -106,49 +106,49 @@ def in_steps(
     """Return updates of `num_due` each time that env steps were taken."""
     # A stage that is never due is left out: asking would cost time at every update.
     besides = {
-        "agent_info": (steps.record_agent_info_interval, extras.agent_info),
-        "compute_cost": (steps.record_compute_cost_interval, extras.compute_cost),
+        "agent_info": (steps.log_agent_info_every_opt_steps, extras.agent_info),
+        "compute_cost": (steps.log_compute_cost_every_opt_steps, extras.compute_cost),
     }
     more = [interval for interval, _ in besides.values() if interval]
 
     def is_evaluated(run: Run) -> bool:
-        return is_due(run.counters["opt_steps"], steps.eval_interval)
+        return is_due(run.counters["opt_steps"], steps.evaluate_every_opt_steps)
 
     def is_recorded(run: Run) -> bool:
         opts = run.counters["opt_steps"]
-        if is_due(opts, steps.record_interval) or is_due(opts, steps.eval_interval):
+        if is_due(opts, steps.log_every_opt_steps) or is_due(opts, steps.evaluate_every_opt_steps):
             return True
         return bool(more) and any(is_due(opts, interval) for interval in more)
 
     def is_saved(run: Run) -> bool:
-        return is_due(run.counters["opt_steps"], steps.save_interval)
+        return is_due(run.counters["opt_steps"], steps.keep_every_opt_steps)
 
     def due_at(interval: int) -> Callable[[Run], bool]:
         return lambda run: is_due(run.counters["opt_steps"], interval)
 
     def is_over(run: Run) -> bool:
-        return bool(run.counters["opt_steps"] >= steps.max_opts)
+        return bool(run.counters["opt_steps"] >= steps.max_opt_steps)
 
     update = Repeat(
         name="update",
         times=num_due,
         until=is_over,
-        note=f"one for {counted(steps.opt_interval, 'env step', 'env steps')}",
+        note=f"one for {counted(steps.update_every_env_steps, 'env step', 'env steps')}",
         body=(
             Stage(name="train_step", work=works.train_step),
             Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
-                  note=every(steps.eval_interval, "opt_step")),
+                  note=every(steps.evaluate_every_opt_steps, "opt_step")),
             *(Stage(name=name, work=work, when=due_at(interval), note=every(interval, "opt_step"))
               for name, (interval, work) in besides.items() if interval),
             Stage(name="record", work=works.record, when=is_recorded,
-                  note=every(steps.record_interval, "opt_step", ", and after an evaluation")),
+                  note=every(steps.log_every_opt_steps, "opt_step", ", and after an evaluation")),
             Stage(name="save", work=works.save, when=is_saved,
-                  note=every(steps.save_interval, "opt_step")),
+                  note=every(steps.keep_every_opt_steps, "opt_step")),
         ),
     )  # fmt: skip
     collect = Stage(name="collect", work=works.collect)
     step = Repeat(
-        name="step", until=is_over, goal=("opt_steps", steps.max_opts), body=(collect, update)
+        name="step", until=is_over, goal=("opt_steps", steps.max_opt_steps), body=(collect, update)
     )
     finish = Stage(name="finish", work=works.finish, always=True)
     return Repeat(name="train", times=1, body=(step, finish))

@@ -43,9 +43,9 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         collect
         step x num_updates         before_step comes before each, after_step once after all
           train_step
-        evaluate (every eval_freq epochs, never in the first)
-        record (every record_freq epochs, and after an evaluation)
-        save (every save_freq epochs)
+        evaluate (every evaluate_every_epochs epochs, never in the first)
+        record (every log_every_epochs epochs, and after an evaluation)
+        save (every keep_every_epochs epochs)
       finish
     """
 

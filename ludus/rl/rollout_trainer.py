@@ -53,12 +53,12 @@ class RolloutTrainer(RLTrainer):
 
     def updates_note(self) -> str:
         """Return a few words on how many updates an epoch has."""
-        passes = counted(self.config.passes, "pass", "passes")
-        return f"{passes} of {counted(self.config.minibatches, 'minibatch', 'minibatches')}"
+        passes = counted(self.config.num_epochs, "pass", "passes")
+        return f"{passes} of {counted(self.config.num_minibatches, 'minibatch', 'minibatches')}"
 
     def get_num_updates(self) -> int:
         """Return the number of minibatches in all passes."""
-        return int(self.config.passes * self.config.minibatches)
+        return int(self.config.num_epochs * self.config.num_minibatches)
 
     def _is_far(self) -> Callable[[Run], bool] | None:
         if self.config.target_kl is None:

@@ -10,13 +10,13 @@ from ludus.rl.config import EpochsConfig
 from ludus.session.begun import changes_by_fit
 
 
-def num_epochs(epochs: EpochsConfig, env_steps: int, epochs_for: Callable[[int], int]) -> int:
+def count_epochs(epochs: EpochsConfig, env_steps: int, epochs_for: Callable[[int], int]) -> int:
     """Return how many epochs of this many env steps a run has.
 
     `epochs_for` returns how many of them it takes to make a number of optimisation steps.
     """
     whole = -(-epochs.max_env_steps // env_steps)
-    return whole if epochs.max_opts is None else min(whole, epochs_for(epochs.max_opts))
+    return whole if epochs.max_opt_steps is None else min(whole, epochs_for(epochs.max_opt_steps))
 
 
 def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
@@ -37,7 +37,7 @@ def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
         needed = 2 * rollouts * config.steps_per_epoch * config.num_envs
         if needed > config.epochs.max_env_steps:
             changes["epochs.max_env_steps"] = needed
-    length = {f"{section}.max_opts": max_steps}
+    length = {f"{section}.max_opt_steps": max_steps}
     fitted = {path.split(".")[1]: value for path, value in {**length, **changes}.items()}
     part = getattr(config, section).model_copy(update=fitted)
     changes |= config.model_copy(update={section: part}).unreached()

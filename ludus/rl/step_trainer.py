@@ -39,13 +39,13 @@ class StepRLTrainer(RLTrainer):
     """Takes an optimisation step every few env steps; with `counted_in: epochs` it is an RLTrainer.
 
     train
-      step until max_opts
+      step until max_opt_steps
         collect                    all env steps up to the next update
         update x due               none before learning starts
           train_step
-          evaluate (every eval_interval)
-          record (every record_interval, and after an evaluation)
-          save (every save_interval)
+          evaluate (every evaluate_every_opt_steps)
+          record (every log_every_opt_steps, and after an evaluation)
+          save (every keep_every_opt_steps)
       finish
     """
 
@@ -105,7 +105,7 @@ class StepRLTrainer(RLTrainer):
         if self.config.counted_in == "epochs":
             return super().plan()
         works = self._works(self._collect_steps)
-        if self.config.steps.record_compute_cost_interval:
+        if self.config.steps.log_compute_cost_every_opt_steps:
             works = replace(
                 works,
                 collect=self._stage_times.timed("collect", works.collect),
@@ -131,7 +131,7 @@ class StepRLTrainer(RLTrainer):
     def _collect_steps(self, run: Run) -> None:
         """Take env steps up to the next update, or a stretch of those before learning starts."""
         taken, num_envs = self.sampler.num_env_steps, self.config.num_envs
-        interval = self.config.steps.opt_interval
+        interval = self.config.steps.update_every_env_steps
         wanted = interval - taken % interval
         if (waiting := self.config.learning_starts - taken) > 0:
             wanted = min(waiting, _WARM_UP_STEPS * num_envs)
@@ -141,8 +141,8 @@ class StepRLTrainer(RLTrainer):
         run.counters["env_steps"] = self.sampler.num_env_steps
 
     def _num_due(self, run: Run) -> int:
-        """Return how many multiples of opt_interval the last step of all envs reached or passed."""
-        taken, interval = self.sampler.num_env_steps, self.config.steps.opt_interval
+        """Return how many multiples of update_every_env_steps the last step of all envs reached or passed."""
+        taken, interval = self.sampler.num_env_steps, self.config.steps.update_every_env_steps
         if taken < self.config.learning_starts or not self.replay_buffer.size:
             return 0
         return int(taken // interval - (taken - self.config.num_envs) // interval)

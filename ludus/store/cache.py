@@ -82,15 +82,15 @@ def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
 def _keep(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write the file beside its place, make it durable, and only then give it its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, async_evaluator = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     os.close(descriptor)
     try:
-        write_tensors(Path(async_evaluator), {**tensors, _DIGEST: _digest(tensors)})
+        write_tensors(Path(scratch), {**tensors, _DIGEST: _digest(tensors)})
         # A temporary file is its owner's alone, but others may share the folder.
-        os.chmod(async_evaluator, 0o644)
-        sync_file(Path(async_evaluator))
-        os.replace(async_evaluator, path)
+        os.chmod(scratch, 0o644)
+        sync_file(Path(scratch))
+        os.replace(scratch, path)
         sync_directory(path.parent)
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(async_evaluator)
+            os.unlink(scratch)

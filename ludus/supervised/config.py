@@ -82,7 +82,7 @@ class SupervisedConfig(TrainerConfig):
     """Leave out the last batch of an epoch if it is not full."""
     max_epochs: Positive
     """How many times to go through the training data."""
-    max_steps: Positive | None
+    max_opt_steps: Positive | None
     """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
     accumulate: Positive
     """Gradient accumulation: how many batches make one optimisation step; gradients are averaged."""
@@ -117,7 +117,7 @@ class SupervisedConfig(TrainerConfig):
     """When to stop before the last epoch; null never does."""
     best_model: BestModelConfig | None
     """Which model to keep as the best; null keeps none."""
-    milestone_every_epochs: Count
+    keep_every_epochs: Count
     """Save the weights each time this many epochs have ended, and at the end; 0 never does."""
     log_every_opt_steps: Count
     """Write the mean of the training metrics each time this many steps were made; 0 only by epoch."""
@@ -127,13 +127,13 @@ class SupervisedConfig(TrainerConfig):
 
         `length` is the number of batches in an epoch, None if the data does not say.
         """
-        limits = [self.max_steps] if self.max_steps is not None else []
+        limits = [self.max_opt_steps] if self.max_opt_steps is not None else []
         if length is not None:
             limits.append(self._steps_of_epochs(length))
         if not limits and getattr(self.learning_rate_schedule, "total_steps", 0) is None:
             raise ConfigError(
                 "'learning_rate_schedule.total_steps' is null, which means the whole run, but the data does"
-                " not say how long an epoch is; set 'learning_rate_schedule.total_steps' or 'max_steps'"
+                " not say how long an epoch is; set 'learning_rate_schedule.total_steps' or 'max_opt_steps'"
             )
         return min(limits, default=0)
 
@@ -143,10 +143,10 @@ class SupervisedConfig(TrainerConfig):
     def refuse_unreached(self, length: int | None) -> None:
         """Raise ConfigError where a run with epochs of this many batches never comes to a key."""
         most = self._steps_of_epochs(length) if length else None
-        if most is not None and self.max_steps is not None and self.max_steps > most:
+        if most is not None and self.max_opt_steps is not None and self.max_opt_steps > most:
             raise ConfigError(
-                f"'max_steps' is {self.max_steps}, but 'max_epochs' {self.max_epochs} makes {most}"
-                " optimisation steps: it would never be reached; raise the latter, or set 'max_steps'"
+                f"'max_opt_steps' is {self.max_opt_steps}, but 'max_epochs' {self.max_epochs} makes {most}"
+                " optimisation steps: it would never be reached; raise the latter, or set 'max_opt_steps'"
                 " to null"
             )
         count = self.count_steps(length)

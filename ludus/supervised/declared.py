@@ -3,7 +3,7 @@
 from typing import Any
 
 from ludus.config.families import declare
-from ludus.config.migrations import has_keys
+from ludus.config.migrations import has_keys, rename_keys, sections_of
 
 _KNOWN_BY = ("with_validation", "optimizer", "early_stopping")
 
@@ -37,15 +37,26 @@ def _to_4(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+_NAMES = {"max_steps": "max_opt_steps", "milestone_every_epochs": "keep_every_epochs"}
+
+
+def _to_5(data: dict[str, Any]) -> dict[str, Any]:
+    """Give keys the names of version 5."""
+    for section in [*sections_of(data)]:
+        rename_keys(section, _NAMES, *_KNOWN_BY)
+    return data
+
+
 declare(
     "ludus.supervised",
-    lengths={"max_steps": "opt_steps", "max_epochs": "epoch"},
+    lengths={"max_opt_steps": "opt_steps", "max_epochs": "epoch"},
     needs={"sklearn": "ludus[supervised]"},
-    migrations={1: _to_2, 3: _to_4},
+    migrations={1: _to_2, 3: _to_4, 4: _to_5},
+    former_names=_NAMES,
     renamed=_renamed,
     earlier_names={"schedule": "learning_rate_schedule"},
     other_names={
-        "num_train_steps": ("max_steps",),
+        "num_train_steps": ("max_opt_steps",),
         "n_epochs": ("max_epochs",),
         "epochs": ("max_epochs",),
         "schedule": ("learning_rate_schedule",),

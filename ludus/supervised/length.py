@@ -28,16 +28,16 @@ def lengthened(
     needed = max(needed, begun.config.get("max_epochs", 0))
     changes = {"max_epochs": needed} if needed > config.max_epochs else {}
     notes = changes_by_fit(config, changes, max_steps)
-    return config.replace(max_steps=max_steps, **changes), notes
+    return config.replace(max_opt_steps=max_steps, **changes), notes
 
 
 def _refuse_ended(config: SupervisedConfig, begun: Begun, at_end: Mapping[str, int]) -> None:
     """Raise ConfigError where more steps are asked of a run whose epochs are over."""
     num_steps, num_epochs = at_end.get("opt_steps", 0), at_end.get("epoch", 0)
-    is_over = bool(at_end) and config.max_steps is not None and num_epochs >= config.max_epochs
-    if is_over and config.max_steps != begun.config.get("max_steps"):
+    is_over = bool(at_end) and config.max_opt_steps is not None and num_epochs >= config.max_epochs
+    if is_over and config.max_opt_steps != begun.config.get("max_opt_steps"):
         raise ConfigError(
-            f"'max_steps' is {config.max_steps}, but the run has ended, after {num_steps} steps in"
+            f"'max_opt_steps' is {config.max_opt_steps}, but the run has ended, after {num_steps} steps in"
             f" {num_epochs} of {config.max_epochs} epochs, and an epoch that ended early is over; raise"
             f" 'max_epochs' too, to {num_epochs + 1} at least"
         )

@@ -23,7 +23,7 @@ SWITCHES = {
 _SET = {
     "early_stopping": "early_stopping",
     "save_best": "best_model",
-    "use_milestones": "milestone_every_epochs",
+    "use_milestones": "keep_every_epochs",
 }
 
 
@@ -39,10 +39,10 @@ def block_of(given: Mapping[str, Any]) -> Mapping[str, Any]:
     block = given.get("training_config")
     if not isinstance(block, Mapping):
         return given
-    async_evaluator = {key: value for key, value in given.items() if key != "training_config"}
-    if twice := [key for key in async_evaluator if key in block]:
+    others = {key: value for key, value in given.items() if key != "training_config"}
+    if twice := [key for key in others if key in block]:
         raise ConfigError(f"'{twice[0]}' stands beside training_config and in it; give it once")
-    return {**block, **async_evaluator}
+    return {**block, **others}
 
 
 def expand(
@@ -67,7 +67,7 @@ def expand(
     if loss is not None:
         short.setdefault("loss", loss)
     # The seed evaluates and saves the weights themselves, and does nothing it was not asked for.
-    complete |= {"early_stopping": None, "best_model": None, "milestone_every_epochs": 0}
+    complete |= {"early_stopping": None, "best_model": None, "keep_every_epochs": 0}
     complete["ema_decay"] = None
     complete["learning_rate_schedule"]["warmup_steps"] = 0
     complete |= {"name": str(short["experiment"]), "data": None, "model": None}
@@ -119,7 +119,7 @@ def _watchers(short: Mapping[str, Any]) -> dict[str, Any]:
         section = {"metric": short.get("saving_metric", default), "mode": None, "keep": 1}
         found["best_model"] = section if is_on else None
     if (is_on := short.get("use_milestones")) is not None:
-        found["milestone_every_epochs"] = short.get("log_interval", 10) if is_on else 0
+        found["keep_every_epochs"] = short.get("log_interval", 10) if is_on else 0
     return found
 
 

@@ -249,7 +249,7 @@ class BaseTrainer(Evaluated, Trainer):
             learn=self.train_step,
             schedule=self._schedule_for,
             max_epochs=config.max_epochs,
-            max_steps=config.max_steps,
+            max_steps=config.max_opt_steps,
             then=(Stage(name="sum_up", work=self._sum_up), validate),
             on_enter=self._begin_fit,
         )
@@ -271,7 +271,7 @@ class BaseTrainer(Evaluated, Trainer):
         intervals = [Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch")]
         self.write_log = WriteLog(self.run.log, intervals)
         self.judge = make_judge(self.config)
-        every = Every(self.config.milestone_every_epochs, "epoch")
+        every = Every(self.config.keep_every_epochs, "epoch")
         self.milestones = Milestones(every, name=self.checkpoint_name, save=self.keep_weights)
 
     def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
@@ -393,6 +393,6 @@ class BaseTrainer(Evaluated, Trainer):
     @property
     def train_end(self) -> bool:
         """Whether training is over."""
-        most, num_steps = self.config.max_steps, self.run.counters["opt_steps"]
+        most, num_steps = self.config.max_opt_steps, self.run.counters["opt_steps"]
         is_long_enough = most is not None and num_steps >= most
         return self.run.is_finished or is_long_enough or self.run.stop_reason is not None

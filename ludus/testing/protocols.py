@@ -195,10 +195,10 @@ def _slow_step(
         is_convincing = verdict == handler.prover_goals[name]
         own = rules.prover_reward if is_convincing else 0.0
         gains[name] = of_verifier if rules.shared_reward else own
-    async_evaluator = handler.side_rewards(index, action_AK[None], seeds)
-    if async_evaluator is not None:
+    side_rewards = handler.side_rewards(index, action_AK[None], seeds)
+    if side_rewards is not None:
         for place, name in enumerate(handler.agent_names):
-            gains[name] += float(async_evaluator[0, place])
+            gains[name] += float(side_rewards[0, place])
     return gains, is_last or verdict != _CONTINUE, verdict
 
 

@@ -55,7 +55,7 @@ NUMBERS = ["loss=mse", "calibration=null", "strategy={kind: uniform}"]
         (["start=hot"], "cold"),
         (["selection=logme", "initial_labels=0"], "set 'initial_labels' to 1 or more"),
         (["model.outputs=1"], "'model.outputs' is 1, but cross_entropy needs one output a class"),
-        (["max_steps=5"], "'max_steps' counts over all rounds"),
+        (["max_opt_steps=5"], "'max_opt_steps' counts over all rounds"),
         (
             [
                 *NUMBERS,

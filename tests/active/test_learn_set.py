@@ -118,20 +118,20 @@ def test_training_sees_other_noise_in_each_epoch_and_a_strategy_sees_one() -> No
 
 
 def test_workers_read_what_training_learns_from_and_move_no_generator() -> None:
-    here, async_evaluator = learn_set(Noisy(), 10), learn_set(Noisy(), 10, workers=1)
+    here, elsewhere = learn_set(Noisy(), 10), learn_set(Noisy(), 10, workers=1)
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    assert torch.equal(by_row(here, 2), by_row(async_evaluator, 2))
+    assert torch.equal(by_row(here, 2), by_row(elsewhere, 2))
     assert torch.equal(torch.get_rng_state(), before)
     # Taken up in the middle of the epoch.
     wanted = batches(here, 4)[1:]
-    async_evaluator.load_state_dict({"epoch": 4, "position": 1})
+    elsewhere.load_state_dict({"epoch": 4, "position": 1})
     for inputs, labels in wanted:
-        found = async_evaluator.next()
+        found = elsewhere.next()
         assert torch.equal(found[0], inputs)
         assert torch.equal(found[1], labels)
-    assert async_evaluator.has_ended()
-    async_evaluator.close()
+    assert elsewhere.has_ended()
+    elsewhere.close()
 
 
 def noisy_trainer(source: Noisy, **changes: Any) -> ActiveTrainer:

@@ -35,9 +35,9 @@ SMALL: dict[str, Any] = {
     "optimizer.learning_rate": 0.01,
     "max_grad_norm": None,
     "engine": "tape",
-    "record_every_iterations": 1,
-    "save_every_iterations": 2,
-    "evaluation.every_iterations": 2,
+    "log_every_iterations": 1,
+    "keep_every_iterations": 2,
+    "evaluate_every_iterations": 2,
     "evaluation.rollouts": 8,
 }
 KL = {"kind": "kl_penalty", "target": 0.01, "beta": 1.0, "increment": 2.0, "decrement": 0.5}

@@ -16,8 +16,8 @@ SMALL: dict[str, Any] = {
     "solo_agent.max_message_rounds": 2,
     "optimizer.learning_rate": 0.01,
     "engine": "tape",
-    "save_every_iterations": 2,
-    "evaluation.every_iterations": 2,
+    "keep_every_iterations": 2,
+    "evaluate_every_iterations": 2,
 }
 
 

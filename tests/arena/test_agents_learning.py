@@ -20,7 +20,7 @@ from tests.arena.small_solo import small_solo
 
 SGD = {"kind": "sgd", "learning_rate": 0.1, "momentum": 0.0, "nesterov": False, "weight_decay": 0.5}
 ONE_STEP = {"max_iterations": 1, "rl.num_epochs": 1, "rl.minibatch_size": 16, "optimizer": SGD}
-ONE_STEP |= {"save_every_iterations": 0}
+ONE_STEP |= {"keep_every_iterations": 0}
 
 
 def weights(trainer: Any) -> dict[str, Tensor]:

@@ -138,7 +138,7 @@ ODD: tuple[Part, ...] = ("batch_norm", "dropout", "frozen", "extra")
 def test_a_run_with_an_agent_of_ones_own_resumes_exactly(
     part: Part, make: Any, tmp_path: Path
 ) -> None:
-    config = make(part, engine="eager", max_iterations=2, save_every_iterations=0)
+    config = make(part, engine="eager", max_iterations=2, keep_every_iterations=0)
     trainers.check_kill_anywhere(lambda: ludus.build_trainer(config), tmp_path, max_kills=2)
 
 

@@ -82,8 +82,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "'settings.checkpoint.every_epochs' is 1, but a run counted in iterations counts no epochs",
     ),
     "a record that is never reached": (
-        {"record_every_iterations": 9},
-        "'record_every_iterations' is 9, but 'max_iterations' is 3: it would never be reached",
+        {"log_every_iterations": 9},
+        "'log_every_iterations' is 9, but 'max_iterations' is 3: it would never be reached",
     ),
     "a random agent that is to learn": (
         both(parts(MLP), RANDOM),

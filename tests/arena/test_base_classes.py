@@ -74,7 +74,7 @@ def test_a_loop_of_ones_own_that_calls_the_default_one_is_the_plan_to_the_byte(
 def test_a_loop_of_ones_own_that_is_killed_begins_again_and_ends_alike(
     cls: Any, tmp_path: Path
 ) -> None:
-    short = {"max_iterations": 2, "evaluation.every_iterations": 1}
+    short = {"max_iterations": 2, "evaluate_every_iterations": 1}
     check_kill_anywhere(lambda: cls(small_arena(**short)), tmp_path, max_kills=4)
 
 

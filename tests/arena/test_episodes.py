@@ -40,7 +40,7 @@ def counted(**changed: Any) -> Any:
 def test_kept_weights_are_evaluated_in_so_many_episodes_the_first_of_the_test(
     episodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainer = prepared(counted(save_every_iterations=0))
+    trainer = prepared(counted(keep_every_iterations=0))
     environment, begun = trainer.scenario_instance.test_environment, []
     begin = environment.begin
     monkeypatch.setattr(environment, "begin", lambda index: begun.append(index) or begin(index))
@@ -55,7 +55,7 @@ def test_kept_weights_are_evaluated_in_so_many_episodes_the_first_of_the_test(
 def test_without_a_number_there_are_as_many_episodes_as_in_the_test_of_the_run(
     iterations: int, played: int
 ) -> None:
-    trainer = prepared(counted(save_every_iterations=0, **{"rl.num_test_iterations": iterations}))
+    trainer = prepared(counted(keep_every_iterations=0, **{"rl.num_test_iterations": iterations}))
     found = trainer.evaluate_weights(trainer.weights())
     assert found["eval/tests_extent/episodes"] == played
 
@@ -70,7 +70,7 @@ def test_envs_are_counted_by_the_episode_too(episodes: int) -> None:
 
 
 def test_a_rerun_tests_each_model_in_so_many_episodes(tmp_path: Path) -> None:
-    run = ludus.build_trainer(counted(save_every_iterations=0)).fit(root=str(tmp_path), name="run")
+    run = ludus.build_trainer(counted(keep_every_iterations=0)).fit(root=str(tmp_path), name="run")
     keys = {"run": str(run.run_dir), "models": ["final"], "episodes": 5}
     tests = ludus.build_trainer(example("rerun_tests").replace(**QUIET, **keys))
     result = tests.fit(root=str(tmp_path), name="tests")

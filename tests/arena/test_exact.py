@@ -16,7 +16,7 @@ from ludus.session.build import rebuild_trainer
 from ludus.testing.differences import ending_of
 from tests.arena.small import KL, small_arena
 
-ALWAYS = {"evaluation.every_iterations": 1, "save_every_iterations": 0}
+ALWAYS = {"evaluate_every_iterations": 1, "keep_every_iterations": 0}
 
 
 def fit(root: Path, name: str = "run", *, max_steps: int | None = None, **changed: Any) -> Any:

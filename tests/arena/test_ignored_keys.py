@@ -12,6 +12,7 @@ from ludus.core.errors import ConfigError
 from tests.arena.protocols.made import section
 from tests.arena.sections import EVEN_RATES, parts
 from tests.arena.small import MLP, TO_GO, example, small_arena
+from tests.config.older import as_version_4
 
 FASTER = {**EVEN_RATES, "body": 2.0}
 FORCED = {"kind": "solo_verifier", "force_guess": "y", "verifier_reward": 1.0,
@@ -60,7 +61,7 @@ def test_a_key_that_nothing_would_read_is_refused(mistake: str) -> None:
 
 def older(config: Any) -> dict[str, Any]:
     """Return the data of a file of version 2, which had none of the keys that came with version 3."""
-    data = config.model_dump() | {"version": 2}
+    data = as_version_4(config) | {"version": 2}
     protocol = data["protocol"]
     if protocol["kind"] == "debate":
         del protocol["verifier_first"], protocol["prover0_first"]

@@ -81,7 +81,7 @@ def test_a_critic_may_do_what_vmap_forbids(habit: Habit, tmp_path: Path) -> None
     assert ludus.build_trainer(config).fit(root=str(tmp_path)).status == "finished"
 
 
-RARELY = {"evaluation.every_iterations": 0}
+RARELY = {"evaluate_every_iterations": 0}
 
 
 def kept(config: Any, root: Path) -> dict[str, Tensor]:
@@ -96,9 +96,9 @@ def kept(config: Any, root: Path) -> dict[str, Tensor]:
 def test_evaluations_and_the_test_leave_no_trace_in_a_network(
     habit: Habit, make: Any, tmp_path: Path
 ) -> None:
-    own = {**both(habit), "engine": "eager", "save_every_iterations": 0}
+    own = {**both(habit), "engine": "eager", "keep_every_iterations": 0}
     never = {} if make is small_solo else {"rl.num_test_iterations": 0}
-    often = kept(make(**own, **{"evaluation.every_iterations": 1}), tmp_path / "often")
+    often = kept(make(**own, evaluate_every_iterations=1), tmp_path / "often")
     rarely = kept(make(**own, **RARELY, **never), tmp_path / "rarely")
     for name, tensor in often.items():
         assert torch.equal(tensor, rarely[name]), name
@@ -125,7 +125,7 @@ class OwnEstimator(ReinforceTrainer):
 
 
 def test_what_an_estimator_of_ones_own_keeps_is_saved(tmp_path: Path) -> None:
-    config = small_arena("reinforce", **TO_GO, max_iterations=2, save_every_iterations=0)
+    config = small_arena("reinforce", **TO_GO, max_iterations=2, keep_every_iterations=0)
     check_kill_anywhere(lambda: OwnEstimator(config), tmp_path, max_kills=4)
 
 

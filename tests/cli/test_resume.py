@@ -38,7 +38,7 @@ def test_one_storage_is_opened_and_the_config_is_read_once(
 
     monkeypatch.setattr(LocalStorage, "__init__", opening)
     monkeypatch.setattr(LocalStorage, "read", reading)
-    longer = "max_epochs=2" if kind == "supervised" else "steps.max_opts=30"
+    longer = "max_epochs=2" if kind == "supervised" else "steps.max_opt_steps=30"
     told = call("resume", run, longer, "--json").json
     assert (told["status"], told["run_dir"]) == ("finished", run)
     assert opened.count(run) == 1
@@ -47,9 +47,9 @@ def test_one_storage_is_opened_and_the_config_is_read_once(
 
 def test_what_a_shorter_run_does_without_is_told_in_a_sentence(tmp_path: Path, call: Ludus) -> None:
     run = str(ludus.build_trainer(small("dqn")).fit(root=str(tmp_path), name="mine").run_dir)
-    told = call("resume", run, "steps.max_opts=3").refusal().splitlines()
+    told = call("resume", run, "steps.max_opt_steps=3").refusal().splitlines()
     assert len(told) == 2
     assert told[0].startswith(
-        "steps.max_opts on the command line ends the run before these are due"
+        "steps.max_opt_steps on the command line ends the run before these are due"
     )
-    assert told[1].startswith("ludus: 'steps.max_opts' of a run may be raised, not lowered")
+    assert told[1].startswith("ludus: 'steps.max_opt_steps' of a run may be raised, not lowered")

@@ -439,7 +439,7 @@ def test_a_bare_name_means_a_section_rather_than_one_like_it_inside_another() ->
         ("a.b.c", "'a.b.c' is not a key of this config. Known: accumulate, batch_size"),
         ("settings.xyz", "'settings.xyz' is not a key of settings. Known: checkpoint, deter"),
         ("seed.x", "'seed' is not a section, so 'seed.x' cannot be set"),
-        ("max_steps.x", "'max_steps' is null, so 'max_steps.x' cannot be set"),
+        ("max_opt_steps.x", "'max_opt_steps' is null, so 'max_opt_steps.x' cannot be set"),
         ("settings.loggers.0", "'settings.loggers' is not a section"),
         ("settings.", "'settings.' is not a key of settings"),
         ("..", "'..' is not a key of this config"),
@@ -460,10 +460,10 @@ def test_a_replaced_value_is_checked_like_any_other() -> None:
     ("kind", "key", "path"),
     [
         ("ppo", "seed", "seed"),
-        ("ppo", "eval_freq", "epochs.eval_freq"),
-        ("ppo", "epochs.eval_freq", "epochs.eval_freq"),
-        ("dqn", "num_train_steps", "steps.max_opts"),
-        ("supervised", "num_train_steps", "max_steps"),
+        ("ppo", "evaluate_every_epochs", "epochs.evaluate_every_epochs"),
+        ("ppo", "epochs.evaluate_every_epochs", "epochs.evaluate_every_epochs"),
+        ("dqn", "num_train_steps", "steps.max_opt_steps"),
+        ("supervised", "num_train_steps", "max_opt_steps"),
         ("dqn", "learning_rate", "optimizer.learning_rate"),
         ("ppo", "env.kwargs", "env.kwargs"),
     ],
@@ -480,10 +480,10 @@ def test_a_config_is_read_by_the_names_it_is_changed_by(kind: str, key: str, pat
     [
         (
             "dqn",
-            "eval_freq",
-            "Here 'steps.eval_interval' decides that, in optimisation steps, not in",
+            "evaluate_every_epochs",
+            "Here 'steps.evaluate_every_opt_steps' decides that, in optimisation steps, not in",
         ),
-        ("dqn", "evl_interval", "Did you mean 'steps.eval_interval'?"),
+        ("dqn", "evaluate_every_opt_step", "Did you mean 'steps.evaluate_every_opt_steps'?"),
         ("dqn", "total_steps", "stands in several sections; say which: "),
     ],
 )
@@ -501,9 +501,9 @@ def test_key_paths_names_sections_and_leaves() -> None:
     ("kind", "given", "meant"),
     [
         ("ppo", "total_timesteps", "epochs.max_env_steps"),
-        ("ppo", "n_epochs", "passes"),
+        ("ppo", "n_epochs", "num_epochs"),
         ("ppo", "clip_range", "clip.initial"),
-        ("sac", "tau", "target.share"),
+        ("sac", "polyak", "target.tau"),
         ("sac", "ent_coef", "temperature.initial"),
         ("dqn", "buffer_size", "replay.capacity"),
         ("supervised", "lr", "optimizer.learning_rate"),
@@ -523,15 +523,18 @@ def test_a_name_from_elsewhere_is_told_what_it_is_here(
     [
         (
             "ppo",
-            "batch_size=64",
-            "Here 'minibatches' decides that: into how many pieces each pass divides a rollout of 256 env"
-            " steps; write minibatches=4.",
+            "num_minibatches=4",
+            "Here 'minibatch_size' decides that: how many steps of a rollout one update learns from, which"
+            " has 256; write minibatch_size=64.",
         ),
-        ("ppo", "batch_size=100", "divides a rollout of 256 env steps."),
-        ("fused_ppo", "batch_size=64", "into how many pieces each pass divides a rollout."),
-        ("dqn", "eval_freq=5", "'steps.eval_interval' decides that, in optimisation steps, not in epochs."),
-        ("dqn-mountaincar", "record_interval=5", "'epochs.record_freq' decides that, in epochs, not in"),
-        ("sac", "updates_per_env_step=2", "Here 'steps.opt_interval' decides that, in env steps for each"),
+        ("ppo", "num_minibatches=100", "one update learns from, which has 256."),
+        ("fused_ppo", "num_minibatches=64", "how many steps of a rollout one update learns from."),
+        ("dqn", "evaluate_every_epochs=5",
+            "'steps.evaluate_every_opt_steps' decides that, in optimisation steps, not in epochs."),
+        ("dqn-mountaincar", "log_every_opt_steps=5",
+            "'epochs.log_every_epochs' decides that, in epochs, not in"),
+        ("sac", "updates_per_env_step=2",
+            "Here 'steps.update_every_env_steps' decides that, in env steps for each"),
         ("dqn", "target_update_interval=5", "decides that, in optimisation steps, not in env steps."),
     ],
 )  # fmt: skip
@@ -564,11 +567,16 @@ def test_a_number_for_a_section_is_told_where_the_number_is(tmp_path: Path) -> N
 
 def test_overrides_are_read_as_yaml(tmp_path: Path) -> None:
     path = small_file(tmp_path / "a.yaml")
-    overrides = ["learning_rate=1e-3", "model.widths=[4, 4]", "max_steps=7", "early_stopping=null"]
+    overrides = [
+        "learning_rate=1e-3",
+        "model.widths=[4, 4]",
+        "max_opt_steps=7",
+        "early_stopping=null",
+    ]
     config: Any = read_config(path, [*overrides, "experiment=a=b"])
     assert config.optimizer.learning_rate == 1e-3
     assert config.model.widths == [4, 4]
-    assert config.max_steps == 7
+    assert config.max_opt_steps == 7
     assert config.early_stopping is None
     assert config.experiment == "a=b"
 
@@ -589,7 +597,13 @@ def test_the_digest_ignores_the_name_and_the_settings_only() -> None:
         name="other", **{"settings.device": "auto", "settings.checkpoint.keep_last": 9}
     )
     assert same.digest() == config.digest()
-    changed = {"seed": 1, "batch_size": 32, "experiment": "b", "learning_rate": 0.5, "max_steps": 9}
+    changed = {
+        "seed": 1,
+        "batch_size": 32,
+        "experiment": "b",
+        "learning_rate": 0.5,
+        "max_opt_steps": 9,
+    }
     changed |= {"model.widths": [8, 8], "data.standardise": False, "early_stopping": None}
     digests = {config.replace(**{key: value}).digest() for key, value in changed.items()}
     assert len(digests | {config.digest()}) == len(changed) + 1

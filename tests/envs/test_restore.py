@@ -266,7 +266,7 @@ def test_an_env_that_changes_too_late_for_the_trial_is_found_by_the_resume(
     monkeypatch.setattr(OldHand, "keeps", "age")
     section = walk_config("old_hand", length=300)
     assert check_repeats(section, seed=0) is None
-    changes = {"num_envs": 1, "steps.opt_interval": 40, "steps.max_opts": 20}
+    changes = {"num_envs": 1, "steps.update_every_env_steps": 40, "steps.max_opt_steps": 20}
     config = small("dqn", **changes).replace(env=section)
     trainer: Any = ludus.build_trainer(config)
     trainer.add(Interrupt(at=660), name="interrupt")

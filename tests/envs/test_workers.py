@@ -216,7 +216,7 @@ def test_a_spec_survives_the_way_through_spec_json(name: str) -> None:
 def test_how_long_a_step_may_take_is_in_the_config_and_may_change_on_resume(
     tmp_path: Path,
 ) -> None:
-    changes = {"settings.workers": 1, "steps.max_opts": 12}
+    changes = {"settings.workers": 1, "steps.max_opt_steps": 12}
 
     class Interrupt:
         def after_train_step(self, run: Any) -> None:
@@ -251,7 +251,7 @@ def test_where_envs_stood_can_be_asked_once_their_processes_are_gone() -> None:
 
 
 def test_a_trainer_with_workers_hands_out_its_state_after_fit(tmp_path: Path) -> None:
-    config = small("dqn", **{"settings.workers": 1, "steps.max_opts": 12})
+    config = small("dqn", **{"settings.workers": 1, "steps.max_opt_steps": 12})
     trainer: Any = ludus.build_trainer(config)
     trainer.fit(root=str(tmp_path), name="first")
     state = trainer.state_dict()

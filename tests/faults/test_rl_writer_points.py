@@ -20,11 +20,11 @@ CHANGES = {
     "replay.capacity": 2500,
     "replay.prioritised": PRIORITISED,
     "n_step": 3,
-    "steps.opt_interval": 16,
-    "steps.max_opts": 330,
-    "steps.record_interval": 20,
-    "steps.eval_interval": 60,
-    "steps.save_interval": 100,
+    "steps.update_every_env_steps": 16,
+    "steps.max_opt_steps": 330,
+    "steps.log_every_opt_steps": 20,
+    "steps.evaluate_every_opt_steps": 60,
+    "steps.keep_every_opt_steps": 100,
     "settings.checkpoint.every_opt_steps": 15,
 }
 

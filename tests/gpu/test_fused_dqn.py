@@ -23,8 +23,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 CUDA: dict[str, Any] = {
-    "settings.device": "cuda", "engine": "auto", "max_rounds": 16, "save_every_rounds": 0,
-    "evaluation.every_rounds": 8,
+    "settings.device": "cuda", "engine": "auto", "max_rounds": 16, "keep_every_rounds": 0,
+    "evaluate_every_rounds": 8,
 }  # fmt: skip
 MORIN = {"kind": "morin", "weights": [3.0, 1.0, 2.0]}
 SPARRING = {
@@ -114,12 +114,12 @@ def test_a_run_of_captured_rounds_killed_anywhere_ends_as_if_never_killed(
 
 @pytest.mark.covers("001-S12")
 def test_captured_rounds_never_wait_and_their_times_are_those_of_the_gpu() -> None:
-    ran = Ran(on_cuda(log_time=True, **{"evaluation.every_rounds": 0}))
+    ran = Ran(on_cuda(log_time=True, evaluate_every_rounds=0))
     timings = [record.timing for record in ran.records]
     assert [timing["host_syncs_a_round"] for timing in timings] == [0.0] * len(timings)
     for name in ("host_fit_ms", "agent_collect_ms", "host_sync_target_ms"):
         assert any(0 < timing[name] < 1000 for timing in timings if name in timing), name
-    waits = Ran(on_cuda(**{"evaluation.every_rounds": 0}), reward_func=waiting)
+    waits = Ran(on_cuda(evaluate_every_rounds=0), reward_func=waiting)
     assert max(record.timing["host_syncs_a_round"] for record in waits.records) > 0
 
 

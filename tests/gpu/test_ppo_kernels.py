@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 NUMBERS: dict[str, Any] = {
-    "num_games": 8, "rollout_steps": 16, "passes": 2, "minibatches": 2, "reward_scale": 0.5,
+    "num_games": 8, "rollout_steps": 16, "num_epochs": 2, "num_minibatches": 2, "reward_scale": 0.5,
     "gamma": 0.98, "gae_lambda": 0.9, "value_clip": None, "value_coef": 0.5, "entropy_coef": 0.01,
     "normalise_advantage": True,
 }  # fmt: skip
@@ -58,7 +58,7 @@ CASES: list[dict[str, Any]] = [
 ]
 if IS_GPU:
     CASES += [
-        {"num_games": 256, "rollout_steps": 32, "widths": [64, 64], "minibatches": 4},
+        {"num_games": 256, "rollout_steps": 32, "widths": [64, 64], "num_minibatches": 4},
         {"num_games": 512, "rollout_steps": 64, "widths": [128, 128], "value_clip": 0.1},
     ]
 
@@ -163,12 +163,12 @@ def test_gradients_are_those_of_autograd_in_float64(changed: dict[str, Any]) -> 
     noise = torch.sin(torch.arange(len(kernels._records), device=HERE).float())
     kernels._records[:, features + 1] += 0.5 * noise
     kernels._records[:, features + 3] += 0.5 * noise
-    for epoch, nth in ((0, 0), (numbers.passes - 1, numbers.minibatches - 1)):
+    for epoch, nth in ((0, 0), (numbers.num_epochs - 1, numbers.num_minibatches - 1)):
         own.weights.copy_(before)
         kernels._update(epoch, nth)
         zero = torch.zeros((), dtype=torch.int64, device=HERE)
         order = rows_in_order(own.keys.shuffle, zero, epoch, num_rows=numbers.num_rows)
-        batch = kernels._records[order.chunk(numbers.minibatches)[nth]].double()
+        batch = kernels._records[order.chunk(numbers.num_minibatches)[nth]].double()
         obs, action = batch[:, :features], batch[:, features].long()
         old, advantage, value = batch[:, features + 1 : features + 4].unbind(1)
         logits, values, _ = net(obs)
@@ -222,7 +222,7 @@ def test_the_constants_of_a_shuffle_are_the_plain_ones_to_the_bit() -> None:
     kernels = own.kernels()
     own.live.iteration.fill_(2**33 + 5)
     kernels._play()
-    for epoch in range(own.numbers.passes):
+    for epoch in range(own.numbers.num_epochs):
         wanted = torch.cat(constants(own.keys.shuffle, own.live.iteration, epoch))
         found = kernels._table[8 * epoch : 8 * epoch + 8].long() & 0xFFFFFFFF
         assert torch.equal(found, wanted)
@@ -286,7 +286,7 @@ def test_a_function_that_a_kernel_cannot_know_is_refused() -> None:
 
 FUSED: dict[str, Any] = {
     "fused": True, "num_games": 8, "rollout_steps": 8, "minibatches": 2, "widths": [16, 16],
-    "rounds_a_stage": 2, "max_rounds": 4, "engine": "eager", "record_every_rounds": 2,
+    "rounds_a_stage": 2, "max_rounds": 4, "engine": "eager", "log_every_rounds": 2,
     "settings.device": HERE.type,
 }  # fmt: skip
 
@@ -310,7 +310,7 @@ def test_a_trainer_makes_its_rounds_by_kernels_as_without_them() -> None:
 
 @pytest.mark.skipif(not IS_GPU, reason="nothing waits on the CPU")
 def test_a_trainer_counts_how_often_it_waits_for_the_gpu() -> None:
-    trainer = PPOTrainer(small_ppo(**FUSED | {"record_every_rounds": 0}))
+    trainer = PPOTrainer(small_ppo(**FUSED | {"log_every_rounds": 0}))
     trainer.fit(max_steps=4, runtime=InMemoryRuntime)
     syncs, weights = HostSyncs(HERE), trainer.flat.vectors[0]
     # The first stage has captured the graph; to be given no number is to wait for none.

@@ -26,23 +26,25 @@ from tests.supervised.conftest import MLP, QUIET, WINE
 STEADY = {"kind": "constant", "warmup_steps": 0}
 SGD = {"kind": "sgd", "learning_rate": 1.0, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0}
 EPOCHS = {
-    "max_env_steps": 40, "record_freq": 1, "eval_freq": 2, "save_freq": 0, "steps_per_epoch": 4,
-    "updates_per_env_step": 0.5, "max_opts": None,
+    "max_env_steps": 40, "log_every_epochs": 1, "evaluate_every_epochs": 2, "keep_every_epochs": 0,
+    "steps_per_epoch": 4,
+    "updates_per_env_step": 0.5, "max_opt_steps": None,
 }  # fmt: skip
 _RL: dict[str, Any] = {
     "num_envs": 2, "optimizer.learning_rate": 0.01, "learning_rate_schedule": STEADY, "engine": "tape",
     "max_grad_norm": None,
 }  # fmt: skip
 _OFF_POLICY: dict[str, Any] = {
-    "learning_starts": 12, "replay.capacity": 40, "target.every_opt_steps": 3, "target.share": 1.0,
+    "learning_starts": 12, "replay.capacity": 40, "target.sync_every_opt_steps": 3, "target.tau": 1.0,
 }  # fmt: skip
 _STEPS: dict[str, Any] = {
-    "steps.opt_interval": 2, "steps.max_opts": 12, "steps.record_interval": 3,
-    "steps.eval_interval": 6, "steps.save_interval": 0,
+    "steps.update_every_env_steps": 2, "steps.max_opt_steps": 12, "steps.log_every_opt_steps": 3,
+    "steps.evaluate_every_opt_steps": 6, "steps.keep_every_opt_steps": 0,
 }  # fmt: skip
 _PPO: dict[str, Any] = {
-    "rollout_steps": 8, "passes": 2, "minibatches": 2, "clip.schedule": STEADY,
-    "epochs.max_env_steps": 48, "epochs.record_freq": 1, "epochs.eval_freq": 2, "epochs.save_freq": 0,
+    "rollout_steps": 8, "num_epochs": 2, "minibatches": 2, "clip.schedule": STEADY,
+    "epochs.max_env_steps": 48, "epochs.log_every_epochs": 1, "epochs.evaluate_every_epochs": 2,
+    "epochs.keep_every_epochs": 0,
 }  # fmt: skip
 # One round that labels the whole pool fits as supervised training does.
 _ACTIVE: dict[str, Any] = {

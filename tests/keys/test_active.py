@@ -36,10 +36,12 @@ def asked(outcome: Outcome) -> list[int]:
     return found
 
 
-@changes(ACTIVE, "max_steps")
+@changes(ACTIVE, "max_opt_steps")
 def test_steps_do_not_end_a_run_of_rounds(kind: str) -> None:
-    with pytest.raises(ConfigError, match="'max_steps' counts over all rounds here, and ends none"):
-        tiny(kind, max_steps=9)
+    with pytest.raises(
+        ConfigError, match="'max_opt_steps' counts over all rounds here, and ends none"
+    ):
+        tiny(kind, max_opt_steps=9)
 
 
 @changes(ACTIVE, "max_rounds")

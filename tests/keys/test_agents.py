@@ -116,7 +116,7 @@ def test_the_temperature_moves_towards_the_entropy_aimed_at(kind: str) -> None:
 
 def columns(outcome: Any) -> dict[str, torch.Tensor]:
     """Return advantages, returns and values of the first rollout."""
-    per_rollout = outcome.config.minibatches
+    per_rollout = outcome.config.num_minibatches
     rows = torch.cat([batch.rows for batch in outcome.batches[:per_rollout]])
     return {"advantages": rows[:, 6], "returns": rows[:, 7], "values": rows[:, 8]}
 
@@ -127,36 +127,50 @@ def test_the_run_ends_with_the_rollout_that_reaches_the_env_steps(kind: str) -> 
     assert run(kind, **{"epochs.max_env_steps": 49}).counters["env_steps"] == 64
 
 
-@changes("ppo", "epochs.record_freq", "epochs.eval_freq", "epochs.save_freq")
+@changes(
+    "ppo", "epochs.log_every_epochs", "epochs.evaluate_every_epochs", "epochs.keep_every_epochs"
+)
 def test_records_evaluations_and_weights_come_every_so_many_rollouts(kind: str) -> None:
-    never = {"epochs.record_freq": 0, "epochs.eval_freq": 0, "epochs.save_freq": 0}
-    assert len(run(kind, **{**never, "epochs.record_freq": 1}).records) == 3
-    assert len(run(kind, **{**never, "epochs.record_freq": 2}).records) == 2
-    assert len(run(kind, **{**never, "epochs.eval_freq": 1}).curve("eval/return_mean")) == 2
-    assert len(run(kind, **{**never, "epochs.eval_freq": 2}).curve("eval/return_mean")) == 1
-    assert list(run(kind, **{**never, "epochs.save_freq": 2}).kept) == ["models/8"]
-    assert list(run(kind, **{**never, "epochs.save_freq": 1}).kept) == [
+    never = {
+        "epochs.log_every_epochs": 0,
+        "epochs.evaluate_every_epochs": 0,
+        "epochs.keep_every_epochs": 0,
+    }
+    assert len(run(kind, **{**never, "epochs.log_every_epochs": 1}).records) == 3
+    assert len(run(kind, **{**never, "epochs.log_every_epochs": 2}).records) == 2
+    assert (
+        len(run(kind, **{**never, "epochs.evaluate_every_epochs": 1}).curve("eval/return_mean"))
+        == 2
+    )
+    assert (
+        len(run(kind, **{**never, "epochs.evaluate_every_epochs": 2}).curve("eval/return_mean"))
+        == 1
+    )
+    assert list(run(kind, **{**never, "epochs.keep_every_epochs": 2}).kept) == ["models/8"]
+    assert list(run(kind, **{**never, "epochs.keep_every_epochs": 1}).kept) == [
         "models/4", "models/8", "models/12",
     ]  # fmt: skip
 
 
-@changes("ppo", "epochs.max_opts")
+@changes("ppo", "epochs.max_opt_steps")
 def test_the_updates_end_a_run_even_within_a_rollout(kind: str) -> None:
-    counters = run(kind, **{"epochs.max_opts": 6, "epochs.eval_freq": 0}).counters
+    counters = run(kind, **{"epochs.max_opt_steps": 6, "epochs.evaluate_every_epochs": 0}).counters
     assert (counters["opt_steps"], counters["env_steps"]) == (6, 32)
 
 
 @changes("ppo", "rollout_steps")
 def test_each_env_takes_so_many_steps_before_the_policy_is_improved(kind: str) -> None:
-    assert run(kind, rollout_steps=4, **{"epochs.eval_freq": 0}).counters["epoch"] == 6
-    assert len(run(kind, rollout_steps=4, **{"epochs.eval_freq": 0}).batches[0].rows) == 4
+    assert run(kind, rollout_steps=4, **{"epochs.evaluate_every_epochs": 0}).counters["epoch"] == 6
+    assert (
+        len(run(kind, rollout_steps=4, **{"epochs.evaluate_every_epochs": 0}).batches[0].rows) == 4
+    )
 
 
-@changes("ppo", "passes", "minibatches")
+@changes("ppo", "num_epochs", "minibatch_size")
 def test_updates_go_through_a_rollout_so_often_in_so_many_pieces(kind: str) -> None:
     assert run(kind).counters["opt_steps"] == 3 * 2 * 2
-    assert run(kind, passes=3).counters["opt_steps"] == 3 * 3 * 2
-    four = run(kind, minibatches=4)
+    assert run(kind, num_epochs=3).counters["opt_steps"] == 3 * 3 * 2
+    four = run(kind, minibatch_size=4)
     assert four.counters["opt_steps"] == 3 * 2 * 4
     assert {len(batch.rows) for batch in four.batches} == {4}
     seen = torch.cat([batch.indices for batch in four.batches[:4]])
@@ -195,7 +209,7 @@ def test_an_update_is_held_back_by_clipping_or_by_a_price(kind: str) -> None:
 
 @changes("ppo", "kl.beta")
 def test_the_price_on_kl_divergence_begins_there_and_holds_the_policy_back(kind: str) -> None:
-    fast = {"optimizer.learning_rate": 0.05, "passes": 4}
+    fast = {"optimizer.learning_rate": 0.05, "num_epochs": 4}
     found = []
     for beta in (0.01, 100.0):
         outcome = run(kind, **{**KL, "kl": {"beta": beta, "target": None}}, **fast)
@@ -206,7 +220,7 @@ def test_the_price_on_kl_divergence_begins_there_and_holds_the_policy_back(kind:
 
 @changes("ppo", "kl.target")
 def test_the_price_rises_above_the_target_and_falls_below_it(kind: str) -> None:
-    fast = {"optimizer.learning_rate": 0.05, "passes": 4}
+    fast = {"optimizer.learning_rate": 0.05, "num_epochs": 4}
     for target, factor in ((1e-9, 2.0), (1e9, 0.5)):
         outcome = run(kind, **{**KL, "kl": {"beta": 1.0, "target": target}}, **fast)
         prices = outcome.curve("train/kl_beta")
@@ -223,7 +237,7 @@ def test_the_passes_over_a_rollout_end_where_the_policy_has_gone_too_far(kind: s
 
 @changes("ppo", "clip.initial")
 def test_a_ratio_may_go_so_far_from_one(kind: str) -> None:
-    fast = {"optimizer.learning_rate": 0.05, "passes": 4}
+    fast = {"optimizer.learning_rate": 0.05, "num_epochs": 4}
     tight, loose = (
         run(kind, **fast, **{"clip.initial": 0.001}),
         run(kind, **fast, **{"clip.initial": 100.0}),
@@ -237,7 +251,7 @@ def test_a_ratio_may_go_so_far_from_one(kind: str) -> None:
 @changes("ppo", "clip.schedule")
 def test_the_clip_follows_its_schedule(kind: str) -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 5}
-    fast = {"optimizer.learning_rate": 0.05, "passes": 4, "clip.initial": 50.0}
+    fast = {"optimizer.learning_rate": 0.05, "num_epochs": 4, "clip.initial": 50.0}
     closing = run(kind, **fast, **{"clip.schedule": falling}).curve("train/clip_fraction")
     assert closing[0] < 0.8 < closing[-1]
     assert set(run(kind, **fast).curve("train/clip_fraction")) == {0.0}
@@ -245,7 +259,7 @@ def test_the_clip_follows_its_schedule(kind: str) -> None:
 
 @changes("ppo", "value_clip")
 def test_a_value_may_move_so_far(kind: str) -> None:
-    fast = {"optimizer.learning_rate": 0.05, "passes": 8, "minibatches": 1}
+    fast = {"optimizer.learning_rate": 0.05, "num_epochs": 8, "minibatches": 1}
     tight, free = run(kind, value_clip=0.01, **fast), run(kind, value_clip=None, **fast)
     assert differ(tight, free)
     assert torch.allclose(run(kind, value_clip=100.0, **fast).weights, free.weights, atol=1e-3)
@@ -271,7 +285,7 @@ def test_the_loss_of_the_value_counts_so_much(kind: str) -> None:
 
 @changes("ppo", "entropy_coef")
 def test_entropy_is_worth_so_much(kind: str) -> None:
-    longer = {"optimizer.learning_rate": 0.03, "passes": 6}
+    longer = {"optimizer.learning_rate": 0.03, "num_epochs": 6}
     dear, free = (
         run(kind, entropy_coef=c, **longer).curve("train/entropy_loss") for c in (10.0, 0.0)
     )
@@ -282,7 +296,7 @@ def test_entropy_is_worth_so_much(kind: str) -> None:
 
 @changes("ppo", "normalise_advantage")
 def test_the_advantages_of_a_minibatch_have_mean_0_where_they_are_normalised(kind: str) -> None:
-    one = {"passes": 1, "minibatches": 1}
+    one = {"num_epochs": 1, "minibatches": 1}
     # Before any update every ratio is 1, so the loss is minus the mean advantage.
     normal, raw = (run(kind, normalise_advantage=n, **one) for n in (True, False))
     assert normal.curve("train/policy_gradient_loss")[0] == pytest.approx(0.0, abs=1e-5)

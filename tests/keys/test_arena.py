@@ -21,12 +21,12 @@ PPO = "vanilla_ppo"
 PARTS = "arena_agent parts"
 BOTH = "vanilla_ppo, solo_agent"
 ONE_UPDATE: dict[str, Any] = {
-    "max_iterations": 1, "rl.num_epochs": 1, "rl.minibatch_size": 16, "save_every_iterations": 0,
-    "record_every_iterations": 1, "evaluation.every_iterations": 0, "rl.num_test_iterations": 0,
+    "max_iterations": 1, "rl.num_epochs": 1, "rl.minibatch_size": 16, "keep_every_iterations": 0,
+    "log_every_iterations": 1, "evaluate_every_iterations": 0, "rl.num_test_iterations": 0,
 }  # fmt: skip
 ONE_BATCH: dict[str, Any] = {
-    "max_iterations": 1, "solo_agent.batch_size": 32, "save_every_iterations": 0,
-    "record_every_iterations": 1, "evaluation.every_iterations": 0,
+    "max_iterations": 1, "solo_agent.batch_size": 32, "keep_every_iterations": 0,
+    "log_every_iterations": 1, "evaluate_every_iterations": 0,
 }  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def test_weights_move_by_the_optimizer_that_is_named(kind: str) -> None:
 @changes(ARENA, "learning_rate_schedule", shown_by=BOTH)
 def test_the_learning_rate_follows_its_schedule(kind: str) -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": 3}
-    outcome = run(kind, learning_rate_schedule=falling, record_every_iterations=1)
+    outcome = run(kind, learning_rate_schedule=falling, log_every_iterations=1)
     assert outcome.curve("train/learning_rate")[-1] == 0.0
     assert differ(outcome, run(kind))
 
@@ -200,31 +200,31 @@ def test_updates_are_executed_by_the_engine_that_is_named(kind: str) -> None:
     assert prepared(tiny(kind, engine="auto")).config.engine == "tape"
 
 
-@changes(ARENA, "record_every_iterations", shown_by=BOTH)
+@changes(ARENA, "log_every_iterations", shown_by=BOTH)
 def test_a_record_is_written_every_so_many_iterations_and_after_an_evaluation(kind: str) -> None:
-    never = {"evaluation.every_iterations": 0}
+    never = {"evaluate_every_iterations": 0}
     for every, written in ((1, [1, 2, 3]), (2, [2, 3]), (0, [3])):
-        outcome = run(kind, record_every_iterations=every, **never)
+        outcome = run(kind, log_every_iterations=every, **never)
         found = [r.counters["iteration"] for r in outcome.records if "train/loss" in r.scalars]
         assert found == written
-    evaluated = run(kind, record_every_iterations=0)
+    evaluated = run(kind, log_every_iterations=0)
     found = [r.counters["iteration"] for r in evaluated.records if "train/loss" in r.scalars]
     assert found == [2, 3]
 
 
-@changes(ARENA, "save_every_iterations", shown_by=BOTH)
+@changes(ARENA, "keep_every_iterations", shown_by=BOTH)
 def test_weights_are_kept_every_so_many_iterations(kind: str) -> None:
     steps = run(kind).counters["opt_steps"] // 3
     for every, counts in ((1, [1, 2, 3]), (2, [2]), (0, [])):
-        kept = run(kind, save_every_iterations=every).kept
+        kept = run(kind, keep_every_iterations=every).kept
         wanted = {f"models/{steps * count}" for count in counts} | {"models/final"}
         assert {name for name in kept if "best" not in name} == wanted
 
 
-@changes(ARENA, "evaluation.every_iterations", shown_by=BOTH)
+@changes(ARENA, "evaluate_every_iterations", shown_by=BOTH)
 def test_agents_are_judged_every_so_many_iterations_and_after_the_last(kind: str) -> None:
     for every, judged in ((1, [1, 2, 3]), (2, [2, 3]), (100, [3]), (0, [])):
-        outcome = run(kind, **{"evaluation.every_iterations": every})
+        outcome = run(kind, evaluate_every_iterations=every)
         found = [r.counters["iteration"] for r in outcome.records
                  if any(name.startswith("eval/") for name in r.scalars)]  # fmt: skip
         assert found == judged
@@ -247,18 +247,18 @@ def test_agents_are_judged_by_their_likeliest_actions_or_by_drawn_ones(kind: str
 @changes(ARENA, "evaluation.patience", "evaluation.min_delta", shown_by=BOTH)
 def test_the_run_ends_when_evaluations_are_no_better(kind: str) -> None:
     # Agents that hardly learn are never better than the first time.
-    still: dict[str, Any] = {"optimizer.learning_rate": 1e-12, "evaluation.every_iterations": 1}
+    still: dict[str, Any] = {"optimizer.learning_rate": 1e-12, "evaluate_every_iterations": 1}
     ended = run(kind, **still, **{"evaluation.patience": 1})
     assert ended.counters["iteration"] == 2
     assert "has not improved" in ended.result.reason
     assert run(kind, **still).counters["iteration"] == 3
     delta = {"evaluation.patience": 1, "evaluation.min_delta": 2.0, "max_iterations": 3}
-    assert run(kind, **{"evaluation.every_iterations": 1}, **delta).counters["iteration"] == 2
+    assert run(kind, evaluate_every_iterations=1, **delta).counters["iteration"] == 2
 
 
 @changes(ARENA, "evaluation.target", shown_by=BOTH)
 def test_the_run_ends_when_an_evaluation_reaches_the_target(kind: str) -> None:
-    every = {"evaluation.every_iterations": 1}
+    every = {"evaluate_every_iterations": 1}
     assert run(kind, **every, **{"evaluation.target": 0.0}).counters["iteration"] == 1
     assert run(kind, **every, **{"evaluation.target": 2.0}).counters["iteration"] == 3
 
@@ -306,9 +306,9 @@ def test_bodies_are_built_for_the_rounds_and_channels_of_the_protocol_they_are_f
 @changes(PPO, "ppo.loss")
 def test_an_update_is_kept_near_by_clipping_or_by_a_penalty(kind: str) -> None:
     hard = {"optimizer.learning_rate": 0.03}
-    clip = {"kind": "clip", "clip_epsilon": 0.01}
+    clip = {"kind": "clip", "clip": 0.01}
     narrow = run(kind, **hard, **{"ppo.loss": clip})
-    wide = run(kind, **hard, **{"ppo.loss": {**clip, "clip_epsilon": 0.99}})
+    wide = run(kind, **hard, **{"ppo.loss": {**clip, "clip": 0.99}})
     assert max(narrow.curve("train/clip_fraction")) > 0.2
     assert max(wide.curve("train/clip_fraction")) < 0.05
     penalised = run(kind, **{"ppo.loss": KL})
@@ -327,10 +327,10 @@ def test_the_penalty_is_steered_to_its_target(changed: dict[str, float]) -> None
 
 
 @pytest.mark.covers("002-S2")
-@changes(PPO, "ppo.critic_coef", "ppo.entropy_coef")
+@changes(PPO, "ppo.value_coef", "ppo.entropy_coef")
 def test_the_loss_is_weighed_as_the_coefficients_say(kind: str) -> None:
-    plain = once(kind, **{"ppo.critic_coef": 1.0, "ppo.entropy_coef": 0.01})
-    other = once(kind, **{"ppo.critic_coef": 2.0, "ppo.entropy_coef": 0.03})
+    plain = once(kind, **{"ppo.value_coef": 1.0, "ppo.entropy_coef": 0.01})
+    other = once(kind, **{"ppo.value_coef": 2.0, "ppo.entropy_coef": 0.03})
     for name, factor in (("loss_critic", 2.0), ("loss_entropy", 3.0), ("loss_objective", 1.0)):
         one, two = (outcome.curve(f"train/{name}")[0] for outcome in (plain, other))
         assert two == pytest.approx(factor * one, rel=1e-4, abs=1e-6)
@@ -346,9 +346,9 @@ def test_advantages_are_brought_to_mean_zero_where_it_is_asked_for(kind: str) ->
     assert abs(off.curve("train/loss_objective")[0]) > 1e-3
 
 
-@changes(PPO, "ppo.clip_value")
+@changes(PPO, "ppo.value_clip")
 def test_a_value_that_moved_far_has_no_gradient_towards_it(kind: str) -> None:
-    free, held = run(kind), run(kind, **{"ppo.clip_value": 1e-3})
+    free, held = run(kind), run(kind, **{"ppo.value_clip": 1e-3})
     assert differ(free, held)
     assert held.curve("train/loss_critic")[0] >= free.curve("train/loss_critic")[0]
 
@@ -400,5 +400,5 @@ def test_a_factor_slows_or_stops_its_part_alone(kind: str) -> None:
 
 
 def test_a_key_of_the_other_loss_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'ppo.loss.clip_epsilon' is not a key"):
-        tiny(PPO, **{"ppo.loss": {**KL, "clip_epsilon": 0.2}})
+    with pytest.raises(ConfigError, match=r"'ppo.loss.clip' is not a key"):
+        tiny(PPO, **{"ppo.loss": {**KL, "clip": 0.2}})

@@ -13,7 +13,7 @@ from tests.keys.table import changes
 
 ONE: dict[str, Any] = {
     "max_iterations": 1, "rl.num_epochs": 1, "rl.minibatch_size": 16, "engine": "eager",
-    "save_every_iterations": 0, "evaluation.every_iterations": 0,
+    "keep_every_iterations": 0, "evaluate_every_iterations": 0,
 }  # fmt: skip
 DOWN: dict[str, Any] = {**ONE, "optimizer": SGD}
 NEUMANN = {"kind": "neumann", "iterations": 2, "rho": 1.0, "scale": 0.5}
@@ -47,14 +47,12 @@ def test_an_action_is_weighed_by_what_came_of_it_or_by_the_critics_advantage(kin
     assert set(gains[steps == 1].flatten().tolist()) <= {-1.0, 0.0, 1.0}
     assert {round(abs(gain), 3) for gain in gains[steps == 0].flatten().tolist()} <= {0.0, 0.95}
     for coef in (1.0, 3.0):
-        valued = run(
-            kind, **ONE, **{"reinforce.weight": {"kind": "advantage", "critic_coef": coef}}
-        )
+        valued = run(kind, **ONE, **{"reinforce.weight": {"kind": "advantage", "value_coef": coef}})
         loss, critic, rest, entropy = told(
             valued, "loss", "loss_critic", "loss_objective", "loss_entropy"
         )
         assert loss == pytest.approx(critic + rest + entropy, rel=1e-5)
-        base = run(kind, **ONE, **{"reinforce.weight": {"kind": "advantage", "critic_coef": 1.0}})
+        base = run(kind, **ONE, **{"reinforce.weight": {"kind": "advantage", "value_coef": 1.0}})
         assert critic == pytest.approx(coef * told(base, "loss_critic")[0], rel=1e-5)
 
 
@@ -94,9 +92,9 @@ def test_advantages_are_brought_to_deviation_1_where_it_is_asked_for(kind: str) 
     check_brought_to_deviation_1(kind, "spg.normalise_advantage")
 
 
-@changes("spg", "spg.critic_coef")
+@changes("spg", "spg.value_coef")
 def test_the_values_loss_counts_by_its_coefficient(kind: str) -> None:
-    one, three = (run(kind, **ONE, **{"spg.critic_coef": coef}) for coef in (1.0, 3.0))
+    one, three = (run(kind, **ONE, **{"spg.value_coef": coef}) for coef in (1.0, 3.0))
     assert told(three, "loss_critic")[0] == pytest.approx(3 * told(one, "loss_critic")[0])
 
 
@@ -165,7 +163,7 @@ def test_a_clipped_variant_keeps_its_distance_from_the_policy_that_acted(kind: s
     }  # fmt: skip
     for (free, name), section in sections.items():
         narrow, wide = (
-            run(kind, **several, **{"spg.variant": {"kind": name, "clip_epsilon": clip, **section}})
+            run(kind, **several, **{"spg.variant": {"kind": name, "clip": clip, **section}})
             for clip in (0.01, 0.9)
         )
         once = {**several, "rl.num_epochs": 1}

@@ -143,9 +143,9 @@ def test_a_scripted_player_is_met_in_so_large_a_share_of_the_games(
             small_dqn(**{f"{role}.sparring": [sparring, {**sparring, "share": 0.25}]})
 
 
-@changes(KIND, *both("steps_before_rollout", "steps_before_update_target"))
+@changes(KIND, *both("collect_every_rounds", "sync_target_every_rounds"))
 def test_a_role_collects_and_moves_its_target_every_so_many_rounds(kind: str) -> None:
-    changed = {"host.steps_before_rollout": 3, "agent.steps_before_update_target": 2}
+    changed = {"host.collect_every_rounds": 3, "agent.sync_target_every_rounds": 2}
     ran = Ran(small_dqn(**changed))
     assert ran.rounds("collect", "host") == [2, 5]
     assert ran.rounds("collect", "agent") == [1, 3, 5]
@@ -293,27 +293,27 @@ def test_the_engine_executes_the_updates(kind: str, compiled_calls: list[None]) 
         prepared(small_dqn(engine="graph"))
 
 
-@changes(KIND, "record_every_rounds")
+@changes(KIND, "log_every_rounds")
 def test_a_record_is_written_after_so_many_rounds(kind: str) -> None:
-    quiet = {"evaluation.every_rounds": 0}
-    assert Ran(small_dqn(record_every_rounds=3, **quiet)).at("host/loss") == [6, 12]
-    assert Ran(small_dqn(record_every_rounds=0, **quiet)).at("host/loss") == [12]
+    quiet = {"evaluate_every_rounds": 0}
+    assert Ran(small_dqn(log_every_rounds=3, **quiet)).at("host/loss") == [6, 12]
+    assert Ran(small_dqn(log_every_rounds=0, **quiet)).at("host/loss") == [12]
 
 
-@changes(KIND, "save_every_rounds")
+@changes(KIND, "keep_every_rounds")
 def test_weights_are_kept_after_so_many_rounds(kind: str) -> None:
-    kept = Ran(small_dqn(save_every_rounds=2)).kept
+    kept = Ran(small_dqn(keep_every_rounds=2)).kept
     assert [name for name in kept if "best" not in name] == ["models/2", "models/4", "models/6"]
     assert {name.split(".")[0] for name in kept["models/2"]} == {"host", "agent"}
-    assert not [name for name in Ran(small_dqn(save_every_rounds=0)).kept if "best" not in name]
+    assert not [name for name in Ran(small_dqn(keep_every_rounds=0)).kept if "best" not in name]
 
 
-@changes(KIND, "evaluation.every_rounds")
+@changes(KIND, "evaluate_every_rounds")
 def test_an_evaluation_comes_after_so_many_rounds_and_at_the_end(kind: str) -> None:
     metric = "eval/host_rho"
-    assert Ran(small_dqn(**{"evaluation.every_rounds": 4})).at(metric) == [8, 12]
-    assert Ran(small_dqn(**{"evaluation.every_rounds": 3})).at(metric) == [6, 12]
-    assert Ran(small_dqn(**{"evaluation.every_rounds": 0})).at(metric) == []
+    assert Ran(small_dqn(evaluate_every_rounds=4)).at(metric) == [8, 12]
+    assert Ran(small_dqn(evaluate_every_rounds=3)).at(metric) == [6, 12]
+    assert Ran(small_dqn(evaluate_every_rounds=0)).at(metric) == []
 
 
 @changes(KIND, "evaluation.games", "evaluation.max_steps")
@@ -328,7 +328,7 @@ def test_an_evaluation_has_so_many_games_of_so_many_steps(kind: str) -> None:
 def test_a_run_ends_when_no_role_has_got_better_for_so_long(kind: str) -> None:
     still = {
         "host.optimizer.learning_rate": 1e-30, "agent.optimizer.learning_rate": 1e-30,
-        "evaluation.every_rounds": 1, "max_rounds": 30,
+        "evaluate_every_rounds": 1, "max_rounds": 30,
     }  # fmt: skip
     for patience in (1, 3):
         changed = {"evaluation.patience": patience, "evaluation.min_delta": 0.5}

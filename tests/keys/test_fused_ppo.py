@@ -18,9 +18,9 @@ from tests.rl.odd_networks import engine_of
 
 KIND = "fused_ppo"
 ONE_UPDATE: dict[str, Any] = {
-    "max_rounds": 1, "passes": 1, "minibatches": 1, "save_every_rounds": 0, "evaluation.every_rounds": 0,
+    "max_rounds": 1, "num_epochs": 1, "minibatches": 1, "keep_every_rounds": 0, "evaluate_every_rounds": 0,
 }  # fmt: skip
-PAST = {"size": 2, "every_rounds": 1, "share": 0.5}
+PAST = {"size": 2, "keep_every_rounds": 1, "share": 0.5}
 
 
 def prepared(**changed: Any) -> Any:
@@ -61,11 +61,11 @@ def test_a_rollout_has_so_many_turns_of_so_many_games(kind: str) -> None:
     assert len(run(kind, num_games=3).trainer.live.returns_BR) == 3
 
 
-@changes(KIND, "passes", "minibatches")
+@changes(KIND, "num_epochs", "minibatch_size")
 def test_updates_go_so_often_through_so_many_pieces_of_a_rollout(kind: str) -> None:
     assert run(kind).counters["opt_steps"] == 6 * 2 * 3
-    assert run(kind, passes=5).counters["opt_steps"] == 6 * 5 * 3
-    pieces = run(kind, minibatches=5)
+    assert run(kind, num_epochs=5).counters["opt_steps"] == 6 * 5 * 3
+    pieces = run(kind, minibatch_size=6)
     assert pieces.counters["opt_steps"] == 6 * 2 * 5
     assert len(pieces.batches[0]) == 30 // 5
     # Each pass goes through all rows, in an order of its own.
@@ -84,7 +84,7 @@ def test_a_fused_round_is_one_stage_and_computes_the_same(kind: str) -> None:
 
 @changes(KIND, "rounds_a_stage")
 def test_a_stage_makes_so_many_rounds(kind: str) -> None:
-    two = run(kind, fused=True, rounds_a_stage=2, record_every_rounds=2)
+    two = run(kind, fused=True, rounds_a_stage=2, log_every_rounds=2)
     assert [record.counters["round"] for record in two.records] == [2, 4, 6]
     assert not differ(two, run(kind))
 
@@ -209,27 +209,27 @@ def test_updates_are_executed_by_the_engine_that_is_named(
         assert isinstance(found, CompiledMethod) == is_compiled
 
 
-@changes(KIND, "record_every_rounds")
+@changes(KIND, "log_every_rounds")
 def test_a_record_is_written_every_so_many_rounds_and_after_an_evaluation(kind: str) -> None:
-    never = {"evaluation.every_rounds": 0}
+    never = {"evaluate_every_rounds": 0}
     for every, written in ((1, [1, 2, 3, 4, 5, 6]), (3, [3, 6]), (0, [6]), (4, [4, 6])):
-        outcome = run(kind, record_every_rounds=every, **never)
+        outcome = run(kind, log_every_rounds=every, **never)
         assert [record.counters["round"] for record in outcome.records] == written
-    evaluated = run(kind, record_every_rounds=0)
+    evaluated = run(kind, log_every_rounds=0)
     assert [record.counters["round"] for record in evaluated.records] == [2, 4, 6]
 
 
-@changes(KIND, "save_every_rounds")
+@changes(KIND, "keep_every_rounds")
 def test_weights_are_kept_every_so_many_rounds(kind: str) -> None:
     for every, names in ((4, ["models/24"]), (3, ["models/18", "models/36"]), (0, [])):
-        kept = run(kind, save_every_rounds=every).kept
+        kept = run(kind, keep_every_rounds=every).kept
         assert [name for name in kept if "best" not in name] == names
 
 
-@changes(KIND, "evaluation.every_rounds")
+@changes(KIND, "evaluate_every_rounds")
 def test_the_network_is_judged_every_so_many_rounds_and_after_the_last(kind: str) -> None:
     for every, judged in ((2, [2, 4, 6]), (4, [4, 6]), (100, [6]), (0, [])):
-        outcome = run(kind, **{"evaluation.every_rounds": every})
+        outcome = run(kind, evaluate_every_rounds=every)
         found = [r.counters["round"] for r in outcome.records if "eval/return_mean" in r.scalars]
         assert found == judged
 
@@ -257,12 +257,12 @@ def test_an_evaluation_ends_after_so_many_turns(kind: str) -> None:
 @changes(KIND, "evaluation.patience", "evaluation.min_delta")
 def test_the_run_ends_when_evaluations_are_no_better(kind: str) -> None:
     # A network that does not learn is never better than the first time.
-    still: dict[str, Any] = {"optimizer.learning_rate": 1e-12, "evaluation.every_rounds": 1}
+    still: dict[str, Any] = {"optimizer.learning_rate": 1e-12, "evaluate_every_rounds": 1}
     ended = run(kind, **still, **{"evaluation.patience": 2})
     assert ended.counters["round"] == 3
     assert "has not improved" in ended.result.reason
     # The third evaluation of this seed is better than the first, by less than a million.
-    better = {"seed": 2, "evaluation.patience": 2, "evaluation.every_rounds": 1}
+    better = {"seed": 2, "evaluation.patience": 2, "evaluate_every_rounds": 1}
     assert run(kind, **better).counters["round"] > 3
     assert run(kind, **better, **{"evaluation.min_delta": 1e6}).counters["round"] == 3
 
@@ -296,20 +296,20 @@ def test_self_play_is_judged_against_the_player_that_is_named(kind: str) -> None
         small_self_play(**{"evaluation.opponent": None})
 
 
-@changes(KIND, "past_players", "past_players.size", "past_players.every_rounds")
+@changes(KIND, "past_players", "past_players.size", "past_players.keep_every_rounds")
 def test_networks_of_earlier_rounds_are_kept_so_often_and_so_many(kind: str) -> None:
     past = Outcome(small_self_play(past_players=PAST)).trainer.past
     assert (past.num_kept, len(past.rings[0])) == (6, 2)
-    rare = Outcome(small_self_play(past_players={**PAST, "every_rounds": 4, "size": 3}))
+    rare = Outcome(small_self_play(past_players={**PAST, "keep_every_rounds": 4, "size": 3}))
     assert rare.trainer.past.num_kept == 2
     assert len(rare.trainer.past.rings[0]) == 3
     assert Outcome(small_self_play()).trainer.past is None
-    first = Outcome(small_self_play(past_players={**PAST, "every_rounds": 0, "size": 1}))
+    first = Outcome(small_self_play(past_players={**PAST, "keep_every_rounds": 0, "size": 1}))
     assert first.trainer.past.num_kept == 1
     untrained = prepared(**SELF_PLAY).flat.vectors[0]
     assert torch.equal(first.trainer.past.rings[0][0], untrained.detach())
     with pytest.raises(ConfigError, match="'past_players': 'size' is 2, but of"):
-        small_self_play(past_players={**PAST, "every_rounds": 0, "size": 2})
+        small_self_play(past_players={**PAST, "keep_every_rounds": 0, "size": 2})
 
 
 @changes(KIND, "past_players.share")

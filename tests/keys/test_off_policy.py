@@ -37,37 +37,47 @@ def test_the_run_follows_the_schedule_that_is_named(kind: str) -> None:
         tiny(kind).replace(epochs=EPOCHS)
 
 
-@changes(OFF_POLICY, "steps.opt_interval")
+@changes(OFF_POLICY, "steps.update_every_env_steps")
 def test_so_many_env_steps_lie_between_two_updates(kind: str) -> None:
     for interval in (2, 6):
-        counters = run(kind, **{"steps.opt_interval": interval}).counters
+        counters = run(kind, **{"steps.update_every_env_steps": interval}).counters
         # The first update comes when learning starts, at twelve env steps.
         assert counters["env_steps"] == 12 + interval * 11
 
 
-@changes(OFF_POLICY, "steps.record_interval")
+@changes(OFF_POLICY, "steps.log_every_opt_steps")
 def test_a_record_is_written_after_so_many_updates(kind: str) -> None:
-    unevaluated = {"steps.eval_interval": 0}
-    assert run(kind, **{"steps.record_interval": 4}, **unevaluated).at("train/loss") == [4, 8, 12]
-    assert run(kind, **{"steps.record_interval": 5}, **unevaluated).at("train/loss") == [5, 10, 12]
+    unevaluated = {"steps.evaluate_every_opt_steps": 0}
+    assert run(kind, **{"steps.log_every_opt_steps": 4}, **unevaluated).at("train/loss") == [
+        4,
+        8,
+        12,
+    ]
+    assert run(kind, **{"steps.log_every_opt_steps": 5}, **unevaluated).at("train/loss") == [
+        5,
+        10,
+        12,
+    ]
 
 
-@changes(OFF_POLICY, "steps.eval_interval")
+@changes(OFF_POLICY, "steps.evaluate_every_opt_steps")
 def test_an_evaluation_comes_after_so_many_updates(kind: str) -> None:
-    assert run(kind, **{"steps.eval_interval": 4}).at("eval/return_mean") == [4, 8, 12]
-    assert run(kind, **{"steps.eval_interval": 0}).at("eval/return_mean") == []
+    assert run(kind, **{"steps.evaluate_every_opt_steps": 4}).at("eval/return_mean") == [4, 8, 12]
+    assert run(kind, **{"steps.evaluate_every_opt_steps": 0}).at("eval/return_mean") == []
 
 
-@changes(OFF_POLICY, "steps.save_interval")
+@changes(OFF_POLICY, "steps.keep_every_opt_steps")
 def test_weights_are_kept_after_so_many_updates(kind: str) -> None:
-    kept = [name for name in run(kind, **{"steps.save_interval": 5}).kept if "best" not in name]
+    kept = [
+        name for name in run(kind, **{"steps.keep_every_opt_steps": 5}).kept if "best" not in name
+    ]
     assert kept == ["models/5", "models/10"]
     assert [name for name in run(kind).kept if "best" not in name] == []
 
 
-@changes(OFF_POLICY, "steps.record_agent_info_interval")
+@changes(OFF_POLICY, "steps.log_agent_info_every_opt_steps")
 def test_the_size_of_the_weights_is_recorded_after_so_many_updates(kind: str) -> None:
-    outcome = run(kind, **{"steps.record_agent_info_interval": 5})
+    outcome = run(kind, **{"steps.log_agent_info_every_opt_steps": 5})
     names = {name for record in outcome.records for name in record.scalars if "_norm" in name}
     described = sorted(name for name in names if name.startswith("agent/"))
     assert described == sorted(outcome.agent.describe())
@@ -75,20 +85,20 @@ def test_the_size_of_the_weights_is_recorded_after_so_many_updates(kind: str) ->
     assert run(kind).at(described[0]) == []
 
 
-@changes(OFF_POLICY, "steps.record_compute_cost_interval")
+@changes(OFF_POLICY, "steps.log_compute_cost_every_opt_steps")
 def test_what_acting_and_learning_cost_is_written_after_so_many_updates(kind: str) -> None:
     def told(outcome: Any) -> list[int]:
         records = [record for record in outcome.records if "train_step_ms" in record.timing]
         return [record.counters["opt_steps"] for record in records]
 
-    assert told(run(kind, **{"steps.record_compute_cost_interval": 5})) == [5, 10]
+    assert told(run(kind, **{"steps.log_compute_cost_every_opt_steps": 5})) == [5, 10]
     assert told(run(kind)) == []
 
 
-@changes(OFF_POLICY, "steps.max_opts")
+@changes(OFF_POLICY, "steps.max_opt_steps")
 def test_the_run_has_so_many_updates(kind: str) -> None:
     assert run(kind).counters["opt_steps"] == 12
-    assert run(kind, **{"steps.max_opts": 7}).counters["opt_steps"] == 7
+    assert run(kind, **{"steps.max_opt_steps": 7}).counters["opt_steps"] == 7
 
 
 @changes(OFF_POLICY, "epochs.max_env_steps")
@@ -109,30 +119,30 @@ def test_so_many_updates_are_owed_for_each_env_step(kind: str) -> None:
     assert in_epochs(kind, updates_per_env_step=0.5).counters["opt_steps"] == 20
 
 
-@changes(OFF_POLICY, "epochs.max_opts")
+@changes(OFF_POLICY, "epochs.max_opt_steps")
 def test_the_updates_end_a_run_in_epochs_even_within_one(kind: str) -> None:
-    outcome = in_epochs(kind, max_opts=9, eval_freq=0)
+    outcome = in_epochs(kind, max_opt_steps=9, evaluate_every_epochs=0)
     assert (outcome.counters["opt_steps"], outcome.counters["env_steps"]) == (9, 24)
 
 
-@changes(OFF_POLICY, "epochs.record_freq")
+@changes(OFF_POLICY, "epochs.log_every_epochs")
 def test_a_record_is_written_every_so_many_epochs(kind: str) -> None:
     # Nothing is learned in the first epoch, which ends before learning starts.
-    assert len(in_epochs(kind, eval_freq=0).curve("train/learning_rate")) == 5
-    outcome = in_epochs(kind, eval_freq=0, record_freq=2)
+    assert len(in_epochs(kind, evaluate_every_epochs=0).curve("train/learning_rate")) == 5
+    outcome = in_epochs(kind, evaluate_every_epochs=0, log_every_epochs=2)
     assert [record.counters["env_steps"] for record in outcome.records] == [16, 32, 40]
 
 
-@changes(OFF_POLICY, "epochs.eval_freq")
+@changes(OFF_POLICY, "epochs.evaluate_every_epochs")
 def test_an_evaluation_comes_every_so_many_epochs(kind: str) -> None:
-    assert len(in_epochs(kind, eval_freq=1).curve("eval/return_mean")) == 4
-    assert len(in_epochs(kind, eval_freq=2).curve("eval/return_mean")) == 2
-    assert in_epochs(kind, eval_freq=0).curve("eval/return_mean") == []
+    assert len(in_epochs(kind, evaluate_every_epochs=1).curve("eval/return_mean")) == 4
+    assert len(in_epochs(kind, evaluate_every_epochs=2).curve("eval/return_mean")) == 2
+    assert in_epochs(kind, evaluate_every_epochs=0).curve("eval/return_mean") == []
 
 
-@changes(OFF_POLICY, "epochs.save_freq")
+@changes(OFF_POLICY, "epochs.keep_every_epochs")
 def test_weights_are_kept_every_so_many_epochs(kind: str) -> None:
-    kept = [name for name in in_epochs(kind, save_freq=2).kept if "best" not in name]
+    kept = [name for name in in_epochs(kind, keep_every_epochs=2).kept if "best" not in name]
     assert kept == ["models/8", "models/16"]
     assert [name for name in in_epochs(kind).kept if "best" not in name] == []
 
@@ -257,10 +267,10 @@ def test_so_many_env_steps_come_before_the_first_update(kind: str) -> None:
 # The target
 
 
-@changes(OFF_POLICY, "target.every_opt_steps")
+@changes(OFF_POLICY, "target.sync_every_opt_steps")
 def test_the_target_moves_after_so_many_updates(kind: str) -> None:
     for every in (3, 5):
-        moments = run(kind, **{"target.every_opt_steps": every}).moments
+        moments = run(kind, **{"target.sync_every_opt_steps": every}).moments
         moved = [
             n
             for n in range(1, 13)
@@ -269,11 +279,11 @@ def test_the_target_moves_after_so_many_updates(kind: str) -> None:
         assert moved == list(range(every, 13, every))
 
 
-@changes(OFF_POLICY, "target.share")
+@changes(OFF_POLICY, "target.tau")
 def test_the_target_goes_that_share_of_the_way(kind: str) -> None:
     learner = "critics" if kind == "sac" else "q"
     for share in (1.0, 0.25):
-        moments = run(kind, **{"target.share": share}).moments
+        moments = run(kind, **{"target.tau": share}).moments
         way = moments[3]["target"] - moments[0]["target"]
         whole = moments[3][learner] - moments[0]["target"]
         assert torch.allclose(way, share * whole, atol=1e-6)
@@ -322,8 +332,8 @@ def test_softmax_draws_by_value_and_epsilon_regardless_of_it(kind: str) -> None:
 @changes(VALUES, "double")
 def test_the_next_action_is_chosen_by_the_network_that_learns(kind: str) -> None:
     # With a target that is the network itself there is nothing to tell them apart.
-    slow = {"target.every_opt_steps": 12, "optimizer.learning_rate": 0.1}
+    slow = {"target.sync_every_opt_steps": 12, "optimizer.learning_rate": 0.1}
     assert differ(run(kind, double=True, **slow), run(kind, double=False, **slow))
-    same = {"target.every_opt_steps": 1, "target.share": 1.0}
+    same = {"target.sync_every_opt_steps": 1, "target.tau": 1.0}
     one, two = run(kind, double=True, **same), run(kind, double=False, **same)
     assert torch.allclose(one.weights, two.weights, atol=1e-5)

@@ -16,12 +16,20 @@ from tests.keys.table import RL, changes
 from tests.rl.odd_networks import engine_of
 
 NORMALISE = {"observations": True, "rewards": True, "clip": 10.0}
-_ONE = {"steps.max_opts": 1, "steps.eval_interval": 0, "steps.record_interval": 0}
+_ONE = {
+    "steps.max_opt_steps": 1,
+    "steps.evaluate_every_opt_steps": 0,
+    "steps.log_every_opt_steps": 0,
+}
 ONE_UPDATE: dict[str, dict[str, Any]] = {
     "dqn": _ONE,
     "iqn": _ONE,
     "sac": _ONE,
-    "ppo": {"epochs.max_opts": 1, "epochs.eval_freq": 0, "epochs.record_freq": 0},
+    "ppo": {
+        "epochs.max_opt_steps": 1,
+        "epochs.evaluate_every_epochs": 0,
+        "epochs.log_every_epochs": 0,
+    },
 }
 
 
@@ -54,7 +62,7 @@ def test_the_agent_learns_in_the_env_that_is_named(kind: str) -> None:
 @changes(RL, "num_envs")
 def test_so_many_envs_are_stepped_side_by_side(kind: str) -> None:
     for count in (1, 4):
-        changed = {"epochs.eval_freq": 1} if kind == "ppo" else {}
+        changed = {"epochs.evaluate_every_epochs": 1} if kind == "ppo" else {}
         outcome = run(kind, num_envs=count, **changed)
         assert len(outcome.trainer.obs) == count
         assert outcome.counters["env_steps"] % count == 0
@@ -275,14 +283,14 @@ def test_a_gain_no_greater_than_the_delta_is_none(kind: str) -> None:
     assert Outcome(tiny(kind, **large), Scores(*rising)).result.status == "stopped"
 
 
-@changes(RL, "evaluation.target_return")
+@changes(RL, "evaluation.target")
 def test_a_run_stops_where_the_target_is_reached(kind: str) -> None:
     rising = [float(n) for n in range(20)]
     changed = length_of(kind, "eval", 1)
-    reached = Outcome(tiny(kind, **changed, **{"evaluation.target_return": 1.0}), Scores(*rising))
+    reached = Outcome(tiny(kind, **changed, **{"evaluation.target": 1.0}), Scores(*rising))
     assert reached.result.status == "stopped"
     assert "reached 1" in str(reached.result.reason)
-    beyond = Outcome(tiny(kind, **changed, **{"evaluation.target_return": 99.0}), Scores(*rising))
+    beyond = Outcome(tiny(kind, **changed, **{"evaluation.target": 99.0}), Scores(*rising))
     assert beyond.result.status == "finished"
 
 

@@ -21,7 +21,7 @@ SUPERVISED = "supervised, active"
 
 @changes(SUPERVISED, "experiment")
 def test_the_experiment_stands_in_the_names_of_saved_models(kind: str) -> None:
-    outcome = run(kind, experiment="mine", milestone_every_epochs=1)
+    outcome = run(kind, experiment="mine", keep_every_epochs=1)
     assert list(outcome.kept) == ["models/mlp_wine_mine_epoch_1", "models/mlp_wine_mine_epoch_2"]
 
 
@@ -85,9 +85,9 @@ def test_the_data_is_gone_through_so_often(kind: str) -> None:
     assert (run(kind).counters["epoch"], run(kind, max_epochs=3).counters["epoch"]) == (2, 3)
 
 
-@changes("supervised", "max_steps")
+@changes("supervised", "max_opt_steps")
 def test_the_run_stops_after_so_many_steps_even_within_an_epoch(kind: str) -> None:
-    assert run(kind, max_steps=9).counters["opt_steps"] == 9
+    assert run(kind, max_opt_steps=9).counters["opt_steps"] == 9
     assert run(kind).counters["opt_steps"] == 14
 
 
@@ -219,7 +219,7 @@ def test_updates_are_compiled_if_asked_or_if_the_run_is_long_enough(
 
 @changes(SUPERVISED, "ema_decay")
 def test_a_running_mean_that_forgets_so_slowly_is_kept(kind: str) -> None:
-    outcome = run(kind, ema_decay=0.75, milestone_every_epochs=2)
+    outcome = run(kind, ema_decay=0.75, keep_every_epochs=2)
     mean, total = torch.zeros(()), 0.0
     for moment in outcome.moments[1:]:
         mean, total = 0.75 * mean + 0.25 * moment["model"], 0.75 * total + 0.25
@@ -296,9 +296,9 @@ def test_so_many_of_the_best_models_are_kept(kind: str) -> None:
         assert [one["counters"]["epoch"] for one in found] == [4, 3, 2][:keep]
 
 
-@changes(SUPERVISED, "milestone_every_epochs")
+@changes(SUPERVISED, "keep_every_epochs")
 def test_weights_are_saved_every_so_many_epochs_and_at_the_end(kind: str) -> None:
-    names = list(run(kind, max_epochs=5, milestone_every_epochs=2).kept)
+    names = list(run(kind, max_epochs=5, keep_every_epochs=2).kept)
     assert [name.rpartition("_")[2] for name in names] == ["2", "4", "5"]
     assert run(kind).kept == {}
 

@@ -35,7 +35,7 @@ ARENA = [
     (_PPO, ".clamp_(*self.reach)", ""),
     (_PPO, "return mean.mean() * (turns.numel() / turns.sum().clamp_min(1))", "return mean.mean()"),
     (_REINFORCE, "later = torch.where(done_BTA1[:, step], 0.0, to_go)", "later = to_go"),
-    (_REINFORCE, "self.asks_values = self.critic_coef is not None", "self.asks_values = True"),
+    (_REINFORCE, "self.asks_values = self.value_coef is not None", "self.asks_values = True"),
     (_SPG, "gain_ET = gain_ET + (led_here_ET - 1.0) * (gain_ET - gain_ET.detach())", "pass"),
     (_SPG, "if one.requires_grad and one not in fixed", "if one.requires_grad"),
     (f"{_ROOM}/objectives/stackelberg.py", "shaping[name] = -rate * gradient(shaped, own)",

@@ -30,7 +30,7 @@ CHANGES = {
         "max_epochs=25",
         "accumulate=2",
         "ema_decay=0.9",
-        "milestone_every_epochs=5",
+        "keep_every_epochs=5",
         "best_model.keep=3",
         "early_stopping.patience=6",
         "early_stopping.min_delta=0.01",
@@ -38,20 +38,20 @@ CHANGES = {
     ],
     # Eight envs, priorities, n steps, and evaluations in a process of their own.
     "dqn": [
-        "steps.max_opts=3000",
-        "steps.eval_interval=700",
-        "steps.save_interval=1000",
+        "steps.max_opt_steps=3000",
+        "steps.evaluate_every_opt_steps=700",
+        "steps.keep_every_opt_steps=1000",
         f"replay.prioritised={PRIORITISED}",
         "replay.capacity=3000",
         "evaluation.asynchronous=true",
         "evaluation.timeout_seconds=600.0",
-        "evaluation.target_return=null",
+        "evaluation.target=null",
         "settings.checkpoint.every_opt_steps=40",
     ],
     "iqn": [
-        "steps.max_opts=1200",
-        "steps.eval_interval=500",
-        "evaluation.target_return=null",
+        "steps.max_opt_steps=1200",
+        "steps.evaluate_every_opt_steps=500",
+        "evaluation.target=null",
         "settings.checkpoint.every_opt_steps=40",
     ],
     "ppo": [
@@ -59,7 +59,7 @@ CHANGES = {
         "normalise={observations: true, rewards: true, clip: 10.0}",
         "evaluation.asynchronous=true",
         "evaluation.timeout_seconds=600.0",
-        "evaluation.target_return=null",
+        "evaluation.target=null",
         "settings.checkpoint.every_opt_steps=30",
     ],
     "fused_ppo": [
@@ -75,8 +75,8 @@ CHANGES = {
         "scenario.validation_size=32",
         "scenario.test_size=64",
         "evaluation.rollouts=32",
-        "evaluation.every_iterations=4",
-        "record_every_iterations=1",
+        "evaluate_every_iterations=4",
+        "log_every_iterations=1",
         "pretraining.iterations=2",
         "pretraining.batch_size=32",
         "settings.checkpoint.every_opt_steps=25",
@@ -88,9 +88,9 @@ CHANGES = {
         "host.initial_rollout_size=100",
         "host.rollout_size=50",
         "host.replay_capacity=3000",
-        "agent.steps_before_update_target=7",
-        "save_every_rounds=150",
-        "evaluation.every_rounds=120",
+        "agent.sync_target_every_rounds=7",
+        "keep_every_rounds=150",
+        "evaluate_every_rounds=120",
         "evaluation.games=50",
         "settings.checkpoint.every_opt_steps=40",
     ],
@@ -105,8 +105,8 @@ CHANGES = {
         "settings.checkpoint.every_opt_steps=6",
     ],
     "sac": [
-        "steps.max_opts=300",
-        "steps.eval_interval=120",
+        "steps.max_opt_steps=300",
+        "steps.evaluate_every_opt_steps=120",
         "num_envs=2",
         "network.widths=[64, 64]",
         "evaluation.asynchronous=true",
@@ -118,8 +118,12 @@ CHANGES = {
 
 # The same, short enough for every day.
 SHORTER = {
-    "supervised": ["max_epochs=10", "milestone_every_epochs=3"],
-    "dqn": ["steps.max_opts=900", "steps.eval_interval=300", "steps.save_interval=400"],
+    "supervised": ["max_epochs=10", "keep_every_epochs=3"],
+    "dqn": [
+        "steps.max_opt_steps=900",
+        "steps.evaluate_every_opt_steps=300",
+        "steps.keep_every_opt_steps=400",
+    ],
 }
 
 

@@ -152,12 +152,12 @@ def learning(kind: str, env: ProblemConfig, **changes: Any) -> Any:
         own: dict[str, Any] = {
             "num_envs": 8,
             "rollout_steps": 16,
-            "passes": 4,
-            "minibatches": 4,
+            "num_epochs": 4,
+            "minibatch_size": 32,
             "epochs.max_env_steps": 128 * 20,
-            "epochs.record_freq": 0,
-            "epochs.eval_freq": 0,
-            "epochs.save_freq": 0,
+            "epochs.log_every_epochs": 0,
+            "epochs.evaluate_every_epochs": 0,
+            "epochs.keep_every_epochs": 0,
         }
     else:
         own = {
@@ -165,13 +165,13 @@ def learning(kind: str, env: ProblemConfig, **changes: Any) -> Any:
             "batch_size": 32,
             "learning_starts": 64,
             "replay.capacity": 1000,
-            "target.every_opt_steps": 5,
-            "target.share": 0.5,
-            "steps.opt_interval": 4,
-            "steps.record_interval": 0,
-            "steps.eval_interval": 0,
-            "steps.save_interval": 0,
-            "steps.max_opts": 500,
+            "target.sync_every_opt_steps": 5,
+            "target.tau": 0.5,
+            "steps.update_every_env_steps": 4,
+            "steps.log_every_opt_steps": 0,
+            "steps.evaluate_every_opt_steps": 0,
+            "steps.keep_every_opt_steps": 0,
+            "steps.max_opt_steps": 500,
         }
         if kind != "sac":
             own |= {"exploration.initial": 1.0, "exploration.schedule": STEADY}

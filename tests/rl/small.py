@@ -17,7 +17,7 @@ QUIET: dict[str, Any] = {
     "settings.device": "cpu",
     "evaluation.episodes": 2,
     "evaluation.envs": 2,
-    "evaluation.target_return": None,
+    "evaluation.target": None,
 }
 SHORT: dict[str, Any] = {
     "env.max_episode_steps": 30,
@@ -25,12 +25,12 @@ SHORT: dict[str, Any] = {
     "batch_size": 8,
     "learning_starts": 20,
     "n_step": 1,
-    "steps.opt_interval": 4,
+    "steps.update_every_env_steps": 4,
     "replay.capacity": 60,
-    "steps.record_interval": 4,
-    "steps.eval_interval": 7,
-    "steps.save_interval": 11,
-    "steps.max_opts": 24,
+    "steps.log_every_opt_steps": 4,
+    "steps.evaluate_every_opt_steps": 7,
+    "steps.keep_every_opt_steps": 11,
+    "steps.max_opt_steps": 24,
 }
 
 
@@ -43,12 +43,12 @@ def small(kind: str, **changes: Any) -> Any:
             "network.widths": [8],
             "rollout_steps": 8,
             "num_envs": 3,
-            "passes": 2,
+            "num_epochs": 2,
             "minibatches": 3,
             "epochs.max_env_steps": 140,
-            "epochs.record_freq": 1,
-            "epochs.eval_freq": 2,
-            "epochs.save_freq": 3,
+            "epochs.log_every_epochs": 1,
+            "epochs.evaluate_every_epochs": 2,
+            "epochs.keep_every_epochs": 3,
         }
     else:
         own = {**SHORT, "num_envs": 3}
@@ -57,7 +57,15 @@ def small(kind: str, **changes: Any) -> Any:
             own["steps"] = None
     if changes.get("evaluation.asynchronous"):
         own["evaluation.timeout_seconds"] = 600.0
-    return config.replace(**{**QUIET, **own, **changes})
+    return config.replace(**in_pieces({**QUIET, **own, **changes}, "num_envs"))
+
+
+def in_pieces(changes: dict[str, Any], parallel: str, num_roles: int = 1) -> dict[str, Any]:
+    """Return the changes with the size of minibatches in the place of their number, where that is given."""
+    if num := changes.pop("minibatches", None):
+        rows = changes[parallel] * changes["rollout_steps"] * num_roles
+        changes.setdefault("minibatch_size", rows // num)
+    return changes
 
 
 # A run of a hundred boundaries that is killed again and again has checkpoints enough with this.

@@ -102,9 +102,9 @@ def in_epochs(
     num_steps: int,
     num_updates: Callable[[int], int],
     *,
-    eval_freq: int,
-    record_freq: int,
-    save_freq: int,
+    evaluate_every_epochs: int,
+    log_every_epochs: int,
+    keep_every_epochs: int,
     scores: Sequence[float],
 ) -> Iterator[str]:
     """Yield the events of a run in epochs; records and saves, of which it says nothing, close an epoch."""
@@ -118,17 +118,19 @@ def in_epochs(
             yield f"train_step {batch_idx}"
             opts, is_written = opts + 1, False
         yield "after_step"
-        is_evaluated = eval_freq > 0 and epoch % eval_freq == 0 and epoch > 0
+        is_evaluated = (
+            evaluate_every_epochs > 0 and epoch % evaluate_every_epochs == 0 and epoch > 0
+        )
         if is_evaluated:
             yield "evaluate"
             score = waiting.pop(0) if len(waiting) > 1 else waiting[0]
             if score > best:
                 best = score
                 yield "save best"
-        if is_evaluated or (record_freq and (epoch + 1) % record_freq == 0):
+        if is_evaluated or (log_every_epochs and (epoch + 1) % log_every_epochs == 0):
             yield f"write {opts}"
             is_written = True
-        if save_freq and (epoch + 1) % save_freq == 0:
+        if keep_every_epochs and (epoch + 1) % keep_every_epochs == 0:
             yield f"save {opts}"
         yield "after_epoch"
     # What was gathered since the last record is not dropped.
@@ -148,14 +150,18 @@ def in_steps(
         while True:
             yield "sample_and_push"  # a
             before, env_steps = env_steps, env_steps + num_envs  # b
-            due = env_steps // steps.opt_interval - before // steps.opt_interval  # c
+            due = (
+                env_steps // steps.update_every_env_steps - before // steps.update_every_env_steps
+            )  # c
             if env_steps >= learning_starts and due:
                 break
         for batch_idx in range(due):
             yield f"train_step {batch_idx}"
             opts, is_written = opts + 1, False  # d
-            do_eval = steps.eval_interval > 0 and opts % steps.eval_interval == 0
-            do_rec = steps.record_interval > 0 and opts % steps.record_interval == 0
+            do_eval = (
+                steps.evaluate_every_opt_steps > 0 and opts % steps.evaluate_every_opt_steps == 0
+            )
+            do_rec = steps.log_every_opt_steps > 0 and opts % steps.log_every_opt_steps == 0
             if do_eval:  # e
                 yield "evaluate"
                 score = waiting.pop(0) if len(waiting) > 1 else waiting[0]
@@ -165,9 +171,9 @@ def in_steps(
             if do_eval or do_rec:  # f, g
                 yield f"write {opts}"
                 is_written = True
-            if steps.save_interval > 0 and opts % steps.save_interval == 0:  # h
+            if steps.keep_every_opt_steps > 0 and opts % steps.keep_every_opt_steps == 0:  # h
                 yield f"save {opts}"
-            if opts == steps.max_opts:  # i
+            if opts == steps.max_opt_steps:  # i
                 yield "after_step"
                 # What was gathered since the last record is not dropped.
                 if not is_written:

@@ -86,7 +86,7 @@ def test_sac_finds_the_best_constant_action(tmp_path: Path, length: int) -> None
         problem("tests_peak", length),
         tmp_path,
         temperature=certain,
-        **{"steps.max_opts": 700},
+        **{"steps.max_opt_steps": 700},
     )
     found = agent.act_greedy(CONTEXTS, None)
     np.testing.assert_allclose(found, [PEAK, PEAK], atol=0.3)
@@ -109,18 +109,18 @@ def test_ppo_finds_the_best_numbers(tmp_path: Path) -> None:
 
 
 MASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "dqn": ("dqn", "tests_choice", {"dueling": True, "steps.max_opts": 300}),
+    "dqn": ("dqn", "tests_choice", {"dueling": True, "steps.max_opt_steps": 300}),
     "dqn softmax": (
         "dqn",
         "tests_choice",
-        {"exploration.kind": "softmax", "exploration.initial": 0.1, "steps.max_opts": 300},
+        {"exploration.kind": "softmax", "exploration.initial": 0.1, "steps.max_opt_steps": 300},
     ),
     "dqn one env": (
         "dqn",
         "tests_choice",
-        {"num_envs": 1, "exploration.initial": 0.5, "steps.max_opts": 300},
+        {"num_envs": 1, "exploration.initial": 0.5, "steps.max_opt_steps": 300},
     ),
-    "iqn": ("iqn", "tests_choice", {"steps.max_opts": 300}),
+    "iqn": ("iqn", "tests_choice", {"steps.max_opt_steps": 300}),
     "ppo": ("ppo", "tests_choice", {}),
     "ppo two choices": ("ppo", "tests_pair", {}),
 }
@@ -175,7 +175,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 def test_weights_and_exported_policies_act_alike(
     tmp_path: Path, kind: str, env: str, changes: dict[str, Any]
 ) -> None:
-    lengths = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opts": 30}
+    lengths = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opt_steps": 30}
     agent = learned(kind, problem(env, 2), tmp_path, **lengths, **changes)
     obs = np.random.default_rng(0).normal(0, 2, (50, 4)).astype(np.float32)
     actions = agent.act_greedy(obs, None).copy()

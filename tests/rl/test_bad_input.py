@@ -26,8 +26,9 @@ CARTPOLE = "CartPole-v1"
 def epochs(**changes: Any) -> dict[str, Any]:
     """Return a section `epochs` of a small run of an agent with a replay buffer."""
     whole = {
-        "max_env_steps": 60, "record_freq": 1, "eval_freq": 3, "save_freq": 0, "steps_per_epoch": 2,
-        "updates_per_env_step": 1.0, "max_opts": None,
+        "max_env_steps": 60, "log_every_epochs": 1, "evaluate_every_epochs": 3,
+        "keep_every_epochs": 0, "steps_per_epoch": 2,
+        "updates_per_env_step": 1.0, "max_opt_steps": None,
     }  # fmt: skip
     return whole | changes
 
@@ -80,25 +81,26 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "never evaluates": (
         "dqn",
-        {"steps.eval_interval": 25},
-        "'steps.eval_interval' is 25, but steps.max_opts is 24.*lower it, or set 0 for never",
+        {"steps.evaluate_every_opt_steps": 25},
+        "'steps.evaluate_every_opt_steps' is 25, but steps.max_opt_steps is 24.*lower it, or set 0 for never",
     ),
-    "never records": ("sac", {"steps.record_interval": 25}, "'steps.record_interval' is 25.*set 0"),
-    "never saves": ("iqn", {"steps.save_interval": 25}, "'steps.save_interval' is 25.*set 0"),
+    "never records": ("sac", {"steps.log_every_opt_steps": 25}, "'steps.log_every_opt_steps' is 25.*set 0"),
+    "never saves": ("iqn", {"steps.keep_every_opt_steps": 25}, "'steps.keep_every_opt_steps' is 25.*set 0"),
     "never evaluates an epoch": (
         "ppo",
-        {"epochs.eval_freq": 6},
-        "'epochs.eval_freq' is 6, but the first epoch is never evaluated and the number of the others is 5",
+        {"epochs.evaluate_every_epochs": 6},
+        "'epochs.evaluate_every_epochs' is 6, but the first epoch is never evaluated and the number of"
+        " the others is 5",
     ),
-    "never saves an epoch": ("ppo", {"epochs.save_freq": 7}, "'epochs.save_freq' is 7"),
+    "never saves an epoch": ("ppo", {"epochs.keep_every_epochs": 7}, "'epochs.keep_every_epochs' is 7"),
     "minibatches": (
         "ppo",
-        {"minibatches": 5},
-        r"'minibatches' is 5, which does not divide the 24 steps .*; try (4|6)",
+        {"minibatch_size": 5},
+        r"'minibatch_size' is 5, which does not divide the 24 steps .*; try (4|6)",
     ),
     "no envs": ("dqn", {"num_envs": 0}, "num_envs"),
     "no rollout": ("ppo", {"rollout_steps": 0}, "rollout_steps"),
-    "no steps": ("dqn", {"steps.max_opts": 0}, "max_opts"),
+    "no steps": ("dqn", {"steps.max_opt_steps": 0}, "max_opt_steps"),
     "no section": ("dqn", {"steps": None}, "'counted_in' is steps, but the section 'steps' is null; fill"),
     "no epochs": (
         "sac",
@@ -117,11 +119,12 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "too many updates for the env steps": (
         "dqn",
-        {"counted_in": "epochs", "steps": None, "epochs": epochs(max_opts=61)},
-        "'epochs.max_opts' is 61, but epochs.max_env_steps 60 makes 60 optimisation steps",
+        {"counted_in": "epochs", "steps": None, "epochs": epochs(max_opt_steps=61)},
+        "'epochs.max_opt_steps' is 61, but epochs.max_env_steps 60 makes 60 optimisation steps",
     ),
     "too many updates for the rollouts": (
-        "ppo", {"epochs.max_opts": 37}, "'epochs.max_opts' is 37, but epochs.max_env_steps 140 makes 36",
+        "ppo", {"epochs.max_opt_steps": 37},
+        "'epochs.max_opt_steps' is 37, but epochs.max_env_steps 140 makes 36",
     ),
     "epochs where there are none": (
         "sac",
@@ -143,13 +146,13 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "a goal that nothing is measured by": (
         "dqn",
-        {"evaluation.target_return": 9.0, "steps.eval_interval": 0},
-        "'evaluation.target_return' is 9, but there are no evaluations, for 'steps.eval_interval' is 0",
+        {"evaluation.target": 9.0, "steps.evaluate_every_opt_steps": 0},
+        "'evaluation.target' is 9, but there are no evaluations, for 'steps.evaluate_every_opt_steps' is 0",
     ),
     "patience with no evaluation": (
         "ppo",
-        {"evaluation.patience": 3, "epochs.eval_freq": 0},
-        "'evaluation.patience' is 3, but there are no evaluations, for 'epochs.eval_freq' is 0",
+        {"evaluation.patience": 3, "epochs.evaluate_every_epochs": 0},
+        "'evaluation.patience' is 3, but there are no evaluations, for 'epochs.evaluate_every_epochs' is 0",
     ),
     "nothing is normalised": (
         "ppo",
@@ -202,7 +205,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
         "'beta_schedule' reaches 1.5; beta goes from 0",
     ),
     "a discount above 1": ("dqn", {"gamma": 1.5}, "'gamma' must be less than or equal to 1"),
-    "a target's share above 1": ("sac", {"target.share": 1.5}, "target.share.* less than or equal to 1"),
+    "a target's share above 1": ("sac", {"target.tau": 1.5}, "target.tau.* less than or equal to 1"),
     "an exploration that never warms up": (
         "iqn",
         {"exploration.schedule": warm_up(116)},

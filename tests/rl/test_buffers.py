@@ -96,7 +96,7 @@ def test_a_traced_run_with_dropout_and_buffers_is_exact(tmp_path: Path) -> None:
     states = []
     for name in ("straight", "cut", "cut"):
         trainer: Any = ludus.build_trainer(
-            odd("dqn", "all", known=True, engine="compiled", **{"steps.max_opts": 11})
+            odd("dqn", "all", known=True, engine="compiled", **{"steps.max_opt_steps": 11})
         )
         interrupt = Interrupt()
         interrupt.at = 5 if len(states) == 1 else -1
@@ -120,7 +120,7 @@ def test_the_kept_best_comes_to_the_same_score_again(tmp_path: Path, kind: str, 
 
 def test_an_evaluation_leaves_no_trace_in_the_network(tmp_path: Path) -> None:
     """Not even in one that moves its buffers in eval mode too."""
-    config = odd("dqn", "restless", **{"steps.eval_interval": 1})
+    config = odd("dqn", "restless", **{"steps.evaluate_every_opt_steps": 1})
     states = []
     for name, episodes in (("few", 1), ("many", 5)):
         trainer = fitted(config.replace(**{"evaluation.episodes": episodes}), tmp_path, name)

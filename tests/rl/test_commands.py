@@ -28,7 +28,7 @@ def trained(kind: str, root: Path) -> tuple[ludus.Trainer, str]:
 @pytest.mark.covers("000-D3")
 @pytest.mark.parametrize(
     ("kind", "key", "longer"),
-    [("ppo", "epochs.max_env_steps", 240), ("dqn", "steps.max_opts", 40)],
+    [("ppo", "epochs.max_env_steps", 240), ("dqn", "steps.max_opt_steps", 40)],
 )
 def test_a_run_that_ended_can_be_made_longer(
     kind, key, longer, tmp_path, monkeypatch, capsys
@@ -43,7 +43,7 @@ def test_a_run_that_ended_can_be_made_longer(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"evaluation.target_return": 1.0}, "eval/return_mean reached"),
+        ({"evaluation.target": 1.0}, "eval/return_mean reached"),
         ({"evaluation.patience": 1, "evaluation.min_delta": 1e6}, "has not improved for 1"),
     ],
 )
@@ -63,7 +63,7 @@ def test_a_run_that_stopped_says_why_it_does_not_go_on_and_changes_nothing(
 
     before = files()
     call = in_process(monkeypatch, capsys)
-    refusal = call("resume", str(result.run_dir), "steps.max_opts=40").refusal()
+    refusal = call("resume", str(result.run_dir), "steps.max_opt_steps=40").refusal()
     assert words in refusal
     assert "start a new run under another name without what stopped it" in refusal
     assert files() == before
@@ -232,9 +232,9 @@ def test_eval_reads_the_copy_where_the_best_model_was_damaged(
 
 
 def test_a_printed_plan_counts_one_in_the_singular() -> None:
-    ppo = render_plan(ludus.example("ppo", passes=1, minibatches=1, record_freq=1))
+    ppo = render_plan(ludus.example("ppo", num_epochs=1, minibatch_size=256, log_every_epochs=1))
     assert "step (1 pass of 1 minibatch)\n" in ppo
     assert "record (every epoch, and after an evaluation)\n" in ppo
-    dqn = render_plan(ludus.example("dqn", opt_interval=1, save_interval=1))
+    dqn = render_plan(ludus.example("dqn", update_every_env_steps=1, keep_every_opt_steps=1))
     assert "update (one for 1 env step)\n" in dqn
     assert "save (every opt_step)\n" in dqn

@@ -37,10 +37,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "n_step": 2,
             "normalise": NORMALISE,
             "max_grad_norm": 0.1,
-            "target.every_opt_steps": 3,
+            "target.sync_every_opt_steps": 3,
         },
     ),
-    "iqn": ("iqn", {"target.share": 0.1, "target.every_opt_steps": 2}),
+    "iqn": ("iqn", {"target.tau": 0.1, "target.sync_every_opt_steps": 2}),
     "sac": ("sac", {"normalise": NORMALISE}),
     "ppo": ("ppo", {"normalise": NORMALISE, "value_clip": 0.2}),
     "ppo of numbers": ("ppo", {"env.id": "Pendulum-v1", **BY_KL, "shared_body": True}),
@@ -48,7 +48,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def trained(kind: str, root: Path, *, compiled: bool, **changes: Any) -> Any:
-    length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opts": 12}
+    length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opt_steps": 12}
     trainer: Any = ludus.build_trainer(
         small(kind, engine="compiled" if compiled else "tape", **{**length, **changes})
     )
@@ -77,7 +77,7 @@ def test_the_traced_update_is_the_eager_one(
 )
 @pytest.mark.usefixtures("traced")
 def test_the_traced_update_with_masks_is_the_eager_one(tmp_path: Path, kind: str, env: str) -> None:
-    length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opts": 12}
+    length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opt_steps": 12}
     made = []
     for is_compiled in (False, True):
         config = learning(
@@ -104,7 +104,7 @@ class Interrupt:
 
 def check_the_real_compiler(kind: str, root: Path, **changes: Any) -> None:
     """Compiled code learns what eager code learns; cut after 7 updates it ends with the same bytes."""
-    length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opts": 12}
+    length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opt_steps": 12}
 
     def fit(name: str, at: int, *, compiled: bool, resume: bool = False) -> tuple[Any, Any]:
         config = small(kind, engine="compiled" if compiled else "tape", **{**length, **changes})
@@ -142,7 +142,9 @@ def test_the_real_compiler_serves_every_agent(
 
 def test_auto_compiles_long_runs_alone_and_says_so_in_the_config(tmp_path: Path) -> None:
     for opts, expected in ((24, False), (150_000, True)):
-        trainer: Any = ludus.build_trainer(small("dqn", engine="auto", **{"steps.max_opts": opts}))
+        trainer: Any = ludus.build_trainer(
+            small("dqn", engine="auto", **{"steps.max_opt_steps": opts})
+        )
         trainer.prepare(max_steps=None)
         assert trainer.config.engine == ("compiled" if expected else "tape")
         assert isinstance(engine_of(trainer.agent), CompiledMethod) is expected

@@ -141,11 +141,11 @@ def config(**changes: Any) -> Any:
         "gamma": 0.9,
         "num_envs": 1,
         "learning_starts": 0,
-        "steps.opt_interval": 1,
+        "steps.update_every_env_steps": 1,
         **changes,
     }
-    changes = {"steps.max_opts": 300, "steps.record_interval": 50, **changes}
-    changes = {"steps.eval_interval": 100, "steps.save_interval": 150, **changes}
+    changes = {"steps.max_opt_steps": 300, "steps.log_every_opt_steps": 50, **changes}
+    changes = {"steps.evaluate_every_opt_steps": 100, "steps.keep_every_opt_steps": 150, **changes}
     return small("dqn").replace(env={"kind": "tests_corridor"}, **changes)
 
 
@@ -218,10 +218,10 @@ def test_the_contracts_of_what_a_script_may_give_are_exported() -> None:
     assert not isinstance(object(), ludus.Agent)
 
 
-@pytest.mark.parametrize("opt_interval", [1, 3])
+@pytest.mark.parametrize("update_every_env_steps", [1, 3])
 @pytest.mark.covers("004-M4")
 def test_an_agent_of_ones_own_goes_through_the_same_steps(
-    tmp_path: Path, opt_interval: int
+    tmp_path: Path, update_every_env_steps: int
 ) -> None:
     """Act, learn, evaluate, keep the best, record, save, in that order, as the agents of ludus do."""
     events: list[str] = []
@@ -247,8 +247,15 @@ def test_an_agent_of_ones_own_goes_through_the_same_steps(
         def write(self, record: Any) -> None:
             events.append(f"write {record['opt_steps']}")
 
-    changes = {"steps.max_opts": 30, "steps.record_interval": 4, "steps.eval_interval": 10}
-    chosen = config(**changes, **{"steps.save_interval": 7, "steps.opt_interval": opt_interval})
+    changes = {
+        "steps.max_opt_steps": 30,
+        "steps.log_every_opt_steps": 4,
+        "steps.evaluate_every_opt_steps": 10,
+    }
+    chosen = config(
+        **changes,
+        **{"steps.keep_every_opt_steps": 7, "steps.update_every_env_steps": update_every_env_steps},
+    )
     trainer = ludus.StepRLTrainer.build(chosen)
 
     class Keeping:
@@ -275,7 +282,9 @@ def test_an_agent_of_ones_own_goes_through_the_same_steps(
 def test_where_an_agent_skips_nothing_else_happens(tmp_path: Path) -> None:
     """No counter, no second evaluation, no end: it is only asked again when it is due again."""
     recorder, evaluator = Writing(), Walking()
-    trainer = ludus.StepRLTrainer.build(config(**{"steps.max_opts": 100, "steps.save_interval": 0}))
+    trainer = ludus.StepRLTrainer.build(
+        config(**{"steps.max_opt_steps": 100, "steps.keep_every_opt_steps": 0})
+    )
 
     class Sometimes(Saved):
         num_asked = 0

@@ -158,7 +158,7 @@ def test_an_evaluation_that_is_not_finite_is_told_and_never_the_best(tmp_path: P
 
 
 def test_without_a_finite_evaluation_there_is_no_best(tmp_path: Path) -> None:
-    spy = Spy(small("ppo", **{"evaluation.target_return": 5.0}), [math.nan, math.inf])
+    spy = Spy(small("ppo", **{"evaluation.target": 5.0}), [math.nan, math.inf])
     result = spy.run(tmp_path)
     assert result.best is None
     assert result.status == "finished"

@@ -23,6 +23,7 @@ from ludus.envs.vector import VectorEnv, make_vector_env
 from ludus.envs.wrappers.clip_reward import ClipReward
 from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask, standard_error
 from ludus.rl.sampling.sampler import Episodes
+from tests.config.older import as_version_4
 from tests.envs.odd_envs import Walk, linear_policy, walk
 from tests.rl.random_walks import Cheat, walk_config
 from tests.rl.small import small
@@ -112,7 +113,7 @@ def test_wrappers_that_change_rewards_do_not_change_the_score(
 
 
 def test_the_target_is_a_return_of_the_env_itself(tmp_path: Path) -> None:
-    config = small("dqn", env=pole(TENTH), **{"evaluation.target_return": 5.0})
+    config = small("dqn", env=pole(TENTH), **{"evaluation.target": 5.0})
     result = ludus.build_trainer(config).fit(root=str(tmp_path))
     assert result.status == "stopped", "a tenth of it would never reach the target"
 
@@ -219,7 +220,7 @@ def test_an_env_that_breaks_its_contract_in_an_evaluation_is_named(
 
 
 def test_a_file_of_version_1_is_judged_as_it_was() -> None:
-    data = small("dqn", env=pole(TENTH)).model_dump()
+    data = as_version_4(small("dqn", env=pole(TENTH)))
     for key in ("env", "more_envs", "actions", "max_episode_length"):
         del data["evaluation"][key]
     data["version"] = 1

@@ -208,7 +208,7 @@ def test_the_loss_of_dqn_is_what_double_and_huber_say(double: bool, delta: float
 @pytest.mark.parametrize("kind", ["dqn", "iqn", "sac"])
 @pytest.mark.parametrize("share", [1.0, 0.25])
 def test_a_target_moves_its_share_of_the_way_when_it_is_due(kind: str, share: float) -> None:
-    trainer = prepared(kind, target={"every_opt_steps": 3, "share": share})
+    trainer = prepared(kind, target={"sync_every_opt_steps": 3, "tau": share})
     agent = trainer.agent
     learner = agent.critics if kind == "sac" else agent.learner
     for _ in range(15):

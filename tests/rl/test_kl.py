@@ -16,7 +16,7 @@ from ludus.rl.rollouts.kl_watch import KlWatch
 from tests.rl.small import BY_KL, small
 
 CPU = torch.device("cpu")
-BUSY = {"passes": 4, "optimizer.learning_rate": 0.02}
+BUSY = {"num_epochs": 4, "optimizer.learning_rate": 0.02}
 
 
 def records(directory: Path) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def test_an_older_price_that_changed_with_the_steps_is_told() -> None:
 def watch(**changes: Any) -> KlWatch:
     config = small("ppo", **{**BY_KL, **changes})
     return KlWatch(
-        config.kl, minibatches=config.minibatches, target_kl=config.target_kl, device=CPU
+        config.kl, minibatches=config.num_minibatches, target_kl=config.target_kl, device=CPU
     )
 
 
@@ -148,7 +148,7 @@ def test_the_limit_is_one_and_a_half_times_the_target() -> None:
 
 def test_passes_are_counted_as_updates_and_the_begun_one_too(tmp_path: Path) -> None:
     """As Stable-Baselines3 counts n_updates for PPO; optimisation steps have their own column."""
-    fitted(tmp_path, passes=2, minibatches=3)
+    fitted(tmp_path, num_epochs=2, minibatches=3)
     found = [r for r in records(tmp_path / "run") if "train/n_updates" in r]
     assert [r["train/n_updates"] for r in found] == [2, 4, 6, 8, 10, 12]
     assert [r["opt_steps"] for r in found] == [6, 12, 18, 24, 30, 36]
@@ -182,7 +182,7 @@ def test_a_run_stopped_between_updates_ends_as_if_never_stopped(
         return trainer, trainer.fit(root=str(tmp_path), name=name, resume=resume)
 
     straight, ended = fit("straight", -1)
-    whole = config.passes * config.minibatches * ended.counters["epoch"]
+    whole = config.num_epochs * config.num_minibatches * ended.counters["epoch"]
     assert 6 < ended.counters["opt_steps"] < whole
     for at in (2, 3, 7):
         assert fit("stopped", at, resume=at > 2)[1].status == "interrupted"

@@ -14,13 +14,15 @@ from ludus.config.overrides import key_paths
 from ludus.core.errors import ConfigError, RunError
 from ludus.store.directory import deciding
 from tests.command_line import in_process
+from tests.config.older import as_version_4
 from tests.keys.runs import tiny
 from tests.rl.small import small
 from tests.supervised.conftest import lines
 
 EPOCHS = {
-    "max_env_steps": 60, "record_freq": 1, "eval_freq": 3, "save_freq": 0, "steps_per_epoch": 2,
-    "updates_per_env_step": 0.7, "max_opts": None,
+    "max_env_steps": 60, "log_every_epochs": 1, "evaluate_every_epochs": 3, "keep_every_epochs": 0,
+    "steps_per_epoch": 2,
+    "updates_per_env_step": 0.7, "max_opt_steps": None,
 }  # fmt: skip
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "dqn in steps": ("dqn", {}),
@@ -59,7 +61,7 @@ def test_a_script_may_make_a_run_longer_than_what_compile_auto_goes_by(
     """What auto was resolved to when the run began holds for all of it."""
     monkeypatch.setattr("ludus.rl.agents.ppo.Ppo.worth_compiling", 20)
     monkeypatch.setattr("ludus.supervised.updating._WORTH_COMPILING", 20)
-    changed = {"epochs.eval_freq": 0} if kind == "ppo" else {"max_epochs": 2}
+    changed = {"epochs.evaluate_every_epochs": 0} if kind == "ppo" else {"max_epochs": 2}
     config = tiny(kind, engine="auto", **changed)
     ludus.build_trainer(config).fit(max_steps=6, root=str(tmp_path), name="run")
     longer: Any = ludus.build_trainer(config)
@@ -80,21 +82,24 @@ def test_what_a_short_fit_never_comes_to_is_told_and_resolved(tmp_path: Path, ki
     resolved: Any = read_config(f"{result.run_dir}/config.yaml")
     if kind == "dqn":
         expected = [
-            "'steps.eval_interval' is 0 rather than 1000",
-            "'steps.record_interval' is 0 rather than 500",
+            "'steps.evaluate_every_opt_steps' is 0 rather than 1000",
+            "'steps.log_every_opt_steps' is 0 rather than 500",
         ]
-        assert (resolved.steps.eval_interval, resolved.steps.record_interval) == (0, 0)
+        assert (resolved.steps.evaluate_every_opt_steps, resolved.steps.log_every_opt_steps) == (
+            0,
+            0,
+        )
     else:
         # Ten epochs of ten updates: a record is still made of each second one, an evaluation in the last.
         expected = []
-        assert (resolved.epochs.eval_freq, resolved.epochs.record_freq) == (8, 2)
+        assert (resolved.epochs.evaluate_every_epochs, resolved.epochs.log_every_epochs) == (8, 2)
     if kind == "dqn":
-        expected.append("'evaluation.target_return' is null rather than 475.0")
-        assert resolved.evaluation.target_return is None
+        expected.append("'evaluation.target' is null rather than 475.0")
+        assert resolved.evaluation.target is None
     assert told == [f"for fit(max_steps=96) {text}" for text in expected]
 
 
-RARE = {**EPOCHS, "record_freq": 9, "eval_freq": 8, "save_freq": 7}
+RARE = {**EPOCHS, "log_every_epochs": 9, "evaluate_every_epochs": 8, "keep_every_epochs": 7}
 CHANGED: dict[str, Any] = {
     **{f"{kind} in steps": small(kind) for kind in ("dqn", "iqn", "sac")},
     **{
@@ -102,7 +107,7 @@ CHANGED: dict[str, Any] = {
         for kind in ("dqn", "iqn", "sac")
     },
     "ppo": small("ppo"),
-    "ppo with a limit": small("ppo", **{"epochs.max_opts": 20, "target_kl": 1e-9}),
+    "ppo with a limit": small("ppo", **{"epochs.max_opt_steps": 20, "target_kl": 1e-9}),
     "supervised": tiny("supervised"),
 }
 
@@ -120,7 +125,7 @@ def test_every_key_that_fit_changes_besides_the_length_is_told(
     changed = {path for path in key_paths(after) if value(before, path) != value(after, path)}
     events = [e for e in lines(result.run_dir, "events.jsonl") if e["event"] == "changed_by_fit"]
     told = {event["reason"].split("'")[1] for event in events}
-    lengths = {"steps.max_opts", "epochs.max_opts", "max_steps"}
+    lengths = {"steps.max_opt_steps", "epochs.max_opt_steps", "max_opt_steps"}
     # What `engine: auto` was resolved to is no change of fit's.
     assert changed - lengths - {"engine", "memory_format", "steps", "epochs"} == told
     assert told or count == 60 or name == "supervised"
@@ -136,8 +141,8 @@ def test_what_fit_changes_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture
     config = small("dqn", **{"settings.display": "plain"})
     ludus.build_trainer(config).fit(max_steps=6, root=str(tmp_path))
     shown = " ".join(capsys.readouterr().out.split())
-    assert "for fit(max_steps=6) 'steps.eval_interval' is 0 rather than 7" in shown
-    assert "for fit(max_steps=6) 'steps.save_interval' is 0 rather than 11" in shown
+    assert "for fit(max_steps=6) 'steps.evaluate_every_opt_steps' is 0 rather than 7" in shown
+    assert "for fit(max_steps=6) 'steps.keep_every_opt_steps' is 0 rather than 11" in shown
 
 
 def test_a_run_of_no_steps_is_refused(tmp_path: Path) -> None:
@@ -148,14 +153,17 @@ def test_a_run_of_no_steps_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "told"),
     [
-        ("dqn", "max_env_steps", "not a key of this config. Here 'steps.max_opts' decides that, in opt"),
-        ("sac", "eval_freq", "not a key of this config. Here 'steps.eval_interval' decides that, in opt"),
-        ("iqn", "epochs.max_env_steps", "'epochs' is null, .* Here 'steps.max_opts' decides that"),
-        ("dqn", "max_steps", "Did you mean 'steps.max_opts'?"),
-        ("ppo", "max_steps", "Did you mean 'epochs.max_opts'?"),
-        ("dqn-mountaincar", "eval_interval", "Here 'epochs.eval_freq' decides that, in epochs"),
-        ("dqn-mountaincar", "steps.max_opts", "'steps' is null, .* Did you mean 'epochs.max_opts'?"),
-        ("ppo", "num_train_steps", "Did you mean 'epochs.max_opts'?"),
+        ("dqn", "max_env_steps", "not a key of this config. Here 'steps.max_opt_steps' decides that, in opt"),
+        ("sac", "evaluate_every_epochs",
+            "not a key of this config. Here 'steps.evaluate_every_opt_steps' decides that, in opt"),
+        ("iqn", "epochs.max_env_steps", "'epochs' is null, .* Here 'steps.max_opt_steps' decides that"),
+        ("dqn", "max_steps", "Did you mean 'steps.max_opt_steps'?"),
+        ("ppo", "max_steps", "Did you mean 'epochs.max_opt_steps'?"),
+        ("dqn-mountaincar", "evaluate_every_opt_steps",
+            "Here 'epochs.evaluate_every_epochs' decides that, in epochs"),
+        ("dqn-mountaincar", "steps.max_opt_steps",
+            "'steps' is null, .* Did you mean 'epochs.max_opt_steps'?"),
+        ("ppo", "num_train_steps", "Did you mean 'epochs.max_opt_steps'?"),
     ],
 )  # fmt: skip
 def test_a_key_that_this_schedule_does_not_read_is_refused_with_the_one_it_reads(
@@ -169,8 +177,8 @@ def test_a_key_that_this_schedule_does_not_read_is_refused_with_the_one_it_reads
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("max_env_steps=5000", "one for 2 env steps after the first 1000: write steps.max_opts=2000."),
-        ("total_timesteps=1003", "write steps.max_opts=1."),
+        ("max_env_steps=5000", "one for 2 env steps after the first 1000: write steps.max_opt_steps=2000."),
+        ("total_timesteps=1003", "write steps.max_opt_steps=1."),
         ("max_env_steps=1000", "in optimisation steps, one for 2 env steps after the first 1000."),
     ],
 )  # fmt: skip
@@ -180,18 +188,20 @@ def test_a_length_in_env_steps_is_told_as_the_number_of_optimisation_steps(
     with pytest.raises(ConfigError) as refused:
         change(ludus.example("dqn").model_dump(), [given], source="my.yaml")
     assert str(refused.value).endswith(told)
-    assert "Here 'steps.max_opts' decides that" in str(refused.value)
+    assert "Here 'steps.max_opt_steps' decides that" in str(refused.value)
 
 
-_STEPS = "steps.eval_interval (was 1000), steps.record_interval (was 500)"
-_STEPS += ", evaluation.target_return (was 475.0)"
+_STEPS = "steps.evaluate_every_opt_steps (was 1000), steps.log_every_opt_steps (was 500)"
+_STEPS += ", evaluation.target (was 475.0)"
 SHORT = {
-    "dqn": ("steps.max_opts=400", _STEPS),
-    "iqn": ("steps.max_opts=400", _STEPS),
-    "sac": ("steps.max_opts=300", "steps.eval_interval (was 1000)"),
-    "ppo": ("epochs.max_env_steps=500", "epochs.eval_freq (was 8), evaluation.target_return (was 475.0)"),
-    "ppo-pendulum": ("epochs.max_opts=160", "epochs.eval_freq (was 8), epochs.record_freq (was 2)"),
-    "dqn-mountaincar": ("epochs.max_env_steps=4000", "epochs.eval_freq (was 750)"),
+    "dqn": ("steps.max_opt_steps=400", _STEPS),
+    "iqn": ("steps.max_opt_steps=400", _STEPS),
+    "sac": ("steps.max_opt_steps=300", "steps.evaluate_every_opt_steps (was 1000)"),
+    "ppo": ("epochs.max_env_steps=500",
+        "epochs.evaluate_every_epochs (was 8), evaluation.target (was 475.0)"),
+    "ppo-pendulum": ("epochs.max_opt_steps=160",
+        "epochs.evaluate_every_epochs (was 8), epochs.log_every_epochs (was 2)"),
+    "dqn-mountaincar": ("epochs.max_env_steps=4000", "epochs.evaluate_every_epochs (was 750)"),
 }  # fmt: skip
 
 
@@ -219,12 +229,18 @@ def test_a_run_shortened_on_the_command_line_does_without_what_it_never_comes_to
 def test_an_interval_longer_than_the_run_is_refused_where_it_was_given_so(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text(ludus.example("dqn").to_yaml())
-    both = ["max_opts=400", "eval_interval=500", "record_interval=0"]
-    said = "the command line: 'steps.eval_interval' is 500, but steps.max_opts is 400"
+    both = ["max_opt_steps=400", "evaluate_every_opt_steps=500", "log_every_opt_steps=0"]
+    said = (
+        "the command line: 'steps.evaluate_every_opt_steps' is 500, but steps.max_opt_steps is 400"
+    )
     with pytest.raises(ConfigError, match=said):
         read_config(path, both)
-    path.write_text(path.read_text().replace("eval_interval: 1000", "eval_interval: 30000"))
-    with pytest.raises(ConfigError, match=r"my\.yaml: 'steps.eval_interval' is 30000"):
+    path.write_text(
+        path.read_text().replace(
+            "evaluate_every_opt_steps: 1000", "evaluate_every_opt_steps: 30000"
+        )
+    )
+    with pytest.raises(ConfigError, match=r"my\.yaml: 'steps.evaluate_every_opt_steps' is 30000"):
         read_config(path, ["seed=3"])
 
 
@@ -232,13 +248,10 @@ def test_an_interval_longer_than_the_run_is_refused_where_it_was_given_so(tmp_pa
 def test_an_older_file_with_both_schedules_is_read_as_it_was_followed(schedule: str) -> None:
     """Whatever else it held that nothing read is silent now: the file is valid, and means the same."""
     name, other = ("dqn", "epochs") if schedule == "steps" else ("dqn-mountaincar", "steps")
-    data = ludus.example(name).model_dump()
-    data["version"] = 1
-    data[other] = ludus.example("dqn" if other == "steps" else "dqn-mountaincar").model_dump()[
-        other
-    ]
-    for section in (data["steps"], data["epochs"]):
-        section.pop("max_opts") if "max_env_steps" in section else None
+    data = as_version_4(ludus.example(name)) | {"version": 1}
+    theirs = ludus.example("dqn" if other == "steps" else "dqn-mountaincar")
+    data[other] = as_version_4(theirs)[other]
+    data["epochs"].pop("max_opts")
     data["evaluation"] |= {"timeout_seconds": 600.0, "min_delta": 2.0}
     data["settings"]["checkpoint"]["every_epochs"] = 3
     read = from_data(data, source="old.yaml")
@@ -246,10 +259,11 @@ def test_an_older_file_with_both_schedules_is_read_as_it_was_followed(schedule: 
     if schedule == "epochs":
         expected = expected.replace(**{"settings.checkpoint.every_epochs": 3})
     assert read == expected
+    data |= as_version_4(ludus.example(name)) | {"version": 1}
     data[schedule]["eval_interval" if schedule == "steps" else "eval_freq"] = 0
     data["evaluation"] |= {"patience": 3, "target_return": 9.0}
     silent: Any = from_data(data, source="old.yaml")
-    assert (silent.evaluation.patience, silent.evaluation.target_return) == (None, None)
+    assert (silent.evaluation.patience, silent.evaluation.target) == (None, None)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -257,7 +271,7 @@ def test_an_older_file_with_both_schedules_is_read_as_it_was_followed(schedule: 
 def test_the_names_that_keys_had_in_older_files_are_read_as_those_of_now(
     name: str, version: int
 ) -> None:
-    data = ludus.example(name).model_dump()
+    data = as_version_4(ludus.example(name))
     old = {"counted_in": "schedule", "learning_rate_schedule": "learning_rate"}
     renamed = {old.get(key, key): value for key, value in data.items()} | {"version": version}
     assert from_data(renamed, source="old.yaml") == ludus.example(name)
@@ -273,7 +287,7 @@ def test_a_key_that_only_shares_an_older_name_is_left_as_it_is() -> None:
 
 
 def test_an_older_file_loses_what_one_key_kept_another_from_doing() -> None:
-    data = ludus.example("sac").model_dump() | {"version": 1}
+    data = as_version_4(ludus.example("sac")) | {"version": 1}
     data["temperature"] |= {"learned": False, "target_entropy": -2.0}
     data["normalise"] = {"observations": False, "rewards": False, "clip": 5.0}
     data["optimizer"] = {
@@ -290,7 +304,9 @@ def test_a_length_that_a_run_has_passed_is_refused_and_nothing_changes(tmp_path:
     done = ludus.build_trainer(small("ppo")).fit(root=str(tmp_path), name="run")
     config = (tmp_path / "run" / "config.yaml").read_bytes()
     assert done.counters["opt_steps"] > 24
-    with pytest.raises(RunError, match=r"'epochs.max_opts' is to be 24, but .* opt_steps already"):
+    with pytest.raises(
+        RunError, match=r"'epochs.max_opt_steps' is to be 24, but .* opt_steps already"
+    ):
         ludus.build_trainer(small("ppo")).fit(24, root=str(tmp_path), name="run", resume=True)
     assert (tmp_path / "run" / "config.yaml").read_bytes() == config
     assert ludus.build_trainer(small("ppo")).fit(root=str(tmp_path), name="run", resume=True).exact

@@ -151,7 +151,9 @@ class Seeing:
 
 
 def test_ppo_learns_from_a_rollout_as_it_was_seen_when_it_was_made(tmp_path: Path) -> None:
-    trainer: Any = ludus.build_trainer(small("ppo", normalise=NORMALISE, **{"epochs.eval_freq": 0}))
+    trainer: Any = ludus.build_trainer(
+        small("ppo", normalise=NORMALISE, **{"epochs.evaluate_every_epochs": 0})
+    )
     seeing = Seeing(trainer)
     trainer.add(seeing)
     trainer.fit(root=str(tmp_path))
@@ -162,7 +164,9 @@ def test_ppo_learns_from_a_rollout_as_it_was_seen_when_it_was_made(tmp_path: Pat
 
 def test_an_observation_counts_before_it_is_acted_on(tmp_path: Path) -> None:
     """The first too, as in VecNormalize: nothing is ever seen as it came."""
-    trainer: Any = ludus.build_trainer(small("ppo", normalise=NORMALISE, **{"epochs.eval_freq": 0}))
+    trainer: Any = ludus.build_trainer(
+        small("ppo", normalise=NORMALISE, **{"epochs.evaluate_every_epochs": 0})
+    )
     seeing = Seeing(trainer)
     trainer.add(seeing)
     trainer.fit(root=str(tmp_path))
@@ -203,7 +207,7 @@ def test_the_first_rollout_of_ppo_has_rewards_of_the_size_of_later_ones(tmp_path
 
 
 def test_the_ratio_of_the_first_update_is_1_under_normalisation(tmp_path: Path) -> None:
-    config = small("ppo", normalise=NORMALISE, passes=1, minibatches=1)
+    config = small("ppo", normalise=NORMALISE, num_epochs=1, minibatches=1)
     ludus.build_trainer(config).fit(root=str(tmp_path))
     for record in read_records(tmp_path):
         if "train/approx_kl" in record:
@@ -215,7 +219,7 @@ def test_images_can_be_normalised_too(tmp_path: Path) -> None:
         "kind": "cnn", "channels": [2], "kernels": [3], "strides": [2], "width": 4,
         "activation": "relu", "init": "orthogonal", "channels_last": True, "scale": 1.0,
     }  # fmt: skip
-    config = small("ppo", normalise=NORMALISE, passes=1, minibatches=1)
+    config = small("ppo", normalise=NORMALISE, num_epochs=1, minibatches=1)
     config = config.replace(env=problem("tests_images"), network=cnn)
     ludus.build_trainer(config).fit(root=str(tmp_path))
     for record in read_records(tmp_path):

@@ -29,10 +29,22 @@ def spy_of(config: Any, scores: Any = SCORES, *, epochs: bool = False) -> Spy:
 
 PPO: dict[str, dict[str, int]] = {
     "as small": {},
-    "never": {"epochs.record_freq": 0, "epochs.eval_freq": 0, "epochs.save_freq": 0},
-    "every epoch": {"epochs.record_freq": 1, "epochs.eval_freq": 1, "epochs.save_freq": 1},
-    "evaluations alone": {"epochs.record_freq": 0, "epochs.eval_freq": 3, "epochs.save_freq": 0},
-    "one update": {"passes": 1, "minibatches": 1},
+    "never": {
+        "epochs.log_every_epochs": 0,
+        "epochs.evaluate_every_epochs": 0,
+        "epochs.keep_every_epochs": 0,
+    },
+    "every epoch": {
+        "epochs.log_every_epochs": 1,
+        "epochs.evaluate_every_epochs": 1,
+        "epochs.keep_every_epochs": 1,
+    },
+    "evaluations alone": {
+        "epochs.log_every_epochs": 0,
+        "epochs.evaluate_every_epochs": 3,
+        "epochs.keep_every_epochs": 0,
+    },
+    "one update": {"num_epochs": 1, "minibatches": 1},
 }
 
 
@@ -47,10 +59,10 @@ def test_ppo_collects_updates_and_evaluates_in_that_order(tmp_path: Path, change
     expected = in_epochs(
         6,
         config.rollout_steps,
-        lambda epoch: config.passes * config.minibatches,
-        eval_freq=epochs.eval_freq,
-        record_freq=epochs.record_freq,
-        save_freq=epochs.save_freq,
+        lambda epoch: config.num_epochs * config.num_minibatches,
+        evaluate_every_epochs=epochs.evaluate_every_epochs,
+        log_every_epochs=epochs.log_every_epochs,
+        keep_every_epochs=epochs.keep_every_epochs,
         scores=SCORES,
     )
     assert spy.events == list(expected)
@@ -59,12 +71,12 @@ def test_ppo_collects_updates_and_evaluates_in_that_order(tmp_path: Path, change
 def epochs_of(**changes: Any) -> dict[str, Any]:
     return {
         "max_env_steps": 60,
-        "record_freq": 2,
-        "eval_freq": 3,
-        "save_freq": 4,
+        "log_every_epochs": 2,
+        "evaluate_every_epochs": 3,
+        "keep_every_epochs": 4,
         "steps_per_epoch": 2,
         "updates_per_env_step": 1.0,
-        "max_opts": None,
+        "max_opt_steps": None,
     } | changes
 
 
@@ -72,7 +84,7 @@ OWED: dict[str, tuple[dict[str, Any], list[int]]] = {
     # Epochs of six env steps; learning starts at 20, so at 24 all of 24 updates are owed.
     "bursts": ({}, [0, 0, 0, 24, 6, 6, 6, 6, 6, 6]),
     "one step": (
-        {"steps_per_epoch": 1, "max_env_steps": 30, "eval_freq": 4},
+        {"steps_per_epoch": 1, "max_env_steps": 30, "evaluate_every_epochs": 4},
         [0, 0, 0, 0, 0, 0, 21, 3, 3, 3],
     ),
     "fractions": (
@@ -92,7 +104,10 @@ def test_dqn_in_epochs_collects_updates_and_evaluates_in_that_order(
     epochs = epochs_of(**changes)
     spy = spy_of(small("dqn", counted_in="epochs", epochs=epochs), epochs=True)
     result = spy.run(tmp_path)
-    freqs = {name: epochs[name] for name in ("eval_freq", "record_freq", "save_freq")}
+    freqs = {
+        name: epochs[name]
+        for name in ("evaluate_every_epochs", "log_every_epochs", "keep_every_epochs")
+    }
     count = epochs["steps_per_epoch"]
     expected = in_epochs(len(updates), count, updates.__getitem__, **freqs, scores=SCORES)
     assert spy.events == list(expected)
@@ -102,17 +117,25 @@ def test_dqn_in_epochs_collects_updates_and_evaluates_in_that_order(
 
 
 STEPS: dict[str, dict[str, int]] = {
-    "one env": {"num_envs": 1, "steps.opt_interval": 1},
-    "one env, every third step": {"num_envs": 1, "steps.opt_interval": 3},
-    "2 for 3": {"steps.opt_interval": 2},
-    "4 for 3": {"steps.opt_interval": 4},
-    "7 for 3": {"steps.opt_interval": 7},
-    "many at once": {"num_envs": 5, "steps.opt_interval": 1},
-    "learning at once": {"learning_starts": 0, "steps.opt_interval": 2},
-    "never": {"steps.record_interval": 0, "steps.eval_interval": 0, "steps.save_interval": 0},
-    "every time": {"steps.record_interval": 1, "steps.eval_interval": 1, "steps.save_interval": 1},
-    "evaluations alone": {"steps.record_interval": 0, "steps.save_interval": 0},
-    "long warm-up": {"learning_starts": 2000, "steps.max_opts": 11},
+    "one env": {"num_envs": 1, "steps.update_every_env_steps": 1},
+    "one env, every third step": {"num_envs": 1, "steps.update_every_env_steps": 3},
+    "2 for 3": {"steps.update_every_env_steps": 2},
+    "4 for 3": {"steps.update_every_env_steps": 4},
+    "7 for 3": {"steps.update_every_env_steps": 7},
+    "many at once": {"num_envs": 5, "steps.update_every_env_steps": 1},
+    "learning at once": {"learning_starts": 0, "steps.update_every_env_steps": 2},
+    "never": {
+        "steps.log_every_opt_steps": 0,
+        "steps.evaluate_every_opt_steps": 0,
+        "steps.keep_every_opt_steps": 0,
+    },
+    "every time": {
+        "steps.log_every_opt_steps": 1,
+        "steps.evaluate_every_opt_steps": 1,
+        "steps.keep_every_opt_steps": 1,
+    },
+    "evaluations alone": {"steps.log_every_opt_steps": 0, "steps.keep_every_opt_steps": 0},
+    "long warm-up": {"learning_starts": 2000, "steps.max_opt_steps": 11},
 }
 
 
@@ -122,14 +145,14 @@ def test_a_step_acts_updates_evaluates_records_and_saves_in_that_order(
     tmp_path: Path, changes: Any
 ) -> None:
     """Nothing but collecting before learning starts; evaluate, best, record, save; the end exactly at
-    max_opts, also where several updates are due at once; an interval of 0 means never."""
+    max_opt_steps, also where several updates are due at once; an interval of 0 means never."""
     config = small("dqn", **changes)
     spy = spy_of(config)
     result = spy.run(tmp_path)
     expected = in_steps(config.num_envs, config.learning_starts, config.steps, SCORES)
     events = [event for event in spy.events if event not in ("before_step", "after_step")]
     assert events == [e for e in expected if e not in ("before_step", "after_step")]
-    assert result.counters["opt_steps"] == config.steps.max_opts
+    assert result.counters["opt_steps"] == config.steps.max_opt_steps
     assert result.counters["env_steps"] == config.num_envs * events.count("sample_and_push")
 
 
@@ -139,7 +162,7 @@ def test_as_many_updates_as_multiples_of_the_interval(
     tmp_path: Path, interval: int, first: int
 ) -> None:
     """Each is made as soon as the envs, three steps at a time, have reached its multiple."""
-    spy = spy_of(small("dqn", **{"steps.opt_interval": interval}))
+    spy = spy_of(small("dqn", **{"steps.update_every_env_steps": interval}))
     spy.run(tmp_path)
     env_steps, updates = 0, []
     for event in spy.events:
@@ -217,7 +240,11 @@ def test_rates_begin_anew_at_each_record_and_leave_evaluations_out(
             clock.now += 1
             return "tick"
 
-    steps = {"steps.opt_interval": 3, "steps.eval_interval": 2, "learning_starts": 6}
+    steps = {
+        "steps.update_every_env_steps": 3,
+        "steps.evaluate_every_opt_steps": 2,
+        "learning_starts": 6,
+    }
     spy = Slow(small(kind, **(steps if kind == "dqn" else {})))
     spy.trainer.add(Tick())
     spy.run(tmp_path)
@@ -237,7 +264,7 @@ def test_rates_begin_anew_at_each_record_and_leave_evaluations_out(
 
 def test_a_target_return_ends_the_run_in_order(tmp_path: Path) -> None:
     """What stands after the evaluation is skipped, but its record is written."""
-    spy = spy_of(small("dqn", **{"evaluation.target_return": 3.0}))
+    spy = spy_of(small("dqn", **{"evaluation.target": 3.0}))
     result = spy.run(tmp_path)
     assert result.counters["opt_steps"] == 21
     assert result.reason == "eval/return_mean reached 3, the target being 3"

@@ -27,12 +27,12 @@ from tests.supervised.conftest import lines
 KINDS = ("dqn", "iqn", "sac", "ppo")
 EPOCHS = {
     "max_env_steps": 60,
-    "record_freq": 1,
-    "eval_freq": 3,
-    "save_freq": 0,
+    "log_every_epochs": 1,
+    "evaluate_every_epochs": 3,
+    "keep_every_epochs": 0,
     "steps_per_epoch": 2,
     "updates_per_env_step": 1.0,
-    "max_opts": None,
+    "max_opt_steps": None,
 }
 
 
@@ -73,9 +73,9 @@ def test_the_argument_wins_else_the_config_decides(tmp_path: Path) -> None:
     by_argument = ludus.build_trainer(config).fit(
         num_train_steps=31, root=str(tmp_path), name="argument"
     )
-    assert by_config.counters["opt_steps"] == config.steps.max_opts
+    assert by_config.counters["opt_steps"] == config.steps.max_opt_steps
     assert by_argument.counters["opt_steps"] == 31
-    assert ludus.read_config(f"{by_argument.run_dir}/config.yaml").steps.max_opts == 31
+    assert ludus.read_config(f"{by_argument.run_dir}/config.yaml").steps.max_opt_steps == 31
     # What the caller holds is as it was.
     assert config == small("dqn")
     with pytest.raises(ConfigError, match="max_steps=9 and num_train_steps=8"):
@@ -86,7 +86,7 @@ def test_the_argument_wins_else_the_config_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_saved_trainer_state_is_taken_up(tmp_path: Path, kind: str) -> None:
     """fit(trainer_state=...) goes on from there: as one run that was never interrupted."""
-    length = "epochs.max_env_steps" if kind == "ppo" else "steps.max_opts"
+    length = "epochs.max_env_steps" if kind == "ppo" else "steps.max_opt_steps"
     # Both schedules of a run depend on its length: hold them still.
     steady = {"kind": "constant", "warmup_steps": 0}
     changes: dict[str, Any] = {"learning_rate_schedule": steady, "engine": "tape"}
@@ -129,7 +129,7 @@ def test_obs_buffer_epoch_and_end_can_be_read(tmp_path: Path) -> None:
     assert (trainer.epoch, trainer.train_end, trainer.async_eval) == (10, True, False)
     assert isinstance(trainer.replay_buffer, ludus.ReplayBuffer)
     assert trainer.replay_buffer.size == 60
-    assert trainer.config.epochs.eval_freq == 3
+    assert trainer.config.epochs.evaluate_every_epochs == 3
     assert trainer.num_train_steps == 60
     asynchronous: Any = ludus.build_trainer(
         config.replace(**{"evaluation.asynchronous": True, "evaluation.timeout_seconds": 60.0})
@@ -164,7 +164,7 @@ def test_hooks_can_be_written_in_a_subclass_and_what_they_need_is_there(
 def test_evaluations_count_epochs_and_leave_out_the_first(
     tmp_path: Path, freq: int, at: list[int]
 ) -> None:
-    spy = Spy(small("ppo", **{"epochs.eval_freq": freq}))
+    spy = Spy(small("ppo", **{"epochs.evaluate_every_epochs": freq}))
     spy.run(tmp_path)
     evaluated = [r.counters["epoch"] for r in spy.records if "eval/return_mean" in r.scalars]
     assert evaluated == at
@@ -309,7 +309,7 @@ def test_a_network_of_ones_own_is_not_judged_in_another_process(tmp_path: Path) 
 @pytest.mark.covers("000-M11", "000-D9", "000-D13")
 def test_an_rl_trainer_works_and_its_best_is_by_evaluation(tmp_path: Path) -> None:
     """Not by what exploring brought; and an episode's return is its sum."""
-    changes = {"steps.eval_interval": 100, "evaluation.episodes": 20}
+    changes = {"steps.evaluate_every_opt_steps": 100, "evaluation.episodes": 20}
     trainer: Any = ludus.build_trainer(learning("dqn", problem("tests_choice", 3), **changes))
     result = trainer.fit(root=str(tmp_path))
     evaluated = [line for line in lines(result.run_dir) if "eval/return_mean" in line]

@@ -19,10 +19,10 @@ from tests.rl.small import PRIORITISED, small
 
 EPOCHS = {
     "max_env_steps": 60,
-    "max_opts": None,
-    "record_freq": 1,
-    "eval_freq": 3,
-    "save_freq": 0,
+    "max_opt_steps": None,
+    "log_every_epochs": 1,
+    "evaluate_every_epochs": 3,
+    "keep_every_epochs": 0,
     "steps_per_epoch": 2,
     "updates_per_env_step": 0.5,
 }

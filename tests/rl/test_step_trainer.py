@@ -28,8 +28,9 @@ from tests.rl.spying import Spy
 from tests.supervised.conftest import lines
 
 STEPS = (
-    "opt_interval", "record_interval", "eval_interval", "save_interval", "record_agent_info_interval",
-    "record_compute_cost_interval", "max_opts",
+    "update_every_env_steps", "log_every_opt_steps", "evaluate_every_opt_steps",
+    "keep_every_opt_steps", "log_agent_info_every_opt_steps",
+    "log_compute_cost_every_opt_steps", "max_opt_steps",
 )  # fmt: skip
 
 
@@ -200,7 +201,12 @@ def test_the_agent_is_judged_without_exploring_and_explores_again_after(
 @pytest.mark.covers("004-D1")
 def test_intervals_of_0_mean_never(tmp_path: Path) -> None:
     never = dict.fromkeys(
-        ("steps.record_interval", "steps.eval_interval", "steps.save_interval"), 0
+        (
+            "steps.log_every_opt_steps",
+            "steps.evaluate_every_opt_steps",
+            "steps.keep_every_opt_steps",
+        ),
+        0,
     )
     result = ludus.build_trainer(small("dqn", **never)).fit(root=str(tmp_path))
     # What was learned is still written once, at the end.
@@ -226,11 +232,12 @@ def test_a_run_without_a_directory_keeps_no_model_and_does_not_mind(
 @pytest.mark.covers("004-D3")
 def test_a_run_always_ends() -> None:
     """A length of 0 is refused, and so is one in which nothing would ever be learned."""
-    with pytest.raises(ConfigError, match="max_opts"):
-        small("dqn", **{"steps.max_opts": 0})
+    with pytest.raises(ConfigError, match="max_opt_steps"):
+        small("dqn", **{"steps.max_opt_steps": 0})
     epochs = {
-        "max_env_steps": 50, "record_freq": 0, "eval_freq": 0, "save_freq": 0, "steps_per_epoch": 2,
-        "updates_per_env_step": 1.0, "max_opts": None,
+        "max_env_steps": 50, "log_every_epochs": 0, "evaluate_every_epochs": 0,
+        "keep_every_epochs": 0, "steps_per_epoch": 2,
+        "updates_per_env_step": 1.0, "max_opt_steps": None,
     }  # fmt: skip
     with pytest.raises(ConfigError, match="it would never learn"):
         small("dqn", counted_in="epochs", learning_starts=60, epochs=epochs)
@@ -254,7 +261,7 @@ def test_a_counter_beyond_the_end_ends_the_run_too(tmp_path: Path) -> None:
 @pytest.mark.covers("004-D4")
 def test_counters_are_exact_beyond_what_float32_holds(tmp_path: Path) -> None:
     large = 2**24 + 1
-    spy = Spy(small("dqn", engine="tape", **{"steps.max_opts": large + 1}))
+    spy = Spy(small("dqn", engine="tape", **{"steps.max_opt_steps": large + 1}))
 
     class Grown:
         def before_train(self, run: Run) -> None:
@@ -355,7 +362,7 @@ def test_draws_do_not_depend_on_global_generators(tmp_path: Path) -> None:
 
 @pytest.mark.covers("004-S1")
 def test_the_size_of_the_weights_is_recorded_at_its_own_interval(tmp_path: Path) -> None:
-    changes = {"steps.record_agent_info_interval": 5, "steps.eval_interval": 0}
+    changes = {"steps.log_agent_info_every_opt_steps": 5, "steps.evaluate_every_opt_steps": 0}
     spy = Spy(small("sac", **changes))
     result = spy.run(tmp_path)
     told = {line["opt_steps"]: line for line in lines(result.run_dir) if "agent/actor_norm" in line}
@@ -369,9 +376,9 @@ def test_the_size_of_the_weights_is_recorded_at_its_own_interval(tmp_path: Path)
 @pytest.mark.covers("004-S1", "004-D7")
 def test_what_acting_and_learning_cost_is_written_beside_the_metrics(tmp_path: Path) -> None:
     """Never while nothing has been learned, and never among the metrics, which are exact."""
-    changes = {"steps.record_compute_cost_interval": 6, "steps.eval_interval": 0}
+    changes = {"steps.log_compute_cost_every_opt_steps": 6, "steps.evaluate_every_opt_steps": 0}
     result = ludus.build_trainer(small("dqn", **changes)).fit(root=str(tmp_path), name="costs")
-    plain = ludus.build_trainer(small("dqn", **{"steps.eval_interval": 0}))
+    plain = ludus.build_trainer(small("dqn", **{"steps.evaluate_every_opt_steps": 0}))
     plain.fit(root=str(tmp_path), name="plain")
     timing = [line for line in lines(result.run_dir, "timing.jsonl") if "collect_ms" in line]
     assert [line["opt_steps"] for line in timing] == [6, 12, 18, 24]

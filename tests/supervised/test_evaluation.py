@@ -242,7 +242,7 @@ def test_a_schedule_over_the_whole_run_needs_to_know_its_length(tiny: Tiny, tmp_
     schedule = {"kind": "cosine", "warmup_steps": 0, "final": 0.0, "total_steps": None}
     config = tiny(data=None, learning_rate_schedule=schedule, with_validation=False)
     with pytest.raises(
-        ConfigError, match=r"set 'learning_rate_schedule.total_steps' or 'max_steps'"
+        ConfigError, match=r"set 'learning_rate_schedule.total_steps' or 'max_opt_steps'"
     ):
         Trainer(config, train_loader=Stream()).fit(root=str(tmp_path))
     trainer = Trainer(config, train_loader=Stream())

@@ -30,7 +30,7 @@ def network() -> nn.Sequential:
 
 
 def trainer_of(net: nn.Module, tiny: Tiny) -> Any:
-    trainer = ludus.build_trainer(tiny(max_steps=2))
+    trainer = ludus.build_trainer(tiny(max_opt_steps=2))
     trainer.set_model(net)
     return trainer
 

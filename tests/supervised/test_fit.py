@@ -121,7 +121,7 @@ def walked(config: Any, **attributes: Any) -> Twice:
 
 def test_max_steps_counts_from_each_entry(tiny: Tiny) -> None:
     # Seven batches an epoch: the limit falls in the second epoch of each round.
-    trainer = walked(tiny(max_steps=9))
+    trainer = walked(tiny(max_opt_steps=9))
     assert trainer.run.counters["opt_steps"] == 18
     assert trainer.run.counters["epoch"] == 4
 
@@ -178,6 +178,6 @@ def test_what_is_renewed_is_what_it_was_each_time_the_loop_is_entered(tiny: Tiny
 
 def test_a_run_that_ended_by_its_steps_is_made_longer(tiny: Tiny, tmp_path: Path) -> None:
     Trainer(tiny(max_epochs=3, max_steps=9)).fit(root=str(tmp_path), name="run")
-    longer = Trainer(tiny(max_epochs=3, max_steps=12))
+    longer = Trainer(tiny(max_epochs=3, max_opt_steps=12))
     longer.fit(root=str(tmp_path), name="run", resume=True)
     assert longer.run.counters["opt_steps"] == 12

@@ -185,7 +185,7 @@ def test_a_metric_that_a_hook_logs_can_be_watched(tiny: Tiny, tmp_path: Path) ->
 
 def test_a_milestone_says_what_was_logged_of_it(tiny: Tiny, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    config = tiny(max_epochs=2, model=None, milestone_every_epochs=1)
+    config = tiny(max_epochs=2, model=None, keep_every_epochs=1)
     result = ludus.Trainer(config, model=Top(MLP)).fit(root=str(tmp_path))
     (first,) = Path(str(result.run_dir)).glob("models/*_epoch_1/model.json")
     found = json.loads(first.read_text())["metrics"]

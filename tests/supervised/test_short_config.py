@@ -143,7 +143,7 @@ def test_every_key_that_was_added_is_printed_and_no_other(
     assert shown["seed"] == "0"
     data = trainer.config.model_dump()
     given = {"with_validation", "experiment", "max_epochs", "batch_size", "name"}
-    given |= {"early_stopping", "best_model", "milestone_every_epochs"}
+    given |= {"early_stopping", "best_model", "keep_every_epochs"}
     leaves = {
         path
         for path in key_paths(data)
@@ -170,7 +170,7 @@ def test_the_required_keys_are_enough_and_turn_nothing_else_on(tmp_path: Path) -
     trainer = make(config)
     assert trainer.config.early_stopping is None
     assert trainer.config.best_model is None
-    assert trainer.config.milestone_every_epochs == 0
+    assert trainer.config.keep_every_epochs == 0
     result = trainer.fit()
     assert result.counters["epoch"] == 2
     assert models(result.run_dir) == []
@@ -209,7 +209,7 @@ def test_an_invalid_metric_is_refused_not_repaired(key: str, section: str) -> No
         ({"early_stopping": "yes"}, r"early_stopping"),
         ({"save_best": 1}, r"'save_best' must be true or false \(found 1\)"),
         ({"patience": 0}, "early_stopping.patience"),
-        ({"log_interval": 2.5}, "milestone_every_epochs"),
+        ({"log_interval": 2.5}, "keep_every_epochs"),
         ({"max_epochs": "many"}, "max_epochs"),
         ({"best_model": None}, "both 'save_best' and 'best_model'; give one"),
     ],
@@ -241,14 +241,14 @@ def test_any_key_of_the_complete_config_may_be_given() -> None:
         seed=7,
         early_stopping=stopping,
         best_model={"metric": "train/epoch_loss", "mode": None, "keep": 1},
-        milestone_every_epochs=3,
+        keep_every_epochs=3,
     )
     before = copy.deepcopy(config)
     made = make(config).config
     assert made.seed == 7
     assert made.early_stopping.model_dump() == stopping
     assert made.best_model.metric == "train/epoch_loss"
-    assert made.milestone_every_epochs == 3
+    assert made.keep_every_epochs == 3
     # What the user gave is never changed.
     assert config == before
 

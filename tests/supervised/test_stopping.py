@@ -129,7 +129,7 @@ def test_milestones_are_named_after_model_data_experiment_and_epoch(
     tiny: Tiny, tmp_path: Path
 ) -> None:
     """Model Architecture + Dataset Name + Experiment Name + Epoch Number."""
-    config = tiny(max_epochs=5, milestone_every_epochs=2, experiment="Efficient Training!")
+    config = tiny(max_epochs=5, keep_every_epochs=2, experiment="Efficient Training!")
     trainer = Trainer(config)
     result = trainer.fit(root=str(tmp_path))
     prefix = "mlp_wine_efficient-training-_epoch_"
@@ -149,14 +149,14 @@ def test_a_milestone_is_written_once(tiny: Tiny, tmp_path: Path) -> None:
             names.append(name)
             super().keep_weights(name, note)
 
-    Watched(tiny(max_epochs=2, milestone_every_epochs=1)).fit(root=str(tmp_path))
+    Watched(tiny(max_epochs=2, keep_every_epochs=1)).fit(root=str(tmp_path))
     assert names == [f"models/mlp_wine_baseline_epoch_{number}" for number in (1, 2)]
 
 
 def test_a_run_that_stops_early_keeps_its_last_epoch_as_a_milestone(
     tiny: Tiny, tmp_path: Path
 ) -> None:
-    config = tiny(max_epochs=20, milestone_every_epochs=4, early_stopping=stopping(patience=5))
+    config = tiny(max_epochs=20, keep_every_epochs=4, early_stopping=stopping(patience=5))
     result = run_with(Scripted(1.0), config, tmp_path)
     assert models(result.run_dir) == [f"mlp_wine_baseline_epoch_{number}" for number in (4, 6)]
 

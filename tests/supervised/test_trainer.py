@@ -134,9 +134,11 @@ def test_the_steps_given_to_fit_are_made_however_few_epochs_the_config_has(
 
 
 def test_max_steps_that_the_epochs_never_reach_are_refused(tiny: Tiny, tmp_path: Path) -> None:
-    told = "'max_steps' is 15, but 'max_epochs' 2 makes 14 optimisation steps: .* raise the latter"
+    told = (
+        "'max_opt_steps' is 15, but 'max_epochs' 2 makes 14 optimisation steps: .* raise the latter"
+    )
     with pytest.raises(ConfigError, match=told):
-        Trainer(tiny(max_steps=15, max_epochs=2)).fit(root=str(tmp_path))
+        Trainer(tiny(max_opt_steps=15, max_epochs=2)).fit(root=str(tmp_path))
     assert not any(tmp_path.iterdir())
 
 
@@ -168,7 +170,7 @@ def test_two_different_lengths_are_refused(tiny: Tiny, tmp_path: Path) -> None:
 
 @pytest.mark.covers("000-M4")
 def test_the_argument_wins_else_the_config_decides(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny(max_steps=5, max_epochs=50)
+    config = tiny(max_opt_steps=5, max_epochs=50)
     by_config = Trainer(config).fit(root=str(tmp_path), name="config")
     by_argument = Trainer(config).fit(max_steps=3, root=str(tmp_path), name="argument")
     assert by_config.counters["opt_steps"] == 5
@@ -178,7 +180,7 @@ def test_the_argument_wins_else_the_config_decides(tiny: Tiny, tmp_path: Path) -
 def test_the_length_asked_for_stands_in_the_resolved_config(tiny: Tiny, tmp_path: Path) -> None:
     result = Trainer(tiny(engine="auto")).fit(max_steps=3, root=str(tmp_path))
     config = ludus.read_config(f"{result.run_dir}/config.yaml")
-    assert config.max_steps == 3
+    assert config.max_opt_steps == 3
     assert config.engine == "tape"
 
 
@@ -224,7 +226,7 @@ def test_length_data_epoch_and_end_can_be_read(tiny: Tiny, tmp_path: Path) -> No
     trainer = Looking(tiny(max_epochs=50))
     trainer.fit(max_steps=10, root=str(tmp_path))
     assert trainer.ends == [False, False, True]
-    assert trainer.config.max_steps == trainer.num_train_steps == 10
+    assert trainer.config.max_opt_steps == trainer.num_train_steps == 10
     assert trainer.epoch == 2
     assert trainer.train_data.length() == 7
     assert set(trainer.evaluate(trainer.eval_data)) == {
@@ -449,9 +451,7 @@ def test_more_steps_without_more_epochs_are_refused_for_a_run_that_has_ended(
     tiny: Tiny, tmp_path: Path
 ) -> None:
     Trainer(tiny(max_epochs=1, max_steps=3)).fit(root=str(tmp_path))
-    told = (
-        r"'max_steps' is 5, but the run has ended, after 3 steps in 1 of 1 epochs.* to 2 at least"
-    )
+    told = r"'max_opt_steps' is 5, but the run has ended, after 3 steps in 1 of 1 epochs.* to 2 at least"
     with pytest.raises(ConfigError, match=told):
         Trainer(tiny(max_epochs=1, max_steps=5)).fit(root=str(tmp_path), resume=True)
     done = Trainer(tiny(max_epochs=2, max_steps=5)).fit(root=str(tmp_path), resume=True)

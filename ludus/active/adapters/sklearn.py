@@ -200,7 +200,7 @@ def refusals(config: ActiveConfig) -> Iterator[str]:
     """Yield what a config asks for that a classifier fitted in one go does not do."""
     wanted = {
         "loss": "cross_entropy", "max_epochs": 1, "accumulate": 1, "ema_decay": None,
-        "early_stopping": None, "best_model": None, "milestone_every_epochs": 0, "start": "cold",
+        "early_stopping": None, "best_model": None, "keep_every_epochs": 0, "start": "cold",
         "parameter_groups": [], "gradient_checkpointing": [], "new_head": None,
     }  # fmt: skip
     for key, value in wanted.items():

@@ -46,7 +46,7 @@ class ClipParameters(SubParameters):
 
     kind: Literal["clip"]
     """Take no gradient that would move the ratio of probabilities further than allowed."""
-    clip_epsilon: Annotated[float, Field(gt=0, lt=1)]
+    clip: Annotated[float, Field(gt=0, lt=1)]
     """How far an update may move the probability of an action, as a ratio from 1."""
 
 
@@ -74,13 +74,13 @@ class PpoParameters(SubParameters):
 
     loss: PpoLossSection
     """How an update is kept near the policy that acted: clip or kl_penalty."""
-    critic_coef: PositiveFloat
+    value_coef: PositiveFloat
     """How much the value's loss counts beside the policy's."""
     entropy_coef: NonNegativeFloat
     """How much the policy's entropy counts, against becoming deterministic too soon."""
     normalise_advantage: bool
     """Bring the advantages of each agent, over its own turns in a minibatch, to mean 0 and deviation 1."""
-    clip_value: PositiveFloat | None
+    value_clip: PositiveFloat | None
     """How far a value may move from the one before the updates; null lets it go."""
 
 
@@ -102,7 +102,7 @@ class _Ppo(Objective):
 
     def _keep(self, params: PpoParameters) -> None:
         self.set_arena_keys()
-        self.value_clip = params.clip_value
+        self.value_clip = params.value_clip
 
     def _get_cur_log_prob(
         self, td: TensorDictBase, params: object = None
@@ -164,9 +164,9 @@ class ClipPpo(_Ppo, ClipPPOLoss):
         super().__init__(
             actor,
             critic,
-            clip_epsilon=params.loss.clip_epsilon,
+            clip_epsilon=params.loss.clip,
             entropy_coeff=params.entropy_coef,
-            critic_coeff=params.critic_coef,
+            critic_coeff=params.value_coef,
             loss_critic_type=rl.loss_critic_type,
             normalize_advantage=params.normalise_advantage,
             normalize_advantage_exclude_dims=(-2,),
@@ -196,7 +196,7 @@ class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
             increment=params.loss.increment,
             decrement=params.loss.decrement,
             entropy_coeff=params.entropy_coef,
-            critic_coeff=params.critic_coef,
+            critic_coeff=params.value_coef,
             loss_critic_type=rl.loss_critic_type,
             normalize_advantage=params.normalise_advantage,
             normalize_advantage_exclude_dims=(-2,),

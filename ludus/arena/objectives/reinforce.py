@@ -43,7 +43,7 @@ class AdvantageParameters(SubParameters):
 
     kind: Literal["advantage"]
     """Generalised advantages, by the critic's values and `rl.gae_lambda`."""
-    critic_coef: PositiveFloat
+    value_coef: PositiveFloat
     """How much the value's loss counts beside the policy's."""
 
 
@@ -94,8 +94,8 @@ class Reinforce(Objective, ReinforceLoss):
             functional=False,
         )
         self.set_arena_keys()
-        self.critic_coef: float | None = getattr(params.weight, "critic_coef", None)
-        self.asks_values = self.critic_coef is not None
+        self.value_coef: float | None = getattr(params.weight, "value_coef", None)
+        self.asks_values = self.value_coef is not None
         self.entropy_coef = params.entropy_coef
         self.is_standardised = params.normalise_weight
 
@@ -116,5 +116,5 @@ class Reinforce(Objective, ReinforceLoss):
         }
         for value in values:
             error = distance_loss(td[VALUE_TARGET], value, loss_function=self.loss_critic_type)
-            terms["loss_critic"] = self.critic_coef * error
+            terms["loss_critic"] = self.value_coef * error
         return TensorDict({name: self.averaged(name, term, td) for name, term in terms.items()})

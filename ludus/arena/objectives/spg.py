@@ -64,7 +64,7 @@ class PspgVariant(SubParameters):
     """As spg, with PPO's clipped ratios."""
     inverse_hessian: InverseHessianSection
     """How the inverse of a follower's Hessian is applied."""
-    clip_epsilon: OpenShare
+    clip: OpenShare
     """How far an update may move the probability of an action, as a ratio from 1."""
 
 
@@ -84,7 +84,7 @@ class PolaVariant(SubParameters):
     """As lola, with PPO's clipped ratios."""
     lookahead_rate: PositiveFloat
     """The learning rate of the step that leaders expect of their followers."""
-    clip_epsilon: OpenShare
+    clip: OpenShare
     """How far an update may move the probability of an action, as a ratio from 1."""
 
 
@@ -112,7 +112,7 @@ class PsosVariant(SubParameters):
     """How much of the direction without shaping must be left along it, as a share of its length."""
     threshold: OpenShare
     """Below this norm of all gradients the shaping fades, with the square of the norm."""
-    clip_epsilon: OpenShare
+    clip: OpenShare
     """How far an update may move the probability of an action, as a ratio from 1."""
 
 
@@ -130,7 +130,7 @@ class SpgParameters(SubParameters):
     stackelberg_sequence: list[Annotated[list[str], Field(min_length=1)]] | None
     """Who leads: groups of agents from the leaders to the last followers, each agent once; null: the order of
     the protocol, verifiers and then provers."""
-    critic_coef: PositiveFloat
+    value_coef: PositiveFloat
     """How much the value's loss counts beside the policy's."""
     entropy_coef: NonNegativeFloat
     """How much the entropy of its policy counts in the loss of each agent."""
@@ -163,7 +163,7 @@ class Spg(Objective, ReinforceLoss):
         self.set_arena_keys()
         self.params, self.num_steps = params, num_steps
         self.groups = [list(group) for group in groups]
-        self.clip: float | None = getattr(params.variant, "clip_epsilon", None)
+        self.clip: float | None = getattr(params.variant, "clip", None)
         # With one group nobody looks at second derivatives, and the gradient is as usual not discounted.
         self.discount = rl.gamma if len(self.groups) > 1 else 1.0
 
@@ -182,7 +182,7 @@ class Spg(Objective, ReinforceLoss):
             losses = self.losses(td, now)
             error = distance_loss(td[VALUE_TARGET], values, loss_function=self.loss_critic_type)
             terms = self._moved(losses)
-        terms["loss_critic"] = self.params.critic_coef * self.averaged("loss_critic", error, td)
+        terms["loss_critic"] = self.params.value_coef * self.averaged("loss_critic", error, td)
         return TensorDict(terms)
 
     def losses(self, td: TensorDictBase, now: TurnDistribution) -> Losses:

@@ -36,10 +36,12 @@ class SoloHyperParameters(ExperimentParameters):
     engine: EngineKey
     """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
     graph (CUDA) replay it without Python."""
-    record_every_iterations: Count
+    log_every_iterations: Count
     """Write a record every so many iterations, and after an evaluation; 0 means only then and at the end."""
-    save_every_iterations: Count
+    keep_every_iterations: Count
     """Keep the weights in models/<opt_steps> every so many iterations; 0 means never."""
+    evaluate_every_iterations: Count
+    """Evaluate every so many iterations, and after the last; 0 means never."""
     evaluation: JudgingParameters
     """How the agents are judged while they train: by their accuracy on data they do not learn from."""
 
@@ -63,6 +65,9 @@ class SoloHyperParameters(ExperimentParameters):
                     f"'agents' has one named '{name}'; use lower-case letters, digits and '_', a letter"
                     " first"
                 )
+        yield from self.evaluation.unused(
+            "evaluate_every_iterations", self.evaluate_every_iterations
+        )
         yield from self.problems_of_bodies()
         yield from self.problems_of_learning(self.max_iterations)
         for key, value in self.unreached().items():
@@ -73,5 +78,5 @@ class SoloHyperParameters(ExperimentParameters):
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never comes to, and its value for never."""
-        keys = ("record_every_iterations", "save_every_iterations")
+        keys = ("log_every_iterations", "keep_every_iterations")
         return {key: 0 for key in keys if getattr(self, key) > self.max_iterations}

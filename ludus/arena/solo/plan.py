@@ -48,17 +48,15 @@ def make_solo_plan(
 
 
 def _iterations(config: SoloHyperParameters, works: SoloWorks, num_batches: int) -> Repeat:
-    evaluation = config.evaluation
-
     def is_last(run: Run) -> bool:
         return run.counters["iteration"] >= config.max_iterations
 
     def is_evaluated(run: Run) -> bool:
-        interval = evaluation.every_iterations
+        interval = config.evaluate_every_iterations
         return is_due(run.counters["iteration"], interval) or (interval > 0 and is_last(run))
 
     def is_recorded(run: Run) -> bool:
-        is_asked = is_due(run.counters["iteration"], config.record_every_iterations)
+        is_asked = is_due(run.counters["iteration"], config.log_every_iterations)
         return is_asked or is_last(run) or is_evaluated(run)
 
     step = Stage(name="train_step", work=works.train_step)
@@ -68,11 +66,11 @@ def _iterations(config: SoloHyperParameters, works: SoloWorks, num_batches: int)
         body=(
             Repeat(name="batch", times=num_batches, body=(step,)),
             Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
-                  note=every(evaluation.every_iterations, ", and after the last")),
+                  note=every(config.evaluate_every_iterations, ", and after the last")),
             Stage(name="record", work=works.record, when=is_recorded,
-                  note=every(config.record_every_iterations, ", after an evaluation and the last")),
+                  note=every(config.log_every_iterations, ", after an evaluation and the last")),
             Stage(name="save", work=works.save,
-                  when=lambda run: is_due(run.counters["iteration"], config.save_every_iterations),
-                  note=every(config.save_every_iterations)),
+                  when=lambda run: is_due(run.counters["iteration"], config.keep_every_iterations),
+                  note=every(config.keep_every_iterations)),
         ),
     )  # fmt: skip

@@ -132,7 +132,7 @@ class RerunTests(Trainer):
         if not found:
             raise ConfigError(
                 f"'run' is {self.config.run}, which has kept no model yet; let it end, set its"
-                " save_every_iterations, or set 'checkpoints' to true"
+                " keep_every_iterations, or set 'checkpoints' to true"
             )
         return sorted(found, key=lambda one: (one.counters.get("opt_steps", 0), one.name))
 

@@ -37,7 +37,7 @@ class SpgHyperParameters(RlHyperParameters):
             )
         kind = self.spg.variant.kind
         clipped = "pola" if kind == "lola" else f"p{kind}"
-        if self.rl.num_epochs > 1 and not hasattr(self.spg.variant, "clip_epsilon"):
+        if self.rl.num_epochs > 1 and not hasattr(self.spg.variant, "clip"):
             yield (
                 f"'rl.num_epochs' is {self.rl.num_epochs}, but 'spg.variant' {kind} is right for the weights"
                 f" that played the episodes, and a second epoch has others; set it to 1, or take {clipped},"

@@ -37,7 +37,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
       round x max_rounds
         update
           train_round              calls _train()
-        evaluate (every evaluation.every_rounds, and after the last)
+        evaluate (every evaluate_every_rounds, and after the last)
         record, save
       finish
 

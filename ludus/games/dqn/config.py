@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from ludus.config.base import (
     Count,
-    NonNegativeFloat,
     Positive,
     PositiveFloat,
     StrictConfig,
     TrainerConfig,
 )
+from ludus.config.evaluation import EvaluationConfig
 from ludus.config.registry import find
 from ludus.games.kinds import GameSection
 from ludus.games.networks import NetArch, arch_problems
@@ -62,12 +62,12 @@ class RoleConfig(StrictConfig):
     """How many new games are played each time experiences are collected."""
     max_rollout_step: Positive
     """After how many moves of the role a collected game is left, ended or not."""
-    steps_before_rollout: Positive
+    collect_every_rounds: Positive
     """Experiences are collected every so many rounds."""
     sparring: list[SparringConfig]
     """Scripted players of the other role in some of the collected games, so that the role does not learn to
     meet one opponent alone; an empty list: it meets none."""
-    steps_before_update_target: Positive
+    sync_target_every_rounds: Positive
     """The target network moves every so many rounds."""
     tau: PositiveShare
     """How far the target network moves towards the one that learns; 1 copies it."""
@@ -94,33 +94,14 @@ class RoleConfig(StrictConfig):
             )
 
 
-class JudgingConfig(StrictConfig):
+class RoleEvaluationConfig(EvaluationConfig):
     """How host and agent are judged: by rho, games won by the host for each step played, where the end of the
     game is the host's win; in other games by the mean return of the role."""
 
-    every_rounds: Count
-    """Evaluate every so many rounds, and after the last, however short the run is; 0 means never."""
     games: Positive
     """How many games each pair of players plays; the same starts at every evaluation."""
     max_steps: Positive
     """After how many moves of each role a game is left unfinished."""
-    patience: Positive | None
-    """Stop after this many evaluations in a row in which no role got better; null never stops for that."""
-    min_delta: NonNegativeFloat
-    """A score counts as better, for patience, only if it is better by more than this."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield a key that another makes meaningless."""
-        if self.patience is None and self.min_delta:
-            yield (
-                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
-                " set it to 0.0, or set 'patience'"
-            )
-        if self.patience is not None and not self.every_rounds:
-            yield (
-                f"'patience' is {self.patience}, but there are no evaluations, for 'every_rounds' is 0;"
-                " set it to null, or evaluate"
-            )
 
 
 class FusedDqnConfig(TrainerConfig):
@@ -148,15 +129,17 @@ class FusedDqnConfig(TrainerConfig):
     """What executes the updates: auto chooses by length and device, eager calls them, tape (the CPU) and
     graph (CUDA) replay them without Python, compiled makes one function of each. With graph the batches are
     drawn and the games collected in CUDA graphs too."""
-    record_every_rounds: Count
+    log_every_rounds: Count
     """Write a record every so many rounds, and after an evaluation; 0 means only then and at the end."""
-    save_every_rounds: Count
+    keep_every_rounds: Count
     """Keep the weights in models/<round> every so many rounds; 0 means never."""
     log_time: bool
     """Write how long each stage of each role took to timing.jsonl, in ms; on a GPU by its own clock."""
     layerwise_logging: bool
     """Log the norms of every layer's weights, and of their gradient for a batch, with each record."""
-    evaluation: JudgingConfig
+    evaluate_every_rounds: Count
+    """Evaluate every so many rounds, and after the last, however short the run is; 0 means never."""
+    evaluation: RoleEvaluationConfig
     """How host and agent are judged."""
 
     @property
@@ -189,6 +172,7 @@ class FusedDqnConfig(TrainerConfig):
                 f"'game.kind' is {kind}, whose roles are {', '.join(map(str, roles))}; fused_dqn"
                 " trains a host and an agent: call the roles of your game so, or train it with fused_ppo"
             )
+        yield from self.evaluation.unused("evaluate_every_rounds", self.evaluate_every_rounds)
         yield from never_reached(self)
         yield from unused_settings(self.settings)
 

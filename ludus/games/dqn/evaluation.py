@@ -87,7 +87,7 @@ class PairEvaluation:
 
     def check_starts(self) -> None:
         """Raise ConfigError where the games by which the best are chosen have ended before they begin."""
-        if self.config.evaluation.every_rounds:
+        if self.config.evaluate_every_rounds:
             self.starts(CHOOSING)
 
     def starts(

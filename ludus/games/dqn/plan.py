@@ -62,7 +62,7 @@ def _role(
     is_trained: Callable[[str], bool],
     captured: Collection[str],
 ) -> Repeat:
-    target, rollout = section.steps_before_update_target, section.steps_before_rollout
+    target, rollout = section.sync_target_every_rounds, section.collect_every_rounds
     return Repeat(
         name=role,
         times=1,

@@ -14,9 +14,11 @@ from ludus.config.base import (
     StrictConfig,
     TrainerConfig,
 )
+from ludus.config.evaluation import EvaluationConfig
+from ludus.config.minibatches import undivided
 from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame
-from ludus.games.kinds import GameSection, make_game
+from ludus.games.kinds import GameSection, make_game, num_roles
 from ludus.games.player import PlayerSection
 from ludus.games.rounds import PositiveShare, Share, intervals_unreached, never_reached
 from ludus.games.unsupported import unused_settings
@@ -33,7 +35,7 @@ class PastPlayersConfig(StrictConfig):
 
     size: Positive
     """How many of them are kept; the oldest goes first."""
-    every_rounds: Count
+    keep_every_rounds: Count
     """Keep the network of every so many rounds; 0 keeps the first alone."""
     share: PositiveShare
     """In which share of the games one role is played by one of them, another each round."""
@@ -60,18 +62,16 @@ class PastPlayersConfig(StrictConfig):
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make meaningless."""
-        if not self.every_rounds and self.size > 1:
+        if not self.keep_every_rounds and self.size > 1:
             yield (
-                f"'size' is {self.size}, but of 'every_rounds' 0 the first network alone is kept; set it"
-                " to 1, or 'every_rounds' to 1 or more"
+                f"'size' is {self.size}, but of 'keep_every_rounds' 0 the first network alone is kept; set it"
+                " to 1, or 'keep_every_rounds' to 1 or more"
             )
 
 
-class EvaluationConfig(StrictConfig):
+class GameEvaluationConfig(EvaluationConfig):
     """How the network is judged, and what follows from it."""
 
-    every_rounds: Count
-    """Evaluate every so many rounds, and after the last; 0 means never."""
     games: Positive
     """How many games an evaluation has, none of them of the training; each begins in the same way every
     time. Where there are two roles, each is played in half of them."""
@@ -82,27 +82,8 @@ class EvaluationConfig(StrictConfig):
     counted as eval/cut_off_rate, not as a draw."""
     opponent: PlayerSection | None
     """The scripted player of the other role; null for a game of one role."""
-    patience: Positive | None
-    """Stop after this many evaluations in a row that were no better; null never stops for that."""
-    min_delta: NonNegativeFloat
-    """A score counts as better, for patience, only if it is better by more than this."""
     target: float | None
     """Stop as soon as the mean return, or against an opponent the win rate, reaches this; null goes on."""
-
-    def problems(self) -> Iterator[str]:
-        """Yield each key that the others make meaningless."""
-        if self.patience is None and self.min_delta:
-            yield (
-                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
-                " set it to 0.0, or set 'patience'"
-            )
-        for key in ("patience", "target"):
-            value = getattr(self, key)
-            if value is not None and not self.every_rounds:
-                yield (
-                    f"'{key}' is {value:g}, but there are no evaluations, for 'every_rounds' is 0;"
-                    " set it to null, or evaluate"
-                )
 
 
 def uneven_games(key: str, games: int, game: FusedGame) -> Iterator[str]:
@@ -126,10 +107,10 @@ class FusedPpoConfig(TrainerConfig):
     """How many games are played side by side."""
     rollout_steps: Positive
     """How many turns of each game a rollout has; in a turn every role moves once."""
-    passes: Positive
+    num_epochs: Positive
     """How many times the updates go through each rollout."""
-    minibatches: Positive
-    """Into how many pieces each pass divides it; each is an update."""
+    minibatch_size: Positive
+    """How many moves of a rollout one update learns from."""
     fused: bool
     """Make whole rounds one stage, on CUDA by kernels where game and network allow it; false gives every
     update a stage with hooks of its own."""
@@ -167,11 +148,13 @@ class FusedPpoConfig(TrainerConfig):
     engine: EngineKey
     """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
     graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
-    record_every_rounds: Count
+    log_every_rounds: Count
     """Write a record every so many rounds, and after an evaluation; 0 means only then and at the end."""
-    save_every_rounds: Count
+    keep_every_rounds: Count
     """Keep the weights in models/<opt_steps> every so many rounds; 0 means never."""
-    evaluation: EvaluationConfig
+    evaluate_every_rounds: Count
+    """Evaluate every so many rounds, and after the last; 0 means never."""
+    evaluation: GameEvaluationConfig
     """How the network is judged."""
 
     def problems(self) -> Iterator[str]:
@@ -190,6 +173,7 @@ class FusedPpoConfig(TrainerConfig):
             self.run_opts,
             "optimisation steps",
         )
+        yield from self.evaluation.unused("evaluate_every_rounds", self.evaluate_every_rounds)
         yield from never_reached(self)
         yield from unused_settings(self.settings)
 
@@ -206,7 +190,7 @@ class FusedPpoConfig(TrainerConfig):
                 f"'game': {name} has the roles {roles}, which see different things, so one network"
                 " cannot play them all; choose a symmetric game, or train it with kind: fused_dqn"
             )
-        if self.evaluation.every_rounds and self.evaluation.opponent is None:
+        if self.evaluate_every_rounds and self.evaluation.opponent is None:
             yield (
                 f"{name} has the roles {roles}, but 'evaluation.opponent' is null: there is nobody to"
                 " be judged against; name a player, for example {kind: random}"
@@ -229,12 +213,9 @@ class FusedPpoConfig(TrainerConfig):
 
     def _problems_of_pieces(self, num_roles: int) -> Iterator[str]:
         count = self.num_games * self.rollout_steps * num_roles
-        if count % self.minibatches:
-            near = [m for m in range(1, min(count, 4 * self.minibatches) + 1) if count % m == 0]
-            best = min(near, key=lambda m: abs(m - self.minibatches))
-            yield (
-                f"'minibatches' is {self.minibatches}, which does not divide the {count} moves of a"
-                f" rollout (num_games x rollout_steps x roles); try {best}"
+        if count % self.minibatch_size:
+            yield undivided(
+                self.minibatch_size, count, "moves", "num_games x rollout_steps x roles"
             )
 
     def _problems_of_stages(self) -> Iterator[str]:
@@ -249,9 +230,9 @@ class FusedPpoConfig(TrainerConfig):
                 f"'rounds_a_stage' is {size}, but 'max_rounds' is {self.max_rounds}; lower it to that"
             )
         intervals = {
-            "evaluation.every_rounds": self.evaluation.every_rounds,
-            "record_every_rounds": self.record_every_rounds,
-            "save_every_rounds": self.save_every_rounds,
+            "evaluate_every_rounds": self.evaluate_every_rounds,
+            "log_every_rounds": self.log_every_rounds,
+            "keep_every_rounds": self.keep_every_rounds,
         }
         for key, interval in intervals.items():
             if interval % size:
@@ -268,9 +249,14 @@ class FusedPpoConfig(TrainerConfig):
         return off
 
     @property
+    def num_minibatches(self) -> int:
+        """Into how many pieces each epoch divides a rollout; each is an update."""
+        return self.num_games * self.rollout_steps * num_roles(self.game) // self.minibatch_size
+
+    @property
     def opts_a_round(self) -> int:
         """How many optimisation steps a round has."""
-        return self.passes * self.minibatches
+        return self.num_epochs * self.num_minibatches
 
     @property
     def run_opts(self) -> int:

@@ -17,7 +17,7 @@ from ludus.games.game import FusedGame
 from ludus.games.matches import moments
 from ludus.games.player import Player, make_player
 from ludus.games.ppo.actor_critic import ActionDistribution
-from ludus.games.ppo.config import EvaluationConfig, uneven_games
+from ludus.games.ppo.config import GameEvaluationConfig, uneven_games
 from ludus.games.ppo.live import REMEDY
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
@@ -52,7 +52,7 @@ class Evaluation:
     """Lets a network play the games of an evaluation, the same ones every time."""
 
     def __init__(
-        self, config: EvaluationConfig, game: FusedGame, *, seed: int, device: torch.device
+        self, config: GameEvaluationConfig, game: FusedGame, *, seed: int, device: torch.device
     ) -> None:
         self.config = config
         self.game = game
@@ -127,7 +127,7 @@ class Evaluation:
             raise LudusError(
                 f"{type(self.game).__name__} has the roles {', '.join(roles)}, but 'evaluation.opponent' is"
                 " null: there is nobody to be judged against; train with a player there, for example"
-                " {kind: random}, which every_rounds: 0 allows too"
+                " {kind: random}, which evaluate_every_rounds: 0 allows too"
             )
         for index, role in enumerate(roles):
             count = games // len(roles)

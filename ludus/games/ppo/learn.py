@@ -161,7 +161,7 @@ class PpoUpdate:
     def example(self) -> tuple[Tensor, Tensor]:
         """Return inputs of `_update` of the shapes that it will have, holding zeros."""
         count = self.config.num_games * self.config.rollout_steps * len(self.game.roles)
-        rows = torch.zeros(count // self.config.minibatches, self.width, device=self.device)
+        rows = torch.zeros(count // self.config.num_minibatches, self.width, device=self.device)
         return rows, rows.new_zeros(2)
 
     def metrics(self) -> dict[str, float]:

@@ -62,7 +62,7 @@ class PastPlayers:
 
     def keep(self, rounds: int) -> None:
         """Keep the present network if it is time, after this many rounds."""
-        every = self.config.every_rounds
+        every = self.config.keep_every_rounds
         if rounds == 0 or (every and rounds % every == 0):
             place = self.num_kept % self.config.size
             for ring, vector in zip(self.rings, self._learner.flat.vectors, strict=True):

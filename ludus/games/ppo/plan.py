@@ -44,7 +44,7 @@ def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool, made: str
     else:
         minibatch = Repeat(
             name="minibatch",
-            times=config.minibatches,
+            times=config.num_minibatches,
             body=(Stage(name="train_step", work=works.train_step),),
         )
         loop = Repeat(
@@ -53,7 +53,7 @@ def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool, made: str
             body=(
                 Stage(name="collect", work=works.collect),
                 Stage(name="estimate", work=works.estimate),
-                Repeat(name="epoch", times=config.passes, body=(minibatch,)),
+                Repeat(name="epoch", times=config.num_epochs, body=(minibatch,)),
                 *then,
             ),
         )

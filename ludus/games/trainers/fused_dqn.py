@@ -23,12 +23,12 @@ class DQNTrainer(TwoRoleTrainer):
       round x max_rounds
         update
           host
-            sync_target (every steps_before_update_target)
+            sync_target (every sync_target_every_rounds)
             fit
-            collect (every steps_before_rollout)
+            collect (every collect_every_rounds)
           agent
             the same
-        evaluate (every evaluation.every_rounds, and after the last)
+        evaluate (every evaluate_every_rounds, and after the last)
         record, save
       finish
 

@@ -51,7 +51,7 @@ class PPOTrainer(Abilities, Trainer):
       round x max_rounds           with fused: true, the stage `iterate` takes whole rounds
         collect
         estimate
-        epoch x passes
+        epoch x num_epochs
           minibatch x minibatches
             train_step
         evaluate (every k rounds, and after the last)
@@ -108,7 +108,7 @@ class PPOTrainer(Abilities, Trainer):
         )
         self.num_train_steps = config.run_opts
         self._choose_engine()
-        self._minibatches = Minibatches(self.live.keys.shuffle, config.minibatches)
+        self._minibatches = Minibatches(self.live.keys.shuffle, config.num_minibatches)
         self._clock = TrainingClock(self.device)
 
     def _make_network(self) -> nn.Module:
@@ -201,7 +201,7 @@ class PPOTrainer(Abilities, Trainer):
 
     def _train_step(self, run: Run) -> None:
         config, epoch, index = self.config, run.round("epoch"), run.round("minibatch")
-        is_last = epoch == config.passes - 1 and index == config.minibatches - 1
+        is_last = epoch == config.num_epochs - 1 and index == config.num_minibatches - 1
         assert self.pending_rollout is not None
         rows = self.pending_rollout.take_rows(is_last=is_last)
         self._learn(rows, run, iteration=run.counters["round"], epoch=epoch, index=index)
@@ -234,8 +234,8 @@ class PPOTrainer(Abilities, Trainer):
                 raise Interrupted
             rows = self.ppo.estimate(self.collect_rollout(iteration))
             run.counters["game_steps"] += self._moves_a_round
-            for epoch in range(config.passes):
-                for index in range(config.minibatches):
+            for epoch in range(config.num_epochs):
+                for index in range(config.num_minibatches):
                     self._learn(rows, run, iteration=iteration, epoch=epoch, index=index)
             run.counters["round"] += 1
 

@@ -129,7 +129,7 @@ class Ppo(Agent):
             self.metric_names = (*self.metric_names[:-1], "kl_beta")
         super().__init__(config, spec, device)
         self.watch = KlWatch(
-            config.kl, minibatches=config.minibatches, target_kl=config.target_kl, device=device
+            config.kl, minibatches=config.num_minibatches, target_kl=config.target_kl, device=device
         )
         self.distribution = distribution_of(spec)
         with forked(derive(config.seed, "model")):
@@ -212,7 +212,7 @@ class Ppo(Agent):
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return rows, images and numbers of zeros."""
         images = None
-        rows = torch.zeros(self.config.batch_size, self.rows.width, device=self.device)
+        rows = torch.zeros(self.config.minibatch_size, self.rows.width, device=self.device)
         if self.rows.has_images:
             images = rows.new_zeros(len(rows), *self.spec.obs_shape, dtype=torch.uint8)
         return rows, images, rows.new_zeros(2)
@@ -275,7 +275,7 @@ class Ppo(Agent):
         else:
             # Saved before there was one: every pass was gone through.
             opts = int(self.learner.optimizer.num_steps)
-            self.watch.num_passes = -(-opts // self.config.minibatches)
+            self.watch.num_passes = -(-opts // self.config.num_minibatches)
 
     def info(self, num_env_steps: int) -> dict[str, float]:
         """Return the mean deviation of continuous actions."""

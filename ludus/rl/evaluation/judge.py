@@ -5,13 +5,13 @@ from __future__ import annotations
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
-from ludus.rl.config import EvaluationConfig
+from ludus.rl.config import AgentEvaluationConfig
 
 METRIC = "eval/return_mean"
 GUARD = DivergenceGuard(remedy="normalise observations and rewards")
 
 
-def make_judge(config: EvaluationConfig) -> Judge:
+def make_judge(config: AgentEvaluationConfig) -> Judge:
     """Return the judge of the mean return of evaluations."""
     return Judge(
         Score(
@@ -20,6 +20,6 @@ def make_judge(config: EvaluationConfig) -> Judge:
             "max",
             patience=config.patience,
             min_delta=config.min_delta,
-            target=config.target_return,
+            target=config.target,
         )
     )

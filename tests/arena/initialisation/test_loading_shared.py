@@ -77,7 +77,7 @@ def test_what_a_shared_body_keeps_beside_its_weights_is_the_owner_s_too(
     monkeypatch.setattr(Mlp, "stamp", "old", raising=False)
     monkeypatch.setattr(Mlp, "get_extra_state", lambda self: {"stamp": self.stamp})
     monkeypatch.setattr(Mlp, "set_extra_state", set_extra_state)
-    keys = {"engine": "eager", "max_iterations": 1, "save_every_iterations": 0}
+    keys = {"engine": "eager", "max_iterations": 1, "keep_every_iterations": 0}
     met = ludus.build_trainer(small_arena(**keys)).fit(root=str(tmp_path), name="met")
     monkeypatch.setattr(Mlp, "stamp", "new")
     source = {"run": str(met.run_dir), "model": "final"}

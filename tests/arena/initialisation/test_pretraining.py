@@ -48,7 +48,7 @@ def test_pretraining_is_what_a_run_of_solo_agent_does(tmp_path: Path) -> None:
             "solo_agent.batch_size": 24,
             "optimizer": SGD,
             "max_grad_norm": None,
-            "save_every_iterations": 0,
+            "keep_every_iterations": 0,
         }
     )
     solo = bodies(alone, tmp_path, "alone")

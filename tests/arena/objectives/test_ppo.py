@@ -17,7 +17,7 @@ from tests.arena.objectives.rows import gradients, prepared, rows_of
 from tests.arena.small import KL
 
 NEAR = {"rl.gamma": 0.9, "rl.gae_lambda": 0.8}
-ENTROPY = {"ppo.entropy_coef": 0.02, "ppo.critic_coef": 0.7}
+ENTROPY = {"ppo.entropy_coef": 0.02, "ppo.value_coef": 0.7}
 # Not steered: TorchRL's own computes the gradient with the factor of the update after.
 STILL = {"increment": 1.0, "decrement": 1.0}
 FAR: dict[str, Any] = {"ppo.loss": {**KL, **STILL, "beta": 0.5}}
@@ -37,13 +37,13 @@ def theirs_of(trainer: Any, error: str, is_normalised: bool) -> Any:
     networks = make_actor(trainer.agents), make_critic(trainer.agents)
     shared = {
         "entropy_coeff": ppo.entropy_coef,
-        "critic_coeff": ppo.critic_coef,
+        "critic_coeff": ppo.value_coef,
         "loss_critic_type": error,
         "normalize_advantage": is_normalised,
         "normalize_advantage_exclude_dims": (-2,),
     }
     if ppo.loss.kind == "clip":
-        made = ClipPPOLoss(*networks, clip_epsilon=ppo.loss.clip_epsilon, **shared)
+        made = ClipPPOLoss(*networks, clip_epsilon=ppo.loss.clip, **shared)
     else:
         made = KLPENPPOLoss(*networks, beta=ppo.loss.beta, **STILL, **shared)
     made.set_keys(**{name: key for name, key in KEYS.items() if hasattr(made.tensor_keys, name)})
@@ -105,7 +105,7 @@ def test_how_far_the_policy_has_moved_is_told_of_turns_alone() -> None:
     now = trainer.loss_module.actor_network.get_dist(rows.copy()).log_prob(agents["action"])
     turns = agents["decision_mask"] | agents["message_mask"].any(-1)
     change = (now - agents["action_log_prob"])[turns].detach()
-    clipped = (change.exp() - 1).abs() > trainer.config.ppo.loss.clip_epsilon
+    clipped = (change.exp() - 1).abs() > trainer.config.ppo.loss.clip
     assert float(found["kl_approx"]) == pytest.approx(float(-change.mean()), abs=1e-5)
     assert float(found["clip_fraction"]) == pytest.approx(float(clipped.float().mean()), abs=1e-5)
     assert 0 < float(found["clip_fraction"]) < 1

@@ -24,7 +24,7 @@ from tests.arena.small import MLP, example, small_arena
 CG = {"kind": "conjugate_gradient", "iterations": 3, "rho": 0.5}
 LOLA = {"kind": "lola", "lookahead_rate": 0.5}
 SOS = {"kind": "sos", "lookahead_rate": 0.5, "scaling": 0.5, "threshold": 0.1}
-CLIP = {"clip_epsilon": 0.2}
+CLIP = {"clip": 0.2}
 VARIANTS: dict[str, dict[str, Any]] = {
     "spg": {"kind": "spg", "inverse_hessian": CG},
     "pspg": {"kind": "pspg", "inverse_hessian": CG, **CLIP},

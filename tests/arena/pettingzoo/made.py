@@ -116,9 +116,9 @@ SMALL: dict[str, Any] = {
     "rl.num_test_iterations": 1,
     "optimizer.learning_rate": 0.01,
     "engine": "tape",
-    "record_every_iterations": 1,
-    "save_every_iterations": 2,
-    "evaluation.every_iterations": 2,
+    "log_every_iterations": 1,
+    "keep_every_iterations": 2,
+    "evaluate_every_iterations": 2,
     "evaluation.rollouts": 2,
 }
 

@@ -18,7 +18,7 @@ CARTPOLE = {
     },
     "agents": {"agent": parts({**VECTOR, "normalise_observations": False})},
     "rl.loss_critic_type": "l2",
-    "ppo.critic_coef": 0.25,
+    "ppo.value_coef": 0.25,
     "ppo.entropy_coef": 0.01,
 }
 
@@ -27,8 +27,8 @@ CARTPOLE = {
 def test_loss_and_gradient_are_those_of_the_rl_family(
     clip: float, value_clip: float | None
 ) -> None:
-    loss_section = {"kind": "clip", "clip_epsilon": clip}
-    keys = {**CARTPOLE, "ppo.loss": loss_section, "ppo.clip_value": value_clip}
+    loss_section = {"kind": "clip", "clip": clip}
+    keys = {**CARTPOLE, "ppo.loss": loss_section, "ppo.value_clip": value_clip}
     trainer = prepared(small_env(**keys, **{"rl.steps_per_env_per_iteration": 32}))
     rows = to_tensordict(trainer._filled(trainer._estimated(trainer._roll_out(0))), 1)
     agents, named = trainer.agents, dict(trainer.agents.named_parameters())

@@ -20,7 +20,8 @@ def test_the_env_that_the_page_teaches_is_learned_from(tmp_path: Path) -> None:
     config = runpy.run_path(str(path))["config"].replace(
         **QUIET,
         max_iterations=12,
-        **{"record_every_iterations": 0, "evaluation.every_iterations": 12},
+        log_every_iterations=0,
+        evaluate_every_iterations=12,
     )
     trainer = ludus.build_trainer(config)
     assert trainer.fit(root=str(tmp_path)).status == "finished"

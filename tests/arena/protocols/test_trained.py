@@ -24,8 +24,8 @@ def config(kind: str, **changed: object) -> Any:
         "agents": {name: parts(MLP) for name in handler.agent_names},
         "protocol": section(kind),
         "max_iterations": 1,
-        "record_every_iterations": 1,
-        "save_every_iterations": 0,
+        "log_every_iterations": 1,
+        "keep_every_iterations": 0,
         **changed,
     }
     return validate(type(small_arena()), known, source="the test")

@@ -16,8 +16,8 @@ from tests.arena.small_solo import small_solo
 
 EARLIER = {
     "rl.num_test_iterations": 1,
-    "save_every_iterations": 1,
-    "evaluation.every_iterations": 3,
+    "keep_every_iterations": 1,
+    "evaluate_every_iterations": 3,
 }
 
 

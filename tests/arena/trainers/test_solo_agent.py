@@ -40,8 +40,8 @@ def test_an_agent_learns_the_parity_of_two_bits() -> None:
                 "max_iterations": 30,
                 "solo_agent.batch_size": 16,
                 "optimizer.learning_rate": 0.03,
-                "evaluation.every_iterations": 0,
-                "record_every_iterations": 0,
+                "evaluate_every_iterations": 0,
+                "log_every_iterations": 0,
             }
         )
     )
@@ -58,7 +58,7 @@ def test_the_loss_is_the_cross_entropy_of_each_agent_and_its_gradient_moves_the_
             "solo_agent.batch_size": 20,
             "optimizer": {**sgd, "weight_decay": 0.0},
             "max_grad_norm": None,
-            "save_every_iterations": 0,
+            "keep_every_iterations": 0,
         }
     )
     trainer: Any = ludus.build_trainer(config)
@@ -155,16 +155,16 @@ def test_each_key_changes_what_is_learned(changed: dict[str, Any]) -> None:
 
 
 def test_intervals_say_when_it_is_judged_recorded_and_kept(tmp_path: Path) -> None:
-    found = records(small_solo(record_every_iterations=0), tmp_path / "a")
+    found = records(small_solo(log_every_iterations=0), tmp_path / "a")
     assert [row.get("iteration") for row in found] == [2, 3, 3]
-    found = records(small_solo(**{"evaluation.every_iterations": 0}), tmp_path / "b")
+    found = records(small_solo(evaluate_every_iterations=0), tmp_path / "b")
     assert [row.get("iteration") for row in found] == [1, 2, 3, 3]
     kept = {one.name for one in (tmp_path / "a").glob("*/models/*") if one.name.isdigit()}
     assert kept == {"6"}
 
 
 def test_patience_and_target_end_the_run(tmp_path: Path) -> None:
-    still = {"optimizer.learning_rate": 1e-30, "evaluation.every_iterations": 1}
+    still = {"optimizer.learning_rate": 1e-30, "evaluate_every_iterations": 1}
     ended = ludus.build_trainer(small_solo(**still, **{"evaluation.patience": 1}))
     assert "has not improved for 1 evaluations" in str(ended.fit(root=str(tmp_path)).reason)
     reached = ludus.build_trainer(small_solo(**still, **{"evaluation.target": 0.0}))
@@ -191,7 +191,7 @@ def test_fit_takes_a_length_in_whole_iterations(tmp_path: Path) -> None:
             },
             "the only agent, verifier, is frozen in all 3 iterations",
         ),
-        ({"save_every_iterations": 9}, "'save_every_iterations' is 9"),
+        ({"keep_every_iterations": 9}, "'keep_every_iterations' is 9"),
         ({"agents": {"The judge": parts(MLP)}}, "lower-case"),
     ],
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ludus.core import Run
 from ludus.judge.judge import Judge
-from ludus.rl.config import EvaluationConfig
+from ludus.rl.config import AgentEvaluationConfig
 from ludus.rl.evaluation.judge import METRIC, make_judge
 
-CONFIG = EvaluationConfig(
+CONFIG = AgentEvaluationConfig(
     env=None,
     more_envs={},
     episodes=1,
@@ -18,7 +18,7 @@ CONFIG = EvaluationConfig(
     patience=9,
     min_delta=0.5,
     timeout_seconds=None,
-    target_return=None,
+    target=None,
 )
 
 # Another best, or none, is as good.

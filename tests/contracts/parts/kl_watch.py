@@ -13,7 +13,7 @@ HARMLESS = ("last not a number", "last infinite", "sum NaN", "sum negative")
 
 def make() -> KlWatch:
     config = small("ppo", target_kl=0.01, **BY_KL)
-    options = {"minibatches": config.minibatches, "target_kl": config.target_kl}
+    options = {"minibatches": config.num_minibatches, "target_kl": config.target_kl}
     return KlWatch(config.kl, device=torch.device("cpu"), **options)
 
 

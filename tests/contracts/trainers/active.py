@@ -26,7 +26,7 @@ def make() -> ludus.Trainer:
             candidates=[candidate("one"), candidate("two")],
             selection="logme",
             seed=3,
-            milestone_every_epochs=2,
+            keep_every_epochs=2,
             max_rounds=4,
             max_epochs=3,
             accumulate=2,

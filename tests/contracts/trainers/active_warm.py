@@ -19,7 +19,7 @@ def make() -> ludus.Trainer:
     trainer: ludus.Trainer = ludus.build_trainer(
         small_active(
             start="warm",
-            milestone_every_epochs=2,
+            keep_every_epochs=2,
             ema_decay=0.9,
             strategy={"kind": "uncertainty", "shortlist": 3},
             # The first epoch of a round is the best by this measure, so that forgetting it would show.

@@ -10,4 +10,4 @@ REFUSALS = {"waiting": "the rollouts of this iteration are not there"}
 
 
 def make() -> ludus.Trainer:
-    return OwnLoss(small_arena(max_iterations=2, **{"evaluation.every_iterations": 1}))
+    return OwnLoss(small_arena(max_iterations=2, evaluate_every_iterations=1))

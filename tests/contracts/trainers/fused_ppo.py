@@ -9,4 +9,4 @@ REFUSALS = {"waiting": "the rollout of this round is not there"}
 
 
 def make() -> ludus.Trainer:
-    return ludus.build_trainer(small_ppo(max_rounds=3, passes=1, save_every_rounds=2))
+    return ludus.build_trainer(small_ppo(max_rounds=3, num_epochs=1, keep_every_rounds=2))

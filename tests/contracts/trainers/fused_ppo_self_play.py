@@ -5,7 +5,7 @@ from __future__ import annotations
 import ludus
 from tests.games.ppo.small import small_self_play
 
-PAST = {"size": 2, "every_rounds": 2, "share": 0.5}
+PAST = {"size": 2, "keep_every_rounds": 2, "share": 0.5}
 
 
 def make() -> ludus.Trainer:

@@ -9,5 +9,5 @@ REFUSALS = {"waiting": "the rollouts of this iteration are not there"}
 
 
 def make() -> ludus.Trainer:
-    changed = {"rl.num_epochs": 1, "max_iterations": 2, "evaluation.every_iterations": 1}
+    changed = {"rl.num_epochs": 1, "max_iterations": 2, "evaluate_every_iterations": 1}
     return ludus.build_trainer(small_arena("reinforce", engine="eager", **changed))

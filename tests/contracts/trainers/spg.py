@@ -17,6 +17,6 @@ def make() -> ludus.Trainer:
         "rl.num_epochs": 1,
         "engine": "eager",
         "max_iterations": 2,
-        "evaluation.every_iterations": 1,
+        "evaluate_every_iterations": 1,
     }
     return ludus.build_trainer(small_arena("spg", agents=agents, **changed))

@@ -35,7 +35,7 @@ def make() -> ludus.Trainer:
         },
         # The first epoch is the best by this measure, so that forgetting it would show.
         best_model={"metric": "train/epoch_loss", "mode": "max", "keep": 2},
-        milestone_every_epochs=2,
+        keep_every_epochs=2,
         learning_rate_schedule={
             "kind": "cosine",
             "warmup_steps": 2,

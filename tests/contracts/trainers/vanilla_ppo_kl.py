@@ -19,7 +19,7 @@ def make() -> ludus.Trainer:
         "prover": parts(MLP, update_schedule=_turns(first=False)),
     }
     changed = {
-        "evaluation.every_iterations": 1,
+        "evaluate_every_iterations": 1,
         "max_iterations": 2,
         "ppo.loss": {**KL, "target": 1e-6},
         "rl.use_shared_body": False,

@@ -12,4 +12,4 @@ REFUSALS = {
 
 
 def make() -> ludus.Trainer:
-    return ludus.build_trainer(pretrained({"iterations": 1}, **{"evaluation.every_iterations": 1}))
+    return ludus.build_trainer(pretrained({"iterations": 1}, evaluate_every_iterations=1))

@@ -20,7 +20,7 @@ from tests.faults.hidden_state.case import case
 SMALL: dict[str, Any] = {
     "data": None, "model": None, "loss": "cross_entropy", "max_epochs": 4, "batch_size": 8,
     "with_validation": False, "early_stopping": None, "best_model": None, "engine": "tape",
-    "milestone_every_epochs": 0, "log_every_opt_steps": 2, "optimizer.learning_rate": 0.1,
+    "keep_every_epochs": 0, "log_every_opt_steps": 2, "optimizer.learning_rate": 0.1,
     "settings.display": "none", "settings.loggers": [], "settings.threads": 1,
     "settings.device": "cpu", "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
 }  # fmt: skip

@@ -85,7 +85,7 @@ def test_a_start_where_every_game_has_ended_is_told_before_a_run_is_begun(call: 
     for seed in range(4):
         config = small_dqn(seed=seed, name=f"run{seed}", **few, **{"evaluation.games": 1})
         Path("run.yaml").write_text(config.to_yaml())
-        found = call("train", "run.yaml", "max_rounds=1", "record_every_rounds=0")
+        found = call("train", "run.yaml", "max_rounds=1", "log_every_rounds=0")
         if found.code:
             sentences.append(found.err.strip().splitlines()[-1])
             assert not Path(f"runs/run{seed}").exists()

@@ -85,7 +85,7 @@ def test_metrics_that_it_returns_are_logged(tmp_path: Path) -> None:
 
 def test_train_called_again_goes_on_and_ends_as_one_run_does(tmp_path: Path) -> None:
     for cls, engine in ((ByHand, "auto"), (DQNTrainer, "tape")):
-        config = small_dqn(engine=engine, save_every_rounds=0)
+        config = small_dqn(engine=engine, keep_every_rounds=0)
         halves, whole = cls(config), cls(config)
         root = str(tmp_path / cls.__name__)
         assert halves.train(2, root=root, name="halves").status == "finished"

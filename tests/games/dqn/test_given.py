@@ -145,7 +145,7 @@ def quiet(config: Any, **given: Any) -> DQNTrainer:
 
 def trainer_of(who: str, **changed: Any) -> DQNTrainer:
     config, given = given_nets(who)
-    return quiet(small_dqn(**config, save_every_rounds=0, **changed), **given)
+    return quiet(small_dqn(**config, keep_every_rounds=0, **changed), **given)
 
 
 @pytest.mark.parametrize("who", CASES)
@@ -169,7 +169,7 @@ def test_what_is_given_goes_on_where_it_was_or_the_run_says_why_not(
 
 @pytest.mark.parametrize("who", CASES)
 def test_an_evaluation_disturbs_nothing_that_was_given(who: str) -> None:
-    unseen, watched = (trainer_of(who, **{"evaluation.every_rounds": k}) for k in (0, 1))
+    unseen, watched = (trainer_of(who, evaluate_every_rounds=k) for k in (0, 1))
     for trainer in (unseen, watched):
         seed_everything(0)
         trainer.fit(runtime=InMemoryRuntime)
@@ -225,7 +225,7 @@ def test_what_was_replaced_in_a_run_must_be_given_again_to_resume_it(
 ) -> None:
     def made(*, is_replaced: bool, is_whole: bool = True) -> DQNTrainer:
         torch.manual_seed(5)
-        trainer = quiet(small_dqn(max_rounds=6 if is_whole else 4, save_every_rounds=0))
+        trainer = quiet(small_dqn(max_rounds=6 if is_whole else 4, keep_every_rounds=0))
         replacing = Replaces(trainer, method, given())
         trainer.add(replacing, name="replacing")
         if is_replaced:
@@ -361,7 +361,7 @@ def test_a_reward_function_with_a_state_is_a_part_or_the_run_is_not_called_exact
     def trainer(kind: type[Growing], **changed: Any) -> DQNTrainer:
         given = kind()
         func = given.reward if is_method else given
-        return DQNTrainer(small_dqn(**EAGER, save_every_rounds=0, **changed), reward_func=func)
+        return DQNTrainer(small_dqn(**EAGER, keep_every_rounds=0, **changed), reward_func=func)
 
     plain = trainer(Growing)
     plain.fit(root=str(tmp_path), name="plain")

@@ -23,7 +23,7 @@ def met(trainer: DQNTrainer, *, games: int) -> Any:
 
 def trained(**changes: object) -> DQNTrainer:
     config = ludus.example("fused_dqn")
-    off = {"evaluation.every_rounds": 0, "settings.display": "none", "settings.loggers": []}
+    off = {"evaluate_every_rounds": 0, "settings.display": "none", "settings.loggers": []}
     trainer = DQNTrainer(config.replace(**off, **changes))
     trainer.fit(name="learning")
     return trainer
@@ -36,9 +36,9 @@ def test_in_seconds_the_host_wins_sooner_and_the_agent_holds_out_longer(
     monkeypatch.chdir(tmp_path)
     small = {"net_arch": [64, 64], "batch_size": 128, "rollout_size": 50, "tau": 0.02}
     trainer = trained(
-        **{"game.max_num_points": 10, "max_rounds": 400, "record_every_rounds": 0},
+        **{"game.max_num_points": 10, "max_rounds": 400, "log_every_rounds": 0},
         **{f"{role}.{key}": value for role in ("host", "agent") for key, value in small.items()},
-        **{"agent.steps_before_update_target": 1},
+        **{"agent.sync_target_every_rounds": 1},
     )
     rhos = met(trainer, games=1000)
     assert rhos["trained", "random"] > 1.15 * rhos["random", "random"]

@@ -150,7 +150,7 @@ def test_actions_are_counted_for_a_role_and_a_pair() -> None:
 
 
 def test_each_role_is_judged_by_its_own_mean_and_direction_and_keeps_its_own_best() -> None:
-    ran = Ran(small_dqn(**{"evaluation.every_rounds": 1}))
+    ran = Ran(small_dqn(evaluate_every_rounds=1))
     score_states = ran.trainer.judge.score_states
     hosts = ran.curve("eval/host_rho")
     assert hosts == pytest.approx(
@@ -173,8 +173,8 @@ def test_each_role_is_judged_by_its_own_mean_and_direction_and_keeps_its_own_bes
 
 
 def test_an_evaluation_disturbs_nothing() -> None:
-    quiet = Ran(small_dqn(**{"evaluation.every_rounds": 0}))
-    watched = Ran(small_dqn(**{"evaluation.every_rounds": 1}))
+    quiet = Ran(small_dqn(evaluate_every_rounds=0))
+    watched = Ran(small_dqn(evaluate_every_rounds=1))
     for name, weight in quiet.trainer.weights().items():
         assert torch.equal(weight, watched.trainer.weights()[name]), name
 
@@ -196,7 +196,7 @@ def test_an_evaluation_draws_for_no_one_from_the_generator_of_training() -> None
     for every in (0, 1):
         torch.manual_seed(0)
         nets = {"host_net": Draws(18, 4), "agent_net": Draws(21, 3)}
-        config = small_dqn(engine="eager", **{"evaluation.every_rounds": every})
+        config = small_dqn(engine="eager", evaluate_every_rounds=every)
         weights.append(Ran(config, **nets).trainer.weights())
     for name, weight in weights[0].items():
         assert torch.equal(weight, weights[1][name]), name
@@ -220,7 +220,7 @@ def test_what_a_network_draws_in_an_evaluation_is_not_what_its_starts_were_drawn
 
 def test_a_role_that_a_player_plays_has_no_best_network_and_keeps_no_run_going() -> None:
     # So small a rate that the host's rho stays what it is.
-    changed = {"evaluation.every_rounds": 1, "host.optimizer.learning_rate": 1e-12}
+    changed = {"evaluate_every_rounds": 1, "host.optimizer.learning_rate": 1e-12}
     trainer = DQNTrainer(small_dqn(**changed, **{"evaluation.patience": 2, "max_rounds": 30}))
     trainer.replace_nets(agent_net=player_of(trainer.fused_game, "agent", kind="choose_last"))
     trainer.set_logger(ludus.Logger({"backends": []}))
@@ -240,7 +240,7 @@ def test_a_best_record_and_a_kept_model_say_how_many_moves_were_remembered_by_th
             self.run.keep_model = lambda name, weights, about: kept.update({name: about})
             kept["moves"] = total
 
-    trainer = Notes(small_dqn(record_every_rounds=0, save_every_rounds=2))
+    trainer = Notes(small_dqn(log_every_rounds=0, keep_every_rounds=2))
     trainer.set_logger(ludus.Logger({"backends": []}))
     saved: list[int] = []
 

@@ -192,7 +192,7 @@ def test_a_round_moves_the_target_then_fits_then_collects_for_each_role() -> Non
 def test_schedules_move_at_every_step_of_one_call_for_either_role() -> None:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": None}
     changed = {"agent.learning_rate_schedule": falling, "host.exploration.schedule": falling}
-    ran = Ran(small_dqn(record_every_rounds=1, **changed))
+    ran = Ran(small_dqn(log_every_rounds=1, **changed))
     assert ran.curve("agent/learning_rate") == pytest.approx(
         [0.01 * (6 - i) / 6 for i in range(1, 7)]
     )
@@ -203,7 +203,7 @@ def test_schedules_move_at_every_step_of_one_call_for_either_role() -> None:
 
 @pytest.mark.covers("001-D10")
 def test_a_run_shorter_than_its_interval_is_evaluated_all_the_same() -> None:
-    ran = Ran(small_dqn(**{"evaluation.every_rounds": 1000}), max_steps=4)
+    ran = Ran(small_dqn(evaluate_every_rounds=1000), max_steps=4)
     assert ran.result.counters["round"] == 2
     assert ran.at("eval/host_rho") == [4]
     assert any("best" in name for name in ran.kept)
@@ -211,7 +211,7 @@ def test_a_run_shorter_than_its_interval_is_evaluated_all_the_same() -> None:
 
 def test_the_length_given_to_fit_counts_the_updates_of_all_roles() -> None:
     assert Ran(small_dqn(), max_steps=5).result.counters == {
-        **Ran(small_dqn(max_rounds=3, save_every_rounds=0)).result.counters
+        **Ran(small_dqn(max_rounds=3, keep_every_rounds=0)).result.counters
     }
     alone = Ran(small_dqn(agent=None, opponent={"kind": "random"}), max_steps=5)
     assert alone.result.counters["round"] == alone.result.counters["opt_steps"] == 5
@@ -354,8 +354,8 @@ def test_what_a_script_puts_into_a_scheduler_is_saved_with_the_run() -> None:
             "'host': 'net_arch.0' is b, batch norm of the layer before it",
         ),
         ({"host.batch_size": 100}, {}, "more than replay_capacity 60 can hold"),
-        ({"save_every_rounds": 7}, {}, "but 'max_rounds' is 6: it would never be reached"),
-        ({"evaluation.every_rounds": 0, "evaluation.patience": 2}, {}, "there are no evaluations"),
+        ({"keep_every_rounds": 7}, {}, "but 'max_rounds' is 6: it would never be reached"),
+        ({"evaluate_every_rounds": 0, "evaluation.patience": 2}, {}, "there are no evaluations"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_work_begins(
@@ -373,7 +373,7 @@ def test_what_cannot_be_trained_is_refused_before_work_begins(
     [
         ({"evaluation.games": 1}, "all 1 games of an evaluation have ended before they begin"),
         (
-            {"evaluation.every_rounds": 0, "host.initial_rollout_size": 1},
+            {"evaluate_every_rounds": 0, "host.initial_rollout_size": 1},
             "all 1 first games of the host had ended before they began; raise host.initial",
         ),
     ],

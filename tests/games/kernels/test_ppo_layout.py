@@ -151,7 +151,7 @@ def test_without_a_gpu_that_is_the_reason() -> None:
         ({"learned": learner(precision="bfloat16")}, "the precision is bfloat16, not float32"),
         ({"learned": learner(groups=[Group("p", ("policy",))])}, "the parameters are in groups"),
         ({"num_games": 12}, "a rollout has 384 steps, which is not a power of two"),
-        ({"minibatches": 3}, "not a power of two that 3 minibatches divide"),
+        ({"num_minibatches": 3}, "not a power of two that 3 minibatches divide"),
         ({"rollout_steps": 8192}, "8192 steps a game, and at most 4096 fit"),
     ],
 )

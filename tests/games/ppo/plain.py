@@ -144,9 +144,9 @@ def update(
     `iteration` is the number of the rollout's own, which decides the shuffle.
     """
     totals = []
-    for epoch in range(numbers.passes):
+    for epoch in range(numbers.num_epochs):
         order_N = rows_in_order(keys.shuffle, iteration, epoch, num_rows=numbers.num_rows)
-        for chosen in order_N.chunk(numbers.minibatches):
+        for chosen in order_N.chunk(numbers.num_minibatches):
             batch = Rows(*[column[chosen] for column in rows])
             totals.append(_step(learner, distribution, batch, numbers, learning_rate, clip))
     return torch.stack(totals).mean(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import ludus
+from tests.rl.small import in_pieces
 
 SMALL: dict[str, Any] = {
     "settings.display": "none",
@@ -14,7 +15,7 @@ SMALL: dict[str, Any] = {
     "max_rounds": 6,
     "num_games": 6,
     "rollout_steps": 5,
-    "passes": 2,
+    "num_epochs": 2,
     "minibatches": 3,
     "fused": False,
     "widths": [8],
@@ -22,9 +23,9 @@ SMALL: dict[str, Any] = {
     "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
     "max_grad_norm": None,
     "engine": "tape",
-    "record_every_rounds": 1,
-    "save_every_rounds": 4,
-    "evaluation.every_rounds": 2,
+    "log_every_rounds": 1,
+    "keep_every_rounds": 4,
+    "evaluate_every_rounds": 2,
     "evaluation.games": 4,
     "evaluation.target": None,
 }
@@ -39,7 +40,9 @@ SELF_PLAY: dict[str, Any] = {
 def small_ppo(**changed: Any) -> Any:
     """Return the config of a run that takes well under a second; sections are changed by path."""
     own = {key: value for key, value in SMALL.items() if not ("game" in changed and "game." in key)}
-    return ludus.example("fused_ppo").replace(**{**own, **changed})
+    num_roles = 2 if changed.get("game", {}).get("kind") in ("tic_tac_toe", "connect_four") else 1
+    changes = in_pieces({**own, **changed}, "num_games", num_roles)
+    return ludus.example("fused_ppo").replace(**changes)
 
 
 def small_self_play(**changed: Any) -> Any:

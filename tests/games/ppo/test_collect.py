@@ -161,7 +161,7 @@ def test_every_row_that_is_learned_from_is_a_kept_one_and_each_is_about_as_often
 
 
 def test_moves_of_past_players_are_not_learned_from() -> None:
-    trainer, rollout = tic_tac_toe(past_players={"size": 2, "every_rounds": 1, "share": 4 / 7})
+    trainer, rollout = tic_tac_toe(past_players={"size": 2, "keep_every_rounds": 1, "share": 4 / 7})
     assert rollout.kept is not None
     theirs_N = trainer.past.plays_RB.flatten()
     assert theirs_N.sum() == 4
@@ -170,7 +170,7 @@ def test_moves_of_past_players_are_not_learned_from() -> None:
 
 
 def test_a_past_player_plays_its_own_role_in_its_own_games_and_legal_moves_alone() -> None:
-    past = {"size": 1, "every_rounds": 0, "share": 4 / 7}
+    past = {"size": 1, "keep_every_rounds": 0, "share": 4 / 7}
     trainer, _ = tic_tac_toe(past_players=past, seed=1)
     with torch.no_grad():
         for vector in trainer.flat.vectors:
@@ -208,13 +208,13 @@ def test_a_past_player_plays_its_own_role_in_its_own_games_and_legal_moves_alone
 def test_a_share_that_so_few_games_cannot_have_is_refused(
     num_games: int, share: float, told: str
 ) -> None:
-    past = {"size": 1, "every_rounds": 0, "share": share}
+    past = {"size": 1, "keep_every_rounds": 0, "share": share}
     with pytest.raises(ConfigError, match=told):
         small_self_play(past_players=past, num_games=num_games)
 
 
 def test_a_past_player_plays_by_its_own_weights() -> None:
-    past = {"size": 2, "every_rounds": 1, "share": 1.0}
+    past = {"size": 2, "keep_every_rounds": 1, "share": 1.0}
     trainer, _ = tic_tac_toe(past_players=past, seed=1)
     obs = torch.zeros(3, 18)
     before = trainer.learner(obs)[0].detach().clone()
@@ -240,7 +240,7 @@ class WithStatistics(nn.Module):
 
 def test_a_past_player_plays_by_its_own_statistics() -> None:
     trainer: Any = ludus.build_trainer(
-        small_self_play(past_players={"size": 2, "every_rounds": 1, "share": 1.0})
+        small_self_play(past_players={"size": 2, "keep_every_rounds": 1, "share": 1.0})
     )
     trainer.set_model(WithStatistics())
     trainer.prepare(max_steps=None)
@@ -267,7 +267,7 @@ def test_extra_state_is_refused_where_past_players_would_lack_it() -> None:
             pass
 
     trainer: Any = ludus.build_trainer(
-        small_self_play(past_players={"size": 2, "every_rounds": 1, "share": 1.0})
+        small_self_play(past_players={"size": 2, "keep_every_rounds": 1, "share": 1.0})
     )
     trainer.set_model(Extra())
     with pytest.raises(ConfigError, match=r"Extra has extra state.*set past_players to null"):
@@ -275,7 +275,7 @@ def test_extra_state_is_refused_where_past_players_would_lack_it() -> None:
 
 
 def test_the_oldest_of_the_past_players_goes_first() -> None:
-    trainer, _ = tic_tac_toe(past_players={"size": 2, "every_rounds": 2, "share": 1.0})
+    trainer, _ = tic_tac_toe(past_players={"size": 2, "keep_every_rounds": 2, "share": 1.0})
     first = trainer.past.rings[0][0].clone()
     assert trainer.past.num_kept == 1
     for rounds in (1, 2, 3, 4):
@@ -290,7 +290,7 @@ def test_the_oldest_of_the_past_players_goes_first() -> None:
 
 
 def test_a_past_player_answers_for_its_own_role_alone() -> None:
-    trainer, _ = tic_tac_toe(past_players={"size": 1, "every_rounds": 9, "share": 1.0})
+    trainer, _ = tic_tac_toe(past_players={"size": 1, "keep_every_rounds": 9, "share": 1.0})
     with torch.no_grad():
         trainer.flat.vectors[0].mul_(-1.0)
     policy, by_others_RB = meeting(trainer.past, trainer.outputs, trainer.ppo.masked, 1)
@@ -347,7 +347,7 @@ def test_a_game_that_is_cut_off_is_worth_what_its_last_position_promises() -> No
 def test_a_round_ends_with_the_weights_of_the_reference() -> None:
     config = small_ppo(
         num_games=4, rollout_steps=32, minibatches=4, max_rounds=1, max_grad_norm=0.5, value_clip=0.2,
-        entropy_coef=0.01, save_every_rounds=0,
+        entropy_coef=0.01, keep_every_rounds=0,
     )  # fmt: skip
     own, other = ludus.build_trainer(config), prepared(config)
     own.fit(runtime=InMemoryRuntime)

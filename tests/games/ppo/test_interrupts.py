@@ -10,10 +10,10 @@ import torch
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from tests.games.ppo.small import small_ppo, small_self_play
 
-PAST = {"size": 2, "every_rounds": 2, "share": 0.5}
+PAST = {"size": 2, "keep_every_rounds": 2, "share": 0.5}
 LONG: dict[str, Any] = {
-    "fused": True, "rounds_a_stage": 3, "record_every_rounds": 3, "save_every_rounds": 0,
-    "evaluation.every_rounds": 3, "name": "run",
+    "fused": True, "rounds_a_stage": 3, "log_every_rounds": 3, "keep_every_rounds": 0,
+    "evaluate_every_rounds": 3, "name": "run",
 }  # fmt: skip
 
 

@@ -47,9 +47,7 @@ def made(kind: type[PPOTrainer], network: Callable[[], nn.Module], config: Any) 
 def test_runs_with_and_without_evaluations_learn_the_same(network: Any) -> None:
     ends = []
     for every in (1, 0):
-        trainer = made(
-            PPOTrainer, network, small_ppo(engine="eager", **{"evaluation.every_rounds": every})
-        )
+        trainer = made(PPOTrainer, network, small_ppo(engine="eager", evaluate_every_rounds=every))
         trainer.fit(runtime=InMemoryRuntime)
         ends.append(trainer.learner.weights())
     for name, tensor in ends[0].items():
@@ -136,7 +134,7 @@ def test_what_an_opponent_remembers_does_not_pass_from_one_evaluation_to_the_nex
 
 def test_who_is_judged_against_nobody_is_told_which_key_to_set() -> None:
     trainer: Any = ludus.build_trainer(
-        small_self_play(**{"evaluation.every_rounds": 0, "evaluation.opponent": None})
+        small_self_play(**{"evaluate_every_rounds": 0, "evaluation.opponent": None})
     )
     trainer.fit(runtime=InMemoryRuntime)
     with pytest.raises(LudusError, match=r"'evaluation\.opponent' is null: there is nobody"):
@@ -149,7 +147,7 @@ def test_a_run_without_an_opponent_is_played_and_its_evaluation_refused_in_a_sen
 ) -> None:
     monkeypatch.chdir(tmp_path)
     call = in_process(monkeypatch, capsys)
-    alone = {"evaluation.every_rounds": 0, "evaluation.opponent": None}
+    alone = {"evaluate_every_rounds": 0, "evaluation.opponent": None}
     PPOTrainer(small_self_play(name="alone", **alone)).fit()
     assert (
         "there is nobody to be judged against"

@@ -58,7 +58,7 @@ NETWORKS = {"subclass": lambda: Scaled(4, Moves(2), [8, 8]), "hooks": hooked, "f
 
 
 def trained(network: object) -> Any:
-    trainer: Any = ludus.build_trainer(small_ppo(max_rounds=2, save_every_rounds=0, engine="eager"))
+    trainer: Any = ludus.build_trainer(small_ppo(max_rounds=2, keep_every_rounds=0, engine="eager"))
     trainer.set_model(network)
     trainer.fit(runtime=InMemoryRuntime)
     return trainer

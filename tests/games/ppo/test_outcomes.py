@@ -61,8 +61,8 @@ def test_the_value_loss_of_the_log_is_the_mean_squared_error() -> None:
                 seen.append(float(errors.square().mean()))
             super().train_step(batch, batch_idx)
 
-    changed = {"evaluation.every_rounds": 0, "fused": False, "rounds_a_stage": 1, "passes": 1}
-    trainer = Watched(small_ppo(value_clip=None, max_rounds=1, save_every_rounds=0, **changed))
+    changed = {"evaluate_every_rounds": 0, "fused": False, "rounds_a_stage": 1, "num_epochs": 1}
+    trainer = Watched(small_ppo(value_clip=None, max_rounds=1, keep_every_rounds=0, **changed))
     written: list[Any] = []
 
     class Back:

@@ -23,7 +23,8 @@ from tests.games.ppo.plain import Rollout
 
 CPU = torch.device("cpu")
 NUMBERS: dict[str, Any] = {
-    "num_games": 32, "rollout_steps": 32, "passes": 4, "minibatches": 4, "reward_scale": 1.0, "gamma": 0.98,
+    "num_games": 32, "rollout_steps": 32, "num_epochs": 4, "num_minibatches": 4,
+    "reward_scale": 1.0, "gamma": 0.98,
     "gae_lambda": 0.8, "value_clip": None, "value_coef": 0.5, "entropy_coef": 0.0,
     "normalise_advantage": True,
 }  # fmt: skip

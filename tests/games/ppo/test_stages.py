@@ -14,8 +14,8 @@ from ludus.games.trainers.fused_ppo import PPOTrainer
 from tests.games.ppo.small import small_ppo
 
 STAGES: dict[str, Any] = {
-    "name": "run", "fused": True, "rounds_a_stage": 4, "passes": 1, "minibatches": 1,
-    "record_every_rounds": 4, "save_every_rounds": 4, "evaluation.every_rounds": 8,
+    "name": "run", "fused": True, "rounds_a_stage": 4, "num_epochs": 1, "minibatches": 1,
+    "log_every_rounds": 4, "keep_every_rounds": 4, "evaluate_every_rounds": 8,
 }  # fmt: skip
 
 

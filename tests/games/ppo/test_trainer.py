@@ -55,24 +55,27 @@ def test_the_trainer_is_public_and_takes_a_config() -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"minibatches": 7}, "'minibatches' is 7, which does not divide the 30 moves .* try 6"),
+        (
+            {"minibatch_size": 7},
+            "'minibatch_size' is 7, which does not divide the 30 moves .* try 6",
+        ),
         ({"num_games": 0}, "'num_games' must be greater than or equal to 1"),
         ({"rounds_a_stage": 2}, "'fused' is false, so that a round has several stages"),
         ({"fused": True, "rounds_a_stage": 7}, "'rounds_a_stage' is 7, but 'max_rounds' is 6"),
         (
-            {"fused": True, "rounds_a_stage": 3, "record_every_rounds": 3},
-            "'evaluation.every_rounds' is 2, but a stage makes 3 rounds",
+            {"fused": True, "rounds_a_stage": 3, "log_every_rounds": 3},
+            "'evaluate_every_rounds' is 2, but a stage makes 3 rounds",
         ),
-        ({"record_every_rounds": 7}, "'record_every_rounds' is 7, but 'max_rounds' is 6"),
-        ({"save_every_rounds": 7}, "'save_every_rounds' is 7, but 'max_rounds' is 6"),
+        ({"log_every_rounds": 7}, "'log_every_rounds' is 7, but 'max_rounds' is 6"),
+        ({"keep_every_rounds": 7}, "'keep_every_rounds' is 7, but 'max_rounds' is 6"),
         ({"evaluation.min_delta": 1.0}, "means nothing where 'patience' is null"),
-        ({"evaluation.every_rounds": 0, "evaluation.target": 9.0}, "there are no evaluations"),
+        ({"evaluate_every_rounds": 0, "evaluation.target": 9.0}, "there are no evaluations"),
         (
             {"evaluation.opponent": {"kind": "random"}},
             "CartPole has one role, so nobody is its opp",
         ),
         (
-            {"past_players": {"size": 1, "every_rounds": 1, "share": 0.5}},
+            {"past_players": {"size": 1, "keep_every_rounds": 1, "share": 0.5}},
             "CartPole has one role, so nothing reads 'past_players'",
         ),
         (
@@ -168,14 +171,14 @@ def test_fit_makes_whole_rounds_of_at_least_so_many_updates() -> None:
     trainer = trained(small_ppo(), max_steps=13)
     assert trainer.run.counters["opt_steps"] == 18
     assert trainer.run.counters["round"] == 3
-    assert trainer.config.save_every_rounds == 0
+    assert trainer.config.keep_every_rounds == 0
     with pytest.raises(ConfigError, match="max_steps=0"):
         trained(small_ppo(), max_steps=0)
 
 
 def test_an_evaluation_changes_nothing_in_training() -> None:
     judged = trained(small_ppo(**{"evaluation.actions": "sampled"}))
-    alone = trained(small_ppo(**{"evaluation.every_rounds": 0}))
+    alone = trained(small_ppo(evaluate_every_rounds=0))
     assert torch.equal(judged.flat.vectors[0], alone.flat.vectors[0])
 
 
@@ -200,9 +203,9 @@ def test_both_seats_are_played_in_half_of_the_games_each() -> None:
 def test_self_play_learns_to_beat_the_random_player() -> None:
     config = small_self_play(
         seed=2, max_rounds=40, num_games=64, rollout_steps=8, minibatches=4, widths=[32, 32], fused=True,
-        save_every_rounds=0, record_every_rounds=0, gamma=1.0, gae_lambda=0.7, entropy_coef=0.02,
+        keep_every_rounds=0, log_every_rounds=0, gamma=1.0, gae_lambda=0.7, entropy_coef=0.02,
         normalise_advantage=False,
-        **{"evaluation.games": 400, "evaluation.every_rounds": 40, "optimizer.learning_rate": 0.005},
+        **{"evaluation.games": 400, "evaluate_every_rounds": 40, "optimizer.learning_rate": 0.005},
     )  # fmt: skip
     untrained: Any = ludus.build_trainer(config)
     untrained.prepare(max_steps=None)
@@ -212,7 +215,7 @@ def test_self_play_learns_to_beat_the_random_player() -> None:
 
 
 def test_an_update_compares_with_the_policy_that_moved_legal_moves_and_all() -> None:
-    once = {"max_rounds": 1, "passes": 1, "minibatches": 1, "save_every_rounds": 0}
+    once = {"max_rounds": 1, "num_epochs": 1, "minibatches": 1, "keep_every_rounds": 0}
     trainer: Any = ludus.build_trainer(small_self_play(**once))
     trainer.prepare(max_steps=None)
     rows = trainer.ppo.estimate(trainer.collect_rollout(0))
@@ -260,7 +263,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_is_never_the_best(
         return Step(after, rewards_BR / 0.0)
 
     monkeypatch.setattr(CartPole, "play", without_end)
-    trainer: Any = ludus.build_trainer(small_ppo(record_every_rounds=0))
+    trainer: Any = ludus.build_trainer(small_ppo(log_every_rounds=0))
     with pytest.raises(Diverged, match=r"train/loss became .*lower reward_scale"):
         trainer.fit(runtime=InMemoryRuntime)
     assert trainer.judge.best is None
@@ -316,7 +319,7 @@ def test_the_plan_and_the_explanation_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = in_process(monkeypatch, capsys)
-    config = written(small_ppo(fused=True, rounds_a_stage=2, record_every_rounds=2), tmp_path)
+    config = written(small_ppo(fused=True, rounds_a_stage=2, log_every_rounds=2), tmp_path)
     made = "in plain PyTorch: Triton kernels need a CUDA device, and this one is cpu"
     assert f"iterate (2 whole rounds, {made})" in call("plan", config).out
     assert "how far one round may move" in call("explain", config, "clip").out.lower()

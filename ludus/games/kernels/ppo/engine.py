@@ -88,7 +88,7 @@ class PpoKernels:
     def _make_memory(self) -> None:
         numbers, layout, tuning = self.numbers, self._layout, self._tuning
         rows, games = numbers.num_rows, numbers.num_games
-        self._size = rows // numbers.minibatches
+        self._size = rows // numbers.num_minibatches
         self._num_blocks = triton.cdiv(self._size, tuning.rows)
         self._programs = min(self._num_blocks, tuning.programs)
         self._programs_padded = power_of_two(self._programs)
@@ -97,7 +97,7 @@ class PpoKernels:
         self._scan_games = max(1, min(power_of_two(games), 512 // self._steps_padded))
         self._rollout_programs = triton.cdiv(games, tuning.games)
         self._sum_programs = min(triton.cdiv(rows, SUM_ROWS), PROGRAMS)
-        self._num_constants = power_of_two(2 * ROUNDS * numbers.passes)
+        self._num_constants = power_of_two(2 * ROUNDS * numbers.num_epochs)
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=self._device)
@@ -186,8 +186,8 @@ class PpoKernels:
     def _iterate_once(self) -> None:
         self._play()
         self._estimate()
-        for epoch in range(self.numbers.passes):
-            for minibatch in range(self.numbers.minibatches):
+        for epoch in range(self.numbers.num_epochs):
+            for minibatch in range(self.numbers.num_minibatches):
                 self._update(epoch, minibatch)
         finish_kernel[(1,)](
             self.live.iteration, self._turn, self._progress, self.learner.optimizer.num_steps,
@@ -246,7 +246,7 @@ class PpoKernels:
         is_normalised = numbers.normalise_advantage and size > 1
         if is_normalised:
             sums_kernel[(self._sum_programs,)](
-                self._records, self._table, self._sums, rows, numbers.minibatches,
+                self._records, self._table, self._sums, rows, numbers.num_minibatches,
                 numbers.num_updates, half(rows), size.bit_length() - 1, R=layout.record,
                 F=layout.inputs, UP=self._updates_padded, M=SUM_ROWS, CP=self._num_constants,
                 **self._launch(4),
@@ -262,7 +262,7 @@ class PpoKernels:
         max_norm = self.learner.gradient_step.max_grad_norm
         gradient_kernel[(2 * self._programs,)](
             self._weights, self._records, self._statistics, self._table, self._schedule,
-            self._turn, self._partials, epoch, minibatch, numbers.minibatches, numbers.num_updates,
+            self._turn, self._partials, epoch, minibatch, numbers.num_minibatches, numbers.num_updates,
             self._num_blocks, self._programs, numbers.num_rows - 1, half(numbers.num_rows), self._size,
             value_clip or 0.0, numbers.value_coef, numbers.entropy_coef,
             POLICY_AT=layout.policy_at, VALUE_AT=layout.value_at, WIDTH=layout.width,
@@ -278,7 +278,7 @@ class PpoKernels:
         adam_kernel[(self._num_pieces,)](
             self._weights, first, second, self._gradient, self._squares, self._progress,
             self._schedule, self._turn, self._metrics, self._log_betas,
-            epoch * numbers.minibatches + minibatch, numbers.num_updates, layout.num_parameters,
+            epoch * numbers.num_minibatches + minibatch, numbers.num_updates, layout.num_parameters,
             max_norm or 0.0, 1.0 - config.beta1, config.beta2, 1.0 - config.beta2, config.eps,
             config.weight_decay, WIDTH=layout.width, NS=self._num_pieces, SP=power_of_two(self._num_pieces),
             P=tuning.pieces, CLIPPED=max_norm is not None, DECOUPLED=config.kind == "adamw",

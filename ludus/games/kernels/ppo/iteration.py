@@ -16,9 +16,9 @@ class PpoNumbers:
 
     num_games: int
     rollout_steps: int
-    passes: int
+    num_epochs: int
     """How many times the updates go through each rollout."""
-    minibatches: int
+    num_minibatches: int
     """Into how many pieces each pass divides it; each is an update."""
     reward_scale: float
     """What rewards are multiplied by for learning."""
@@ -37,7 +37,7 @@ class PpoNumbers:
     @property
     def num_updates(self) -> int:
         """How many gradient steps an iteration takes."""
-        return self.passes * self.minibatches
+        return self.num_epochs * self.num_minibatches
 
 
 class Live(NamedTuple):

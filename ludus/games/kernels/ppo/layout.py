@@ -155,9 +155,9 @@ def _why_not_learner(learner: Learner) -> str | None:
 
 def _why_not_numbers(numbers: PpoNumbers) -> str | None:
     rows = numbers.num_rows
-    if rows & (rows - 1) or rows % numbers.minibatches:
+    if rows & (rows - 1) or rows % numbers.num_minibatches:
         return (
-            f"a rollout has {rows} steps, which is not a power of two that {numbers.minibatches}"
+            f"a rollout has {rows} steps, which is not a power of two that {numbers.num_minibatches}"
             " minibatches divide"
         )
     if numbers.rollout_steps > MAX_STEPS:

@@ -29,7 +29,7 @@ class Tuning(NamedTuple):
 
 def tuning_for(numbers: PpoNumbers) -> Tuning:
     """Return what was fastest on an H200 for minibatches of about this size."""
-    size = numbers.num_rows // numbers.minibatches
+    size = numbers.num_rows // numbers.num_minibatches
     if size < 2048:
         return Tuning(rows=16, warps=4, overlaps=True)
     return Tuning(rows=128, warps=8) if size <= 8192 else Tuning(rows=64, warps=4)

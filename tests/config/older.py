@@ -1,0 +1,70 @@
+"""Configs of now as version 4 wrote them, for tests of what older files mean."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from ludus.config.migrations import sections_of
+
+_TOP = {
+    "log_every_rounds": "record_every_rounds", "keep_every_rounds": "save_every_rounds",
+    "log_every_iterations": "record_every_iterations",
+    "keep_every_iterations": "save_every_iterations", "num_epochs": "passes",
+}  # fmt: skip
+_SECTIONS = {
+    "epochs": {
+        "max_opt_steps": "max_opts", "log_every_epochs": "record_freq",
+        "evaluate_every_epochs": "eval_freq", "keep_every_epochs": "save_freq",
+    },
+    "steps": {
+        "max_opt_steps": "max_opts", "update_every_env_steps": "opt_interval",
+        "log_every_opt_steps": "record_interval", "evaluate_every_opt_steps": "eval_interval",
+        "keep_every_opt_steps": "save_interval",
+        "log_agent_info_every_opt_steps": "record_agent_info_interval",
+        "log_compute_cost_every_opt_steps": "record_compute_cost_interval",
+    },
+    "target": {"sync_every_opt_steps": "every_opt_steps", "tau": "share"},
+    "past_players": {"keep_every_rounds": "every_rounds"},
+    "host": {
+        "collect_every_rounds": "steps_before_rollout",
+        "sync_target_every_rounds": "steps_before_update_target",
+    },
+}  # fmt: skip
+_SECTIONS["agent"] = _SECTIONS["host"]
+_LOSS = {"value_coef": "critic_coef", "clip": "clip_epsilon", "value_clip": "clip_value"}
+
+
+def as_version_4(config: Any) -> dict[str, Any]:
+    """Return the data of a config under the names and meanings that its keys had in version 4."""
+    data = deepcopy(config if isinstance(config, dict) else config.model_dump()) | {"version": 4}
+    evaluation = data.get("evaluation", {})
+    if "num_envs" in data and "target" in evaluation:
+        evaluation["target_return"] = evaluation.pop("target")
+    for interval in ("every_rounds", "every_iterations"):
+        if f"evaluate_{interval}" in data:
+            evaluation[interval] = data.pop(f"evaluate_{interval}")
+    if "minibatch_size" in data:
+        roles = 2 if data.get("game", {}).get("kind") in ("tic_tac_toe", "connect_four") else 1
+        rows = data.get("num_envs", data.get("num_games")) * data["rollout_steps"] * roles
+        data["minibatches"] = rows // data.pop("minibatch_size")
+    for name, names in _SECTIONS.items():
+        if isinstance(data.get(name), dict):
+            data[name] = _renamed(data[name], names)
+    if "max_iterations" in data:
+        for name in ("ppo", "reinforce", "spg"):
+            for section in [*sections_of(data.get(name))]:
+                changed = _renamed(section, _LOSS)
+                section.clear()
+                section.update(changed)
+    for section in [*sections_of(data)]:
+        if "with_validation" in section:
+            names = {"max_opt_steps": "max_steps", "keep_every_epochs": "milestone_every_epochs"}
+            changed = _renamed(section, names) | {"version": 4}
+            section.clear()
+            section.update(changed)
+    return _renamed(data, _TOP)
+
+
+def _renamed(section: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in section.items()}
