@@ -180,7 +180,7 @@ class Saver:
         self._background.start(write)
 
     def _is_kept(self, name: str, copy: str) -> bool:
-        """Return whether a model named by the state is on disk; a missing one is reported at the next save."""
+        """Return whether a model named by the state is on disk; if not, the next save reports it."""
         is_kept = mend(self._storage, name, copy)
         if not is_kept:
             self._gone.setdefault(name, False)
