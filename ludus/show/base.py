@@ -65,7 +65,7 @@ class Display(ABC):
             self._odometer.begin(run)
         self._num_boundaries += 1
         if not self._num_boundaries & (self._num_boundaries - 1):
-            # The length of an inner loop is known only while it is open, and weights all percentages.
+            # An inner loop's length is known only while it is open, and changes every percentage.
             self._odometer.read(run)
 
     def __enter__(self) -> Self:
