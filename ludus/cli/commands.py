@@ -156,8 +156,8 @@ def verify(
 ) -> None:
     """Prove exact resume on your own config or script: kill it, resume it, compare every byte.
 
-    It is run many times, each with journals of its own: effects outside the run happen each time. A script's
-    runs are kept in a temporary place, and its fit goes on where its run was killed.
+    It is run many times, each with its own journals: effects outside the run happen each time. A script's
+    runs are kept in a temporary place, and its fit resumes where its run was killed.
     """
     from ludus.testing.verify import verify_config, verify_script
 

@@ -25,7 +25,7 @@ class Evaluates(KeepsWeights, Protocol):
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
-        """Return the metrics of saved weights on the evaluation data or episodes."""
+        """Return the metrics of saved weights on held-out data, or in evaluation episodes."""
 
 
 @runtime_checkable
@@ -57,7 +57,7 @@ class Exports(KeepsWeights, Protocol):
     """Exports weights to a form that runs without torch: `ludus export`."""
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
-        """Write saved weights to a file that runs without torch."""
+        """Write saved weights to `path` in a form that runs without torch."""
 
 
 @runtime_checkable

@@ -56,7 +56,7 @@ def _is_opened(kind: type) -> bool:
 
 
 def is_instance(value: object) -> bool:
-    """Return whether a value is an object whose attributes matter: not code, a display or a logger."""
+    """Return whether a value is an object whose attributes matter: neither code nor a display or logger."""
     kind: Any = type(value)
     return _is_opened(kind)
 

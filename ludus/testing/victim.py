@@ -70,7 +70,7 @@ def kill_at(boundary: int) -> Observer:
 
 
 def killer(point: str) -> Callable[[str], None]:
-    """Return a function that kills this process at a point of the writer: NAME, or NAME:N for the Nth time."""
+    """Return a function that kills this process at a point of the writer: NAME, or NAME:N for pass N."""
     name, _, occurrence = point.partition(":")
     seen = 0
 
