@@ -55,7 +55,7 @@ def _speaks(
         source = inspect.getsource(module)
         tree = ast.parse(source) if name in source else None
     except (OSError, TypeError, SyntaxError, ValueError):
-        # An interactive prompt keeps no source, but its running code can be read.
+        # An interactive prompt keeps no source, but the code it runs now can be read.
         codes = [frame.f_code for frame in frames if frame.f_globals is vars(module)]
         functions = [value for value in vars(module).values() if isinstance(value, FunctionType)]
         codes += [code for function in functions for code in codes_of(function)]

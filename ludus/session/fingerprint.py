@@ -1,4 +1,4 @@
-"""Fingerprint of a run: what its bytes depend on besides the config, from versions and code to threads."""
+"""Fingerprint of a run: versions, code, machine, device and threads, on which its bytes depend."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def rate_charts(runs: Sequence[ReportedRun]) -> str:
 def _by_owners(
     kinds: _Groups, looks: Looks, *, is_compared: bool
 ) -> Iterator[tuple[str, list[Drawn]]]:
-    """Yield the charts of a page whose metrics have owners."""
+    """Yield the charts of a page whose metrics have owners; in a comparison, one for each owner."""
     for kind, group in kinds.items():
         owned = _merged(group)
         if not is_compared:
