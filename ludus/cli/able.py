@@ -1,4 +1,4 @@
-"""What a trainer can do with the weights that its run has kept; one that cannot is refused in a sentence."""
+"""Check that a trainer can evaluate, play or export saved weights; raise a clear error otherwise."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def that_evaluates(trainer: Trainer) -> Evaluates:
 
 
 def that_plays(trainer: Trainer) -> Plays | Narrates:
-    """Return the trainer; raise LudusError unless it can be watched or read."""
+    """Return the trainer; raise LudusError unless it can film or print a game."""
     if not isinstance(trainer, Plays | Narrates):
         raise _refused(trainer, "play", "has nothing to film; try ludus report")
     return trainer
 
 
 def that_exports(trainer: Trainer) -> Exports:
-    """Return the trainer; raise LudusError unless its weights can be used without torch."""
+    """Return the trainer; raise LudusError unless it can export its weights to run without torch."""
     if not isinstance(trainer, Exports):
         has_weights = isinstance(trainer, KeepsWeights)
         weights = "its weights are in models/" if has_weights else "it keeps no weights"
@@ -38,7 +38,7 @@ def that_exports(trainer: Trainer) -> Exports:
 
 
 def _refused(trainer: Trainer, command: str, words: str) -> LudusError:
-    """Return the error; where the weights are another run's, it names that run and the command for it."""
+    """Return the error; if the weights belong to another run, it names that run and the command for it."""
     kind = f"a run of kind '{trainer.config.kind}'"
     if isinstance(trainer, KeepsWeights) or not isinstance(trainer.config, NamesRun):
         return LudusError(f"{kind} {words}")

@@ -1,4 +1,4 @@
-"""What all commands of `ludus` share: how mistakes are told, and the words a command line is made of."""
+"""The `ludus` application: error handling, and the arguments and options that commands share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ORDER = (
 
 
 def _place(command: str) -> int:
-    """Return where help shows a command of ludus; one that has no place yet comes last."""
+    """Return the position of a command in the help; unlisted ones come last."""
     return _ORDER.index(command) if command in _ORDER else len(_ORDER)
 
 
@@ -32,7 +32,7 @@ class Commands(TyperGroup):
     """Runs a command so that a user's mistake is one sentence and exit code 1, never a traceback."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the commands in the order in which people come to need them, then those of families."""
+        """Return the commands in the order in which people need them, then those of families."""
         own = sorted(super().list_commands(ctx), key=_place)
         try:
             load_installed()
@@ -43,19 +43,19 @@ class Commands(TyperGroup):
             return own
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command of ludus, or the one that a family has in its folder."""
+        """Return a command of ludus, or one from a family's folder."""
         own = super().get_command(ctx, cmd_name)
         return own or family_commands.find(cmd_name, super().list_commands(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; one of a plugin is known once its --plugin, wherever it stands, is loaded."""
+        """Find the command; for a plugin's command, load its --plugin, wherever it is on the line, first."""
         if args and super().get_command(ctx, args[0]) is None:
             plugins, args = family_commands.parted(args)
             load(plugins)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the requested command."""
         try:
             done = super().invoke(ctx)
             print(end="", flush=True)
@@ -65,13 +65,13 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             code, text = 130, "stopped at once; a run can be resumed from its last checkpoint"
         except BrokenPipeError:
-            # Whoever read our output has seen enough.
+            # The reader of the output has closed the pipe.
             _drop_output()
             raise typer.Exit(128 + signal.SIGPIPE) from None
         except OSError as error:
             _drop_output()
             if error.errno == errno.EIO and error.filename is None:
-                # The terminal has been closed: there is nobody left to tell.
+                # The terminal has been closed: no message can be shown.
                 raise typer.Exit(128 + signal.SIGHUP) from None
             code, text = 1, f"{error.filename or 'the system'}: {error.strerror or error}"
         except (RuntimeError, MemoryError) as error:
@@ -84,7 +84,7 @@ class Commands(TyperGroup):
 
 
 def _drop_output() -> None:
-    """Give up what can no longer be written, or python would complain of it once more at its exit."""
+    """Drop output that can no longer be written; otherwise Python reports it again at exit."""
     try:
         print(end="", flush=True)
     except OSError:
@@ -92,7 +92,7 @@ def _drop_output() -> None:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    # Torch has a type of its own for this on a GPU, and none elsewhere; it may not be imported here.
+    # Torch has an exception type for this only on GPUs, and may not be imported here.
     said = ("can't allocate memory", "Storage size calculation overflowed")
     is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return is_named or any(words in str(error) for words in said)
@@ -126,7 +126,7 @@ AsJson = Annotated[
 
 
 def _lasting(root: str) -> str:
-    """Refuse a root whose runs would be gone when the command ends."""
+    """Refuse a root whose runs would vanish when the command ends."""
     if root.startswith("memory://"):
         raise LudusError(
             f"--root {root} is the memory of this command, and a run in it is gone when the command ends;"
@@ -149,7 +149,7 @@ def _print_version(is_asked: bool) -> None:
 
 
 def _load_first(plugins: list[str] | None) -> list[str] | None:
-    """Load plugins before help is printed; what goes wrong is told here, for no command runs yet."""
+    """Load plugins before help is printed; errors are reported here, because no command runs yet."""
     try:
         load(plugins)
     except LudusError as error:
@@ -180,7 +180,7 @@ def load(plugins: list[str] | None) -> None:
     """Import the modules given with --plugin, and refuse a command that is declared twice."""
     if not plugins:
         return
-    # A user's module lies where the user stands.
+    # A user's module is in the current directory.
     sys.path.insert(0, str(Path.cwd()))
     for plugin in plugins:
         load_plugin(plugin)

@@ -1,4 +1,4 @@
-"""The `ludus` command. Each command imports what it needs when it runs, so that help is quick."""
+"""Commands of `ludus`. Each imports what it needs when it runs, so that help is fast."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ def verify(
 ) -> None:
     """Prove exact resume on your own config or script: kill it, resume it, compare every byte.
 
-    It is run many times, each with journals of its own: effects outside the run happen each time. A script's
-    runs are kept in a temporary place, and its fit goes on where its run was killed.
+    It is run many times, each with its own journals: effects outside the run happen each time. A script's
+    runs are kept in a temporary place, and its fit resumes where its run was killed.
     """
     from ludus.testing.verify import verify_config, verify_script
 
@@ -185,7 +185,7 @@ def main() -> None:
         def show_to_user(
             message: Warning | str, category: type[Warning], *place: Any, **more: Any
         ) -> None:
-            """Tell what is meant for users as a sentence; the line of code it came from is not theirs."""
+            """Show a warning meant for users as a sentence, without the line of code it came from."""
             if issubclass(category, UserWarning):
                 tell(message)
             else:

@@ -1,4 +1,4 @@
-"""Look at this machine: what ludus needs, what it can use, and what to do about the rest."""
+"""Examine this machine: what ludus needs, what it can use, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def examine() -> bool:
 
 
 def findings() -> Iterator[Finding]:
-    """Yield what was found, one thing at a time."""
+    """Yield the findings, one at a time."""
     is_right = (3, 11) <= sys.version_info[:2] <= (3, 13)
     yield (
         "ok" if is_right else "bad",

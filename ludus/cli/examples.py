@@ -1,4 +1,4 @@
-"""List what `ludus new` can print: the kinds of trainers, and further files that ludus ships."""
+"""List the configs that `ludus new` can print: the trainer kinds, and further files that ludus ships."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SENTENCE = re.compile(r".*?\.(?=\s|$)")
 
 
 def list_examples() -> None:
-    """Print each name with the first sentence of its file, the kinds of trainers first."""
+    """Print each name with the first sentence of its file, the trainer kinds first."""
     files, known = example_files(), kinds("trainer")
     width = max(map(len, files))
 
@@ -26,7 +26,7 @@ def list_examples() -> None:
 
 
 def _about(path: Path | None) -> str:
-    """Return the sentence that a file begins with, in a comment."""
+    """Return the first sentence of a file, from its leading comment."""
     if path is None:
         return "(it has no example file)"
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Say what every key of a config means, what it is set to, and where that came from."""
+"""Explain a config: what each key means, its value, and where the value came from."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
 
 
 def _source(name: str, *, path: str, added: Sequence[str], changed: Sequence[str]) -> str:
-    """Return where the value of a key came from."""
+    """Return the source of a key's value."""
 
     def is_among(keys: Sequence[str]) -> bool:
         return any(name == key or name.startswith(f"{key}.") for key in keys)
@@ -74,11 +74,11 @@ _SECTION = object()
 
 @dataclass(frozen=True, slots=True)
 class _Unset:
-    """The value of a key that its section would have, if it were not null."""
+    """Marks a key of a section that is null."""
 
     section: str
     kinds: tuple[str, ...]
-    """The kinds of section that the key itself may be, where there are several."""
+    """The kinds of section that the key itself may be, if there are several."""
 
 
 def _no_key(key: str) -> str:
@@ -86,7 +86,7 @@ def _no_key(key: str) -> str:
 
 
 def _unknown(key: str, entries: Sequence[tuple[str, Any, str]]) -> str:
-    """Return why a key has no meaning below a section that is not set; nothing if that is not it."""
+    """Return why a key below a null section is unknown; empty if that is not the reason."""
     above = {name: value for name, value, _ in entries if key.startswith(f"{name}.")}
     name = max(above, key=len, default="")
     value = above.get(name, _SECTION)
@@ -107,7 +107,7 @@ def _unknown(key: str, entries: Sequence[tuple[str, Any, str]]) -> str:
 def describe(
     config: StrictConfig, own_kinds: Sequence[str] = (), prefix: str = ""
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield each key's path, its value, and what it means.
+    """Yield each key's path, its value, and its meaning.
 
     `own_kinds` are the kinds that the section itself may have.
     """
@@ -132,7 +132,7 @@ def describe(
 
 
 def _sections_in(value: object) -> dict[str, StrictConfig]:
-    """Return the sections of a list by their numbers, or of a mapping by their names."""
+    """Return the sections of a list by index, or of a mapping by name."""
     rows = enumerate(value) if isinstance(value, list) else ()
     named = value.items() if isinstance(value, dict) else rows
     return {str(key): item for key, item in named if isinstance(item, StrictConfig)}
@@ -141,9 +141,9 @@ def _sections_in(value: object) -> dict[str, StrictConfig]:
 def _unused(
     annotation: object, path: str, null: str, around: tuple[type[StrictConfig], ...] = ()
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield the keys that a section set to null would have, as far as they do not depend on a kind.
+    """Yield the keys that a null section would have, as far as they do not depend on a kind.
 
-    A section may hold others of its own class, as parts of a net_arch do: those are told once.
+    A section may hold others of its own class, as parts of a net_arch do: those are listed once.
     """
     section = section_class(annotation, None)
     if section is None or section in around:
@@ -161,13 +161,13 @@ def _sentence(field: FieldInfo) -> str:
 
 
 def _meaning(field: FieldInfo) -> str:
-    """Return what a key means and, where it is a choice of a few values, what they are."""
+    """Return the meaning of a key and, if it is a choice of a few values, the values."""
     values = _choices(annotation_of(field))
     return _sentence(field) + (f" One of: {', '.join(values)}." if len(values) > 1 else "")
 
 
 def _choices(annotation: object) -> list[str]:
-    """Return the values that a key may have, as a file has them; none where they are not a few."""
+    """Return the values that a key may have, as written in a file; empty if they are not enumerable."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return [str(value) for value in arguments]
@@ -185,5 +185,5 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     shown = str(value)
-    # A value is shown as it stands; where that cannot be seen, or would steer the terminal, as JSON.
+    # A value that cannot be printed, or holds control characters, is shown as JSON.
     return shown if shown.isprintable() else json.dumps(value, default=str)

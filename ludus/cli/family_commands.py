@@ -16,7 +16,7 @@ from ludus.core.errors import LudusError
 
 
 def names(own: Iterable[str]) -> list[str]:
-    """Return the commands that families have; raise LudusError if one has a name of ludus's own."""
+    """Return the commands of families; raise LudusError if one has the name of a ludus command."""
     found = families.commands()
     for name in own:
         if name in found:
@@ -27,7 +27,7 @@ def names(own: Iterable[str]) -> list[str]:
 
 
 def find(name: str, own: Iterable[str]) -> Any:
-    """Return the command of this name that a family has, if one does."""
+    """Return a family's command of this name, or None."""
     if name not in names(own):
         registry.load_installed()
     if name not in names(own):
@@ -50,7 +50,7 @@ def find(name: str, own: Iterable[str]) -> Any:
 
 
 def parted(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the plugins that a command line names, and the words without them."""
+    """Return the plugins named on a command line, and the remaining words."""
     plugins, rest = [], []
     remaining = iter(words)
     for word in remaining:

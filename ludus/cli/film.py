@@ -1,4 +1,4 @@
-"""Films of what was learnt, as animated GIFs."""
+"""Write frames as an animated GIF."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _FILM_MARK = b"a film that ludus made"
 
 
 def write_gif(path: Path, frames: Sequence[Any], *, fps: float) -> None:
-    """Write pictures, uint8 of (height, width, 3), as an animated GIF that begins again at its end.
+    """Write frames, uint8 of (height, width, 3), as an animated GIF that loops.
 
     Only a film that ludus wrote is ever replaced.
     """
     from PIL import Image
 
-    # One palette for all keeps colours from flickering and the file small.
+    # One palette for all frames avoids flickering colours and keeps the file small.
     pictures = [Image.fromarray(frame) for frame in frames]
     palette = pictures[len(pictures) // 2].quantize(64)
     quantised = [picture.quantize(palette=palette) for picture in pictures]

@@ -1,4 +1,4 @@
-"""List runs and how they stand, from what they left on disk; a damaged run costs its own row alone."""
+"""List runs and their status, from their files; a damaged run affects only its own row."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def list_runs(root: str | Path, *, as_json: bool) -> None:
 
 
 def summary(storage: Storage) -> dict[str, Any]:
-    """Return how one run stands: status, counters, best score, exactness."""
-    # A run that was killed, or goes on, is as its newest checkpoint says.
+    """Return the status of one run: counters, best score, exactness."""
+    # For a killed or running run the newest checkpoint is the source.
     ending = directory.last_ending(storage) or peek(storage)
     best = ending.get("best")
     status = "running" if storage.is_locked() else ending.get("event", "killed")
@@ -57,7 +57,7 @@ def summary(storage: Storage) -> dict[str, Any]:
 
 
 def _row(place: str) -> dict[str, Any]:
-    """Return what one line of the list says; of a damaged run, that it is damaged, and why."""
+    """Return one row of the list; a damaged run is marked as such, with the reason."""
     row: dict[str, Any] = {"name": parted(place)[1], "kind": "?", "created": "", "run_dir": place}
     try:
         storage = directory.found_run(place)
@@ -71,10 +71,10 @@ def _row(place: str) -> dict[str, Any]:
 
 
 def _created(text: str) -> str:
-    """Return a date in the one form that is sorted as text: UTC."""
+    """Return a date in UTC, so that dates sort as text."""
     try:
         moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
-        # The years at either end of the calendar are not in every zone's.
+        # Years at either end of the calendar do not exist in every time zone.
         moment.astimezone()
     except (ValueError, OverflowError):
         raise RunError(f"run.json has an impossible date: {text[:40]!r}") from None
@@ -95,7 +95,7 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
         exact = row["exact"] if row["exact"] is not None else ""
         cells = [row["name"], row["kind"], row["status"], _progress(row["counters"])]
         table.add_row(*[Text(clean(str(cell))) for cell in [*cells, best, exact, started]])
-    # A pipe has no width: there a row is a line, however long.
+    # A pipe has no width: each row is one line, however long.
     Console(width=None if sys.stdout.isatty() else 1000).print(table)
     for row in rows:
         if row["status"] == "damaged":

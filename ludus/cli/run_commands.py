@@ -1,4 +1,4 @@
-"""The commands that look at runs: evaluate, film, list, report."""
+"""Commands on existing runs: evaluate, film, export, list, report."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def play(
     model: Model = "best",
     plugin: Plugin = None,
 ) -> None:
-    """Film a policy of a run, the best unless told: an animated GIF of one episode; a game is printed."""
+    """Film a policy of a run, by default the best: an animated GIF of one episode; a game is printed."""
     from ludus.cli import tasks
 
     load(plugin)
@@ -70,7 +70,7 @@ def export(
     model: Model = "best",
     plugin: Plugin = None,
 ) -> None:
-    """Write a policy of a run, the best unless told, to act by NumPy without torch or gymnasium."""
+    """Write a policy of a run, by default the best, to act by NumPy without torch or gymnasium."""
     from ludus.cli import tasks
 
     load(plugin)

@@ -1,4 +1,4 @@
-"""The start of the `ludus` command: from its first moment a Ctrl-C is one line, never a traceback."""
+"""Entry point of the `ludus` command: from the start a Ctrl-C prints one line, never a traceback."""
 
 import os
 import signal
@@ -8,9 +8,9 @@ _TOLD = b"\nludus: stopped at once; a run can be resumed from its last checkpoin
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt where the command can tell of it; else tell it here, and end.
+    """Raise KeyboardInterrupt if the command can handle it; else print a line here, and exit.
 
-    An import that is interrupted leaves modules half made, and some libraries then fail in other ways.
+    An interrupted import leaves modules half initialised, and some libraries then fail in other ways.
     """
     families = set()
     while frame is not None:

@@ -1,4 +1,4 @@
-"""What the commands do that is more than one call: results, evaluation, films, export, migration."""
+"""Work behind the commands: results, evaluation, films, export, migration."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _plain(more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def print_result(result: Result, *, is_silent: bool) -> None:
-    """Print how a run ended and what to do next; a display has told the way to resume already."""
+    """Print how a run ended and what to do next; a display has already shown how to resume."""
     is_told = result.status == "interrupted" and not is_silent
     say(f"{result.status}: {result.reason}" if result.reason and not is_told else result.status)
     for best in bests({"best": result.best, "more_bests": result.more_bests}).values():
@@ -76,7 +76,7 @@ def print_result(result: Result, *, is_silent: bool) -> None:
 
 
 def prepared(config: TrainerConfig) -> Trainer:
-    """Return the trainer of a config, built but not begun."""
+    """Return the trainer of a config, prepared but not started."""
     trainer = build_trainer(config)
     trainer.set_logger(Logger(Logger.Config(backends=[])))
     trainer.seed_generators()
@@ -85,7 +85,7 @@ def prepared(config: TrainerConfig) -> Trainer:
 
 
 def render_plan(config: TrainerConfig) -> str:
-    """Return the tree of what a config would do."""
+    """Return the plan of a config as a tree."""
     trainer = prepared(config)
     plan = trainer.plan()
     check_plan(plan, trainer.run.counters)
@@ -96,12 +96,12 @@ def render_plan(config: TrainerConfig) -> str:
 def _with_weights(
     path: str, model: str, able: Callable[[Trainer], A]
 ) -> Iterator[tuple[A, Mapping[str, Any], Storage, dict[str, Any] | None, str]]:
-    """Give the trainer of a run, prepared, with some weights of it, its best, and where they are from.
+    """Yield the prepared trainer of a run, the chosen weights, the storage, its best model and their source.
 
     `able` refuses a trainer that cannot do what is asked, before anything is built.
 
     `model` is best, best-<score>, which for the first score is the best itself, last, or the directory
-    of a model; a run that kept no best gives its last.
+    of a model; a run without a best model gives its last.
     """
     trainer, storage = rebuild_trainer(path, [], is_for_weights=True)
     able(trainer)
@@ -129,7 +129,7 @@ def _with_weights(
 
 
 def _place_in_run(path: str, name: str) -> Path:
-    """Return where a run keeps an output for people."""
+    """Return the path of an output file in a run directory."""
     storage = directory.found_run(path)
     if is_url(storage.place):
         raise ConfigError(f"{storage.place} is not a directory of this machine; give --out")
@@ -139,9 +139,9 @@ def _place_in_run(path: str, name: str) -> Path:
 def play_run(
     path: str, out: Path | None, *, episode: int, fps: float, model: str = "best"
 ) -> Path | None:
-    """Write a film of one episode with some weights of a run, and return where it is.
+    """Write a film of one episode with some weights of a run, and return its path.
 
-    A run whose games are told in words has them printed, move by move; then there is no file.
+    A run whose games are narrated has them printed, move by move; then there is no file.
     """
     if out is not None and out.suffix.lower() != ".gif":
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
@@ -170,7 +170,7 @@ def trainer_of(path: str) -> Trainer:
 
 
 def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:
-    """Write a policy of a run for use without torch, and return where it is."""
+    """Write a policy of a run for use without torch, and return its path."""
     out = _place_in_run(path, "policy") if out is None else out
     with _with_weights(path, model, that_exports) as (trainer, weights, *_):
         trainer.export(weights, out)
@@ -185,7 +185,7 @@ def evaluate_run(
     episodes: int | None = None,
     seed: int | None = None,
 ) -> None:
-    """Evaluate a model of a run on what neither trained nor chose it, and print the metrics."""
+    """Evaluate a model of a run on data that neither trained nor chose it, and print the metrics."""
     with _with_weights(path, model, that_evaluates) as (ready, kept, storage, best, source):
         metrics = dict(ready.evaluate_weights(kept, episodes=episodes, seed=seed))
     if as_json:
@@ -198,9 +198,9 @@ def evaluate_run(
 
 
 def migrate_file(path: Path, *, write: bool) -> None:
-    """Print or replace a config file, brought to the current version and checked.
+    """Print or replace a config file, migrated to the current version and validated.
 
-    One that is replaced is kept beside the new one: its comments are the user's own.
+    The old file is kept next to the new one, because its comments are the user's.
     """
     if write and str(path) == "-":
         raise ConfigError("--write needs a file, not standard input")

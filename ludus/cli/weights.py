@@ -1,4 +1,4 @@
-"""Which weights of a run a command was asked for; never others than those, and never damaged ones."""
+"""Select the weights of a run that a command asks for; never others, and never damaged ones."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ludus.store.models import read_model
 from ludus.store.storage import Storage, is_safe_name
 
 Kept = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""Kept weights and their note."""
+"""Saved weights and their note."""
 
 
 def as_first(trainer: Trainer, model: str) -> str:
-    """Return `best` where this is the best by the name of the first score, else what was given."""
+    """Return `best` if this names the best by the first score, else the given name."""
     if not model.startswith("best-"):
         return model
     firsts = [part.first for part in trainer.parts().values() if isinstance(part, Judge)]
@@ -30,12 +30,11 @@ def as_first(trainer: Trainer, model: str) -> str:
 
 
 def best_of(storage: Storage, saved: Saved, model: str) -> tuple[str, Kept] | None:
-    """Return a best model, or a runner-up by the name of its directory, and where it is from.
+    """Return a best model, or a runner-up by the name of its directory, with its source.
 
-    A best model is read from its own directory, or from the copy for people.
+    A best model is read from its own directory, or from its published copy.
 
-    None where the run has no best of this name. CheckpointError where it has one and neither is that
-    very model any more.
+    None if the run has no best of this name. Raises CheckpointError if it has one, but both are damaged.
     """
     copy = f"models/{model}"
     runners_up = {one["model"]: one for one in saved.manifest.get(RUNNERS_UP, ())}
@@ -43,7 +42,7 @@ def best_of(storage: Storage, saved: Saved, model: str) -> tuple[str, Kept] | No
     if best is None:
         return None
     name = best["model"]
-    # A model that was gone when the checkpoint was made has no hash in it.
+    # A model that was missing when the checkpoint was made has no hash in it.
     digest = saved.manifest["models"].get(name)
     problem = checkpoint.model_problem(storage, name, digest)
     if problem is None:
@@ -58,14 +57,14 @@ def best_of(storage: Storage, saved: Saved, model: str) -> tuple[str, Kept] | No
 
 
 def last_of(storage: Storage) -> Saved:
-    """Return the newest checkpoint that is whole; whether a best model is has nothing to do with it."""
+    """Return the newest intact checkpoint; a damaged best model does not matter."""
     saved = checkpoint.read_newest(storage, damaged=tell, may_lose_best=True)
     assert saved is not None, "its manifest was read"
     return saved
 
 
 def model_at(storage: Storage, path: str) -> Kept:
-    """Return what lies in a model directory, given as it is or as it stands in the run."""
+    """Return the model in a directory, given by its path or by its name in the run."""
     if (folder := Path(path).resolve()).joinpath("model.json").is_file():
         return read_model(LocalStorage(folder.parent), folder.name)
     for name in (path.rstrip("/"), f"models/{path.rstrip('/')}"):

@@ -1,1 +1,1 @@
-"""Files read without surprises, names that find classes, versions, and what every config has."""
+"""Config files: strict YAML, typed sections, overrides, migrations, and the registry of kinds."""

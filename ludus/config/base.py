@@ -1,4 +1,4 @@
-"""A trainer's config file: what every one has, and how it is read, overridden and written back."""
+"""Trainer configs: the keys that all share, and how a file is read, overridden and written."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ModelSection = Annotated[SerializeAsAny[StrictConfig], registered("model")]
 DatasetSection = Annotated[SerializeAsAny[StrictConfig], registered("dataset")]
 LoggerSection = Annotated[SerializeAsAny[StrictConfig], registered("logger")]
 
-# Torch counts in 64 bits, so no count of ours may be larger.
+# Torch counts in 64 bits, so no count may be larger.
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -54,43 +54,43 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class CheckpointSettings(StrictConfig):
-    """How often a run is saved, and what is kept. None of it changes the result."""
+    """When to save checkpoints and which to keep. None of it changes the result."""
 
     every_seconds: NonNegativeFloat
-    """Save when this much time has passed since the last save; 0 means never by time."""
+    """Save when this many seconds have passed since the last save; 0 means never by time."""
     every_stages: Count
-    """Save each time this many stages have been done; 1 saves after every one, 0 never by stages."""
+    """Save after this many stages; 1 saves after every one, 0 never by stages."""
     every_opt_steps: Count
-    """Save each time this many optimisation steps have been made; 0 means never by steps."""
+    """Save after this many optimisation steps; 0 means never by steps."""
     every_epochs: Count
-    """Save each time this many epochs have ended; 0 means never by epochs."""
+    """Save after this many epochs; 0 means never by epochs."""
     keep_last: Annotated[int, Field(ge=2)]
-    """How many of the newest checkpoints to keep; two at least, so that a damaged one can be survived."""
+    """Number of newest checkpoints to keep; two at least, so that a damaged one can be survived."""
     on_failure: Literal["continue", "stop"]
-    """What to do when a checkpoint cannot be written: go on training, or stop the run."""
+    """What to do when a checkpoint cannot be written: continue training, or stop the run."""
 
 
 class Settings(StrictConfig):
-    """What a run is given besides its config. It may change on resume.
+    """Settings of a run that are not part of its task. They may change on resume.
 
     Device, threads and determinism can change the last bits of a result: a resume with other values
-    of these goes on only approximately, and says so.
+    of these is only approximate, and says so.
     """
 
     device: str
     """Where to compute: cpu, cuda, cuda:1, or auto for the best this machine has."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None
-    """How many CPU threads torch may use; null leaves torch's own choice."""
+    """Number of CPU threads torch may use; null leaves torch's own choice."""
     workers: Count
-    """How many processes load data or step envs; 0 does it in the main process."""
+    """Number of processes that load data or step envs; 0 uses the main process."""
     deterministic: bool
-    """Ask torch for deterministic algorithms only; off, some GPU kernels may not repeat their bytes."""
+    """Use only deterministic algorithms in torch; if false, some GPU kernels may not repeat their bytes."""
     display: Literal["auto", "rich", "minimal", "plain", "none"]
     """What to show while running; auto is rich in a terminal and plain lines in a pipe."""
     loggers: list[LoggerSection]
     """Where metrics go besides metrics.jsonl."""
     checkpoint: CheckpointSettings
-    """How often a run is saved, and what is kept."""
+    """When to save checkpoints and which to keep."""
 
 
 def _is_current(version: int) -> int:
@@ -100,12 +100,12 @@ def _is_current(version: int) -> int:
 
 
 class FileConfig(StrictConfig):
-    """What every config file has; one of a program, which no trainer reads, has its own keys below these."""
+    """Keys of every config file; a program's file, which no trainer reads, adds its own keys."""
 
     version: Annotated[int, AfterValidator(_is_current)]
     """The version of the file format; `ludus migrate` brings an older file up to date."""
     kind: str
-    """What this file is for: the kind of a trainer or of a program."""
+    """Kind of the trainer or program that this file is for."""
 
     def to_yaml(self) -> str:
         """Return the complete file."""
@@ -113,34 +113,34 @@ class FileConfig(StrictConfig):
 
 
 class TrainerConfig(FileConfig):
-    """What every trainer's file has; a trainer adds its own keys below these."""
+    """Keys of every trainer's file; a trainer adds its own."""
 
     kind: str
-    """Which trainer this file is for."""
+    """Kind of the trainer that this file is for."""
     name: str
-    """The run's name: it is kept in runs/<name> unless --run says otherwise."""
+    """Name of the run; it is stored in runs/<name> unless --run says otherwise."""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
-    """The number from which every random choice of the run is derived; 0 is as good as any."""
+    """Random seed: every random choice of the run is derived from it; any value will do."""
     settings: Settings
-    """Everything that does not decide the result."""
+    """Everything that does not affect the result."""
 
     def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never comes to, and its value for never."""
+        """Return each key that a run of this length never reaches, with the value that turns it off."""
         return {}
 
     def digest(self) -> str:
-        """Return a hash of all that decides the result: not the name, not the settings."""
+        """Return a hash of everything that affects the result: without the name and the settings."""
         data = self.model_dump(exclude={"name", "settings"})
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def from_data(data: object, *, source: str) -> TrainerConfig:
-    """Return the typed config of whichever trainer the data names."""
+    """Return the typed config of the trainer that the data names."""
     return typed(current(data, source=source), source=source)
 
 
 def current(data: object, *, source: str) -> dict[str, Any]:
-    """Return the data at the current version, not yet checked; the caller's data is left as it is."""
+    """Return the data migrated to the current version, not yet validated; the given data is not changed."""
     if not isinstance(data, Mapping):
         found = "nothing" if data is None else f"a {type(data).__name__}"
         raise ConfigError(
@@ -150,7 +150,7 @@ def current(data: object, *, source: str) -> dict[str, Any]:
 
 
 def typed(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) -> TrainerConfig:
-    """Return the checked config of a trainer, of data at the current version, with these keys changed."""
+    """Return a validated trainer config from data at the current version; `changed` are overridden keys."""
     _check_trainer(data, source)
     config = typed_file(data, source=source, changed=changed)
     assert isinstance(config, TrainerConfig)
@@ -158,7 +158,7 @@ def typed(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) 
 
 
 def _check_trainer(data: Mapping[str, Any], source: str) -> None:
-    """Raise ConfigError, with the command that runs it, for a file of a program."""
+    """Raise ConfigError for the file of a program, with the command that runs it."""
     kind = data.get("kind")
     if isinstance(kind, str) and is_program(kind):
         command = find("program", kind).command
@@ -168,7 +168,7 @@ def _check_trainer(data: Mapping[str, Any], source: str) -> None:
 
 
 def typed_file(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) -> FileConfig:
-    """Return the checked config of data at the current version, a trainer's or a program's."""
+    """Return a validated config, a trainer's or a program's, from data at the current version."""
     named_in = COMMAND_LINE if "kind" in changed else source
     kind = data.get("kind")
     if not isinstance(kind, str):
@@ -192,8 +192,8 @@ def change(
 ) -> list[str]:
     """Apply `key.path=value` overrides in place, and return the paths of the keys they changed.
 
-    All mistakes are told at once, those of the file too. Where an override shortens the run, what the
-    file would do later than that is turned off, and told.
+    All mistakes are reported at once, including those of the file. If an override shortens the run, keys
+    that are no longer reached are turned off, and that is reported through `tell`.
     """
     changed, wrong = apply_overrides(data, overrides)
     if wrong:
@@ -206,7 +206,7 @@ def change(
     lengths = [path for path in changed if is_length(path)]
     off = _unreached(data) if lengths else {}
     if off.keys() & set(changed):
-        # The command line contradicts itself: that is refused as a file's would be.
+        # The overrides contradict each other; validation refuses them as it would in a file.
         off = {}
     if off:
         before = ", ".join(f"{path} (was {_at(data, path)})" for path in off)
@@ -216,7 +216,7 @@ def change(
 
 
 def _unreached(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run of this data's length never comes to; nothing where the data is wrong."""
+    """Return the keys that a run of this length never reaches; empty if the data is invalid."""
     try:
         config: TrainerConfig = find("trainer", str(data.get("kind"))).Config.model_validate(data)
     except (ConfigError, ValidationError):
@@ -235,7 +235,7 @@ def read_config(
 ) -> TrainerConfig:
     """Read a file, apply `key.path=value` overrides, and return the typed config.
 
-    `tell` is given a sentence on what an override changes besides its own key.
+    `tell` is called with a message on what an override changes besides its own key.
     """
     data = current(read_data(path), source=str(path))
     _check_trainer(data, str(path))
@@ -244,20 +244,20 @@ def read_config(
 
 
 def given(config: object) -> Any:
-    """Return the typed config of a dict, or of the file at a path; anything else as it is."""
+    """Return the typed config for a dict or a path; anything else unchanged."""
     if isinstance(config, str | Path):
         return read_config(config)
     return from_data(config, source="the config") if isinstance(config, Mapping) else config
 
 
 def read_data(path: str | Path) -> Any:
-    """Return what a config file holds, unchecked; `-` reads from standard input."""
+    """Return the content of a config file, unchecked; `-` reads from standard input."""
     path, limit = Path(path), strict_yaml.MAX_BYTES * 4 + 1
     try:
         if str(path) == "-":
             text = sys.stdin.buffer.read(limit)
         else:
-            # A pipe, or a device, could hold the reader for ever; opening one must not wait either.
+            # A pipe or a device could block the reader forever, and so could opening one.
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -279,7 +279,7 @@ def read_data(path: str | Path) -> Any:
 def example(kind: str, **changes: object) -> Any:
     """Return the complete typed example config of a trainer kind, with some keys changed.
 
-    The name of another file that ludus ships, such as dqn-acrobot, does as well as a kind.
+    `kind` may also name another file that ludus ships, such as dqn-acrobot.
     """
     config = read_config(example_path(kind))
     return config.replace(**changes) if changes else config

@@ -1,7 +1,7 @@
-"""What a family adds to the words of the library: categories of kinds, counters, lengths, commands.
+"""Declarations of families: the categories of kinds, counters, lengths and commands that a package adds.
 
-A room of ludus declares them in its `declared.py`, which is found by listing; a plugin calls the same
-`declare` when it is imported. No file outside its folder has to learn a family's name.
+A package of ludus declares them in its `declared.py`, which is found by listing; a plugin calls the same
+`declare` when it is imported. No file outside its folder needs to know a family's name.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ from ludus.core import counters as core_counters
 from ludus.core.errors import LudusError, nearest
 
 Hint = Callable[[str, str, Mapping[str, Any], object], str]
-"""Takes the name that is unknown, the path of the key that stands for it here, the config's data and the
-value it was to have. Where the two do not mean the same it returns a sentence, after a space, that says what
-decides it here, and the key is not offered as the one that was meant; else nothing. For an earlier name of
-the key the sentence is added to the offer."""
+"""Takes an unknown name, the path of the key that stands for it here, the config's data and the intended
+value. If the two differ in meaning it returns a sentence, after a space, that says what decides it here, and
+the key is not suggested; else an empty string. For an earlier name of the key the sentence is added to the
+suggestion."""
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
-"""Takes the data of a config file, which it may change in place, and returns it as a newer version has it."""
+"""Takes the data of a config file, which it may change in place, and returns it in a newer version."""
 
 Finding = tuple[str, str, str]
-"""A mark (ok, note or bad), what was looked at, and what was found."""
+"""A mark (ok, note or bad), the subject, and the finding."""
 
 _HERE = Path(__file__).parents[1]
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
-# Every room may hold trainers and programs, so no room owns these categories.
+# Every package may hold trainers and programs, so none owns these categories.
 _TRAINER, _PROGRAM = _OF_ALL = ("trainer", "program")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What one package or module has declared."""
+    """Declarations of one package or module."""
 
     name: str
     folder: Path | None
-    """Where its files are; None for a plugin of one file, which has no folders to list."""
+    """Folder of its files; None for a plugin of one file, which has no folders to list."""
     categories: Mapping[str, str]
-    """By category of kinds: the folder below this one in which each file is a kind."""
+    """Category of kinds -> subfolder in which each file is a kind."""
     lengths: Mapping[str, str]
-    """By config key that says how long a run is: the counter it limits."""
+    """Config key for the length of a run -> the counter it limits."""
     other_names: Mapping[str, Sequence[str]]
-    """By name that a key has in other libraries: what it may be here, a key of the file or section.key."""
+    """Name of a key in other libraries -> possible keys here, each a key of the file or section.key."""
     earlier_names: Mapping[str, str]
-    """By name that a key had at the top of earlier files: what it is called now."""
+    """Name of a key at the top of earlier files -> its current name."""
     former_names: Mapping[str, str]
-    """By path that a key had in earlier versions, also one that a seed of the library names: its path now."""
+    """Path of a key in earlier versions, or in a seed of the library -> its current path."""
     hint: Hint | None
     directions: Mapping[str, str]
-    """By the name of a metric, or a word in it: whether less (min) or more (max) of it is better."""
+    """Name of a metric, or a word in it -> whether lower (min) or higher (max) is better."""
     trainers: str
-    """The folder in which each file is a trainer kind; each in `programs` is a program's."""
+    """Folder in which each file is a trainer kind; each file in `programs` is a program kind."""
     needs: Mapping[str, str]
-    """By module that the room uses and that may be missing: what to install."""
+    """Optional module that the package uses -> what to install."""
     migrations: Mapping[int, Migration]
-    """From each older version of config files: what brings this room's keys to the next."""
+    """Older version of config files -> the function that migrates this package's keys to the next."""
     renamed: Migration | None
-    """Gives keys that were renamed within a version the name they have now."""
+    """Updates keys that were renamed within a version."""
     findings: Callable[[], Iterator[Finding]] | None
-    """Yields what `ludus doctor` says of this machine for the room."""
+    """Yields the findings of `ludus doctor` for this package."""
 
     def modules(self, folder: str) -> dict[str, str]:
-        """Return the module of each file, or package, in a folder of this room, by its name."""
+        """Return the module of each file, or package, in a folder of this package, by its name."""
         if self.folder is None:
             return {}
         here = self.folder / folder
@@ -100,16 +100,16 @@ def declare(
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
-    `categories` maps a category of kinds to a folder of the package: each file in it is a kind, beside
-    those that `register(category, kind)` names. `counters` are had by trainers that are defined in the
+    `categories` maps a category of kinds to a folder of the package: each file in it is a kind, in addition
+    to those that `register(category, kind)` names. `counters` belong to the trainers defined in the
     package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
-    `directions` says of a metric, by its name or by a word in it, whether less (min) or more (max) of
-    it is better. Each file in the package's folder `trainers`, or the one named here, is a trainer
-    kind; each in `programs` what a command of its own runs; each in `commands` a command of `ludus`.
-    `needs` maps a module that may be missing to what `pip install` is to be given. `migrations` maps an
-    older version of config files to what brings this package's keys to the next one, and `renamed` gives
-    keys their names of now; both are given the files of every kind, so they look at the keys first.
-    `earlier_names` are for who writes one on the command line, `findings` for `ludus doctor`.
+    `directions` maps a metric, by its name or by a word in it, to min if lower is better or max if higher
+    is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind; each in
+    `programs` is a program with its own command; each in `commands` is a command of `ludus`.
+    `needs` maps a module that may be missing to what `pip install` takes. `migrations` maps an older
+    version of config files to the function that migrates this package's keys to the next, and `renamed`
+    updates renamed keys; both receive the files of every kind, so they check the keys first.
+    `earlier_names` serve users who write one on the command line, `findings` serve `ludus doctor`.
     """
     module = sys.modules.get(room)
     if module is None:
@@ -152,11 +152,11 @@ def _check(found: Family, counters: Sequence[str]) -> None:
 
 
 def _check_names(what: str, names: Sequence[str], room: str) -> None:
-    """Raise LudusError for a name that another room has declared, that stands twice, or that is none."""
+    """Raise LudusError for a name that is malformed, repeated, or declared by another package."""
     for name in names:
         _check_word(what, name, room)
         for owner in core_counters.owners(name) if what == "counter" else _category_owners(name):
-            # Families of ludus may count the same thing, each in runs of its own.
+            # Families of ludus may count the same thing, each in its own runs.
             is_shared = what == "counter" and all(one.startswith("ludus.") for one in (owner, room))
             if owner != room and not is_shared:
                 raise LudusError(
@@ -173,7 +173,7 @@ def _check_word(what: str, name: str, room: str) -> None:
 
 
 def _check_length(key: str, counter: str, room: str) -> None:
-    """Raise LudusError if another room has declared that this config key limits another counter."""
+    """Raise LudusError if another package declares that this config key limits another counter."""
     for other in _ROOMS.values():
         if other.name != room and other.lengths.get(key, counter) != counter:
             raise LudusError(
@@ -183,7 +183,7 @@ def _check_length(key: str, counter: str, room: str) -> None:
 
 
 def _check_direction(metric: str, direction: str, room: str) -> None:
-    """Raise LudusError for a direction that is none, or that another room has declared otherwise."""
+    """Raise LudusError for an unknown direction, or one that another package contradicts."""
     if direction not in ("min", "max"):
         raise LudusError(
             f"{room} declares the direction {direction!r} for the metric '{metric}'; give min or max"
@@ -208,7 +208,7 @@ def _category_owners(category: str) -> list[str]:
 
 
 def families() -> list[Family]:
-    """Return every declared room, those of ludus first."""
+    """Return the declarations of every package, those of ludus first."""
     global _is_listed
     if not _is_listed:
         _is_listed = True
@@ -223,7 +223,7 @@ def categories() -> list[str]:
 
 
 def check_category(category: str) -> None:
-    """Raise LudusError, with the nearest name, unless this category was declared."""
+    """Raise LudusError, with the nearest name, unless this category is declared."""
     known = categories()
     if category not in known:
         raise LudusError(
@@ -250,7 +250,7 @@ def listed(category: str) -> dict[str, str]:
 
 
 def commands() -> dict[str, tuple[str, str]]:
-    """Return the room and the module of every command that is a file in a room's `commands`."""
+    """Return the package and the module of every command that is a file in a folder `commands`."""
     found: dict[str, tuple[str, str]] = {}
     for room in families():
         for name, module in room.modules("commands").items():
@@ -265,24 +265,24 @@ def commands() -> dict[str, tuple[str, str]]:
 
 
 def counter_of(key: str) -> str | None:
-    """Return the counter that a length in a config limits, if one was declared for the key."""
+    """Return the counter that a length key limits, if one is declared."""
     return next((room.lengths[key] for room in families() if key in room.lengths), None)
 
 
 def other_names(key: str) -> Iterable[tuple[str, Hint | None]]:
-    """Yield what a key of another library may be here, each with the hint of the room that knows."""
+    """Yield the keys here that a key of another library may mean, each with its package's hint."""
     for room in families():
         for name in room.other_names.get(key, ()):
             yield name, room.hint
 
 
 def is_known_elsewhere(key: str) -> bool:
-    """Return whether a name is a key of another library, so that it is no misspelt one of ours."""
+    """Return whether a name is a key of another library, so not a misspelt one of ours."""
     return any(key in room.other_names for room in families())
 
 
 def earlier_names(key: str) -> Iterable[tuple[str, Hint | None]]:
-    """Yield what a key of earlier files may be called now, each with the hint of the room that knows."""
+    """Yield the current names of a key of earlier files, each with its package's hint."""
     for room in families():
         if key in room.earlier_names:
             yield room.earlier_names[key], room.hint
@@ -296,10 +296,10 @@ def former_paths(key: str) -> Iterator[str]:
 
 
 def migrations(version: int) -> list[Migration]:
-    """Return what brings the keys of each room from this version of config files to the next."""
+    """Return each package's migration from this version of config files to the next."""
     return [room.migrations[version] for room in families() if version in room.migrations]
 
 
 def renamings() -> list[Migration]:
-    """Return what gives the keys of each room the names they have now."""
+    """Return the functions that update each package's renamed keys."""
     return [room.renamed for room in families() if room.renamed is not None]

@@ -1,7 +1,7 @@
-"""Bring the data of an older config file to the current version, one step at a time.
+"""Migrate the data of an older config file to the current version, one step at a time.
 
-Each room declares how its keys have changed (`config/families.py`). A section is known by its keys, for
-another kind may have one of the same name that means its own.
+Each package declares how its keys have changed (`config/families.py`). A section is recognised by its
+keys, because another kind may have a section of the same name with another meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VERSION = 5
 
 
 def has_keys(section: object, *keys: str) -> TypeGuard[dict[str, Any]]:
-    """Return whether this is a section with these keys, whatever else it has."""
+    """Return whether this is a section with at least these keys."""
     return isinstance(section, dict) and section.keys() >= {*keys}
 
 
@@ -39,10 +39,10 @@ def sections_of(data: object) -> Iterator[dict[str, Any]]:
 
 
 def _by_rooms(version: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return what brings data of this version to the next: what each room has declared for it.
+    """Return the migration from this version to the next, as declared by all packages.
 
-    A key that is new gets the value that the older version behaved by; what it did not read becomes null, 0
-    or false.
+    A new key gets the value that matches the older behaviour; a key that the older version did not read
+    becomes null, 0 or false.
     """
 
     def step(data: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[
     The steps may change the data in place.
     """
     for section in sections_of([*data.values()]):
-        # A section with a version of its own is a whole file within this one.
+        # A section with its own version is a whole file within this one.
         if has_keys(section, "version", "kind"):
             section.update(migrate(section, source=source)[0])
     version = data.get("version")

@@ -1,4 +1,4 @@
-"""Libraries that are installed only by those who use them: imported when first used."""
+"""Optional dependencies, imported when first used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from ludus.core.errors import ConfigError
 
 _PACKAGES = {"PIL": "Pillow"}
-"""Libraries that are imported by another name than they are installed by."""
+"""Import names that differ from the package names."""
 
 
 def optional(library: str, *, key: str, extra: str) -> Any:
-    """Return an imported library; raise ConfigError, which says what to install, where it is missing."""
+    """Return an imported library; raise ConfigError, saying what to install, if it is missing."""
     try:
         return importlib.import_module(library)
     except ImportError as error:

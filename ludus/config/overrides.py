@@ -1,4 +1,4 @@
-"""Change keys of nested data by their paths, as `optimizer.learning_rate=0.1` on the command line does."""
+"""Override keys of nested data by their paths, as in `optimizer.learning_rate=0.1` on the command line."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 from ludus.config import families, strict_yaml
 from ludus.core.errors import ConfigError, nearest
 
-# What any trainer may call its length; a family declares other names for its own.
+# Usual names of a trainer's length; a family declares others.
 _LENGTH = re.compile(r"max_(epochs|steps|iterations|rounds)|num_\w*(steps|iterations|rounds)")
 
 
 def is_length(path: str) -> bool:
-    """Return whether a key says how long a run is."""
+    """Return whether a key sets the length of a run."""
     key = path.split(".")[-1]
     return _LENGTH.fullmatch(key) is not None or families.counter_of(key) is not None
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Apply `key.path=value` texts in place.
+    """Apply `key.path=value` overrides in place.
 
-    Return the paths of the keys they changed, and a sentence for each text that changed none.
+    Return the paths of the changed keys, and a message for each override that changed none.
     """
     changed, wrong = [], []
     for text in overrides:
@@ -42,7 +42,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
 
 
 def read_path(data: Mapping[str, Any], key: str) -> str:
-    """Return the path of a key that is read: a dotted path, a bare name, or one of another library."""
+    """Return the path for reading a key: a dotted path, a unique name, or a name from another library."""
     paths = key_paths(data)
     key = renamed_path(paths, key) or key
     places = [key] if key in paths else _places(paths, key)
@@ -66,7 +66,7 @@ def renamed_path(paths: Sequence[str], key: str) -> str | None:
 
 
 def _places(paths: Sequence[str], name: str) -> list[str]:
-    """Return where a bare name stands; a section within another of its kind is not meant by it."""
+    """Return the paths that end in a bare name; a nested section of the same kind does not count."""
     places = [place for place in paths if place.split(".")[-1] == name]
     outer = [one for one in places if all(f".{two}".endswith(f".{one}") for two in places)]
     return outer or places
@@ -75,8 +75,8 @@ def _places(paths: Sequence[str], name: str) -> list[str]:
 def override(data: dict[str, Any], key: str, value: object) -> str:
     """Set one key of a nested mapping in place and return its path.
 
-    The key is a dotted path, or a bare name that stands in just one section. A section that stands in
-    another once more, such as the optimizer of a pretraining, is not meant by the bare name.
+    The key is a dotted path, or a bare name found in only one section. A bare name does not refer to a
+    section nested in another of its kind, such as the optimizer of a pretraining.
     """
     key = key.replace("__", ".")
     if now := renamed_path(key_paths(data), key):
@@ -99,7 +99,7 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
             raise ConfigError(
                 f"'{above}' is {what}, so '{key}' cannot be set; set all of '{above}'.{hint}"
             )
-        # What an env takes is its own affair: the names under kwargs are free.
+        # Names under kwargs are free: they belong to the env.
         if part not in section and path[depth - 1 : depth] != ["kwargs"]:
             hint = _known_elsewhere(key, data, value) or _spelt_alike(key, part, section, data)
             raise ConfigError(f"'{key}' is not a key of {above or 'this config'}.{hint}")
@@ -112,17 +112,17 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
         meant = [f"{place}.initial"] if "initial" in present else others
         if meant:
             raise ConfigError(f"'{key}' is a section, not a number; the number is '{meant[0]}'")
-    # A later override may reach into the value, which is the caller's.
+    # A later override may change the value in place, and the value is the caller's.
     section[path[-1]] = copy.deepcopy(value)
     return place
 
 
 def _spelt_alike(key: str, part: str, section: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Return the key of a section, or for a bare name of any, spelt nearly alike; or all there are."""
+    """Return a suggestion: the nearest key of the section, or of any section for a bare name, or all keys."""
     if families.is_known_elsewhere(key):
         return f" Known: {', '.join(sorted(map(str, section)))}."
     if section is data:
-        # A bare name may be meant for a key of some section.
+        # A bare name may mean a key of some section.
         leaves = {path.split(".")[-1]: path for path in reversed(key_paths(data))}
         if close := difflib.get_close_matches(key, sorted(leaves), n=1):
             return f" Did you mean '{leaves[close[0]]}'?"
@@ -130,13 +130,13 @@ def _spelt_alike(key: str, part: str, section: Mapping[str, Any], data: Mapping[
 
 
 def _known_elsewhere(key: str, data: Mapping[str, Any], value: object) -> str:
-    """Return what is meant by a name of another library or schedule, after a space; or nothing."""
+    """Return the suggestion for a name from another library or schedule, after a space; or nothing."""
     path, more = _elsewhere(key, data, value)
     return more or (f" Did you mean '{path}'?" if path else "")
 
 
 def _elsewhere(key: str, data: Mapping[str, Any], value: object) -> tuple[str, str]:
-    """Return the key that a name of another library or schedule stands for, and how its meaning differs."""
+    """Return the key that a name of another library or schedule means, and how the meaning differs."""
     paths, given = key_paths(data), key.split(".")[-1]
     for name, hint in families.other_names(given):
         for path in paths:
@@ -146,10 +146,10 @@ def _elsewhere(key: str, data: Mapping[str, Any], value: object) -> tuple[str, s
 
 
 def _known_earlier(path: Sequence[str], data: Mapping[str, Any], value: object) -> str:
-    """Return the key that is meant by a name that earlier files had; nothing if there is none."""
+    """Return the suggestion for a name from earlier files; empty if there is none."""
     if path[0] in data:
         return ""
-    # A name may have been that of a value and be that of a section elsewhere, or the other way.
+    # A name of a value may be that of a section elsewhere, or the other way round.
     is_section = len(path) > 1 or isinstance(value, Mapping)
     if is_section and any(place.endswith("." + ".".join(path)) for place in key_paths(data)):
         return ""

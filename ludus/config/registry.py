@@ -1,6 +1,6 @@
-"""A name in a config finds a class here; nothing a config says is ever imported.
+"""Registry: maps the kinds named in a config to classes; nothing that a config names is ever imported.
 
-Kinds are found by listing the folders that rooms declare (`ludus/config/families.py`):
+Kinds are found by listing the folders that packages declare (`ludus/config/families.py`):
 `ludus/supervised/trainers/supervised.py` holds the trainer kind `supervised`. Other packages offer kinds
 through the entry-point group `ludus.plugins`, a user's own module through `--plugin my_module`; importing
 either runs its `register_*` decorators.
@@ -28,17 +28,17 @@ _EXAMPLES: dict[str, Path] = {}
 _SECTIONS: dict[str, str] = {}
 _loaded_entry_points = False
 loaded_plugins: list[str] = []
-"""The modules that `load_plugin` has imported, so that child processes can be given the same."""
+"""Modules that `load_plugin` has imported, for child processes to load as well."""
 
 
 def register(category: str, kind: str) -> Callable[[C], C]:
-    """Return a decorator that makes the class known under this kind of a declared category."""
+    """Return a decorator that registers a class under this kind of a declared category."""
     families.check_category(category)
 
     def remember(cls: C) -> C:
         known = _REGISTERED[category].get(kind)
         owner = f"{known.__module__}.{known.__qualname__}" if known else None
-        # A built-in kind keeps its name even while its module is not yet imported.
+        # A built-in kind keeps its name even before its module is imported.
         if known is None and families.listed(category).get(kind, cls.__module__) != cls.__module__:
             owner = families.listed(category)[kind]
         if owner is not None and owner != f"{cls.__module__}.{cls.__qualname__}":
@@ -55,7 +55,7 @@ def register(category: str, kind: str) -> Callable[[C], C]:
 def register_trainer(kind: str, *, example: str | Path | None = None) -> Callable[[C], C]:
     """Register a trainer; `example` is its complete YAML, for `ludus new` and `ludus.example`.
 
-    A relative path is looked up beside the file that defines the trainer.
+    A relative path starts at the folder of the file that defines the trainer.
     """
 
     def remember(cls: C) -> C:
@@ -71,7 +71,7 @@ def register_trainer(kind: str, *, example: str | Path | None = None) -> Callabl
 
 
 def _note_sections(trainer: type[Any]) -> None:
-    """Raise LudusError where a key of this trainer's settings is another family's, or ludus's own."""
+    """Raise LudusError if a key of this trainer's settings belongs to another family or to ludus."""
     fields = getattr(getattr(trainer, "Config", None), "model_fields", {})
     settings = getattr(fields.get("settings"), "annotation", None)
     if not isinstance(settings, type):
@@ -96,7 +96,7 @@ def find(category: str, kind: str) -> type[Any]:
     if kind not in registered:
         load_installed()
     if kind not in registered:
-        # Also where another name is near: a kind `a2c` of a user's own is no misspelt `sac`.
+        # Even if another name is near: a user's kind `a2c` is not a misspelt `sac`.
         own = " A kind of your own is found with --plugin its_module."
         raise ConfigError(
             f"no {category} kind is named '{kind}'.{nearest(kind, kinds(category))}{own}"
@@ -123,7 +123,7 @@ def _import_kind(category: str, kind: str) -> None:
 
 
 def is_program(kind: str) -> bool:
-    """Return whether a config file of this kind is a program's; installed plugins are asked last."""
+    """Return whether a config file of this kind is a program's; installed plugins are loaded last."""
     for category in ("trainer", "program"):
         if kind in _REGISTERED[category] or kind in families.listed(category):
             return category == "program"
@@ -131,7 +131,7 @@ def is_program(kind: str) -> bool:
 
 
 def classes_of(kind: str) -> list[type[Any]]:
-    """Return the class registered under this kind in each category where one is."""
+    """Return the classes registered under this kind in any category."""
     return [known[kind] for known in _REGISTERED.values() if kind in known]
 
 
@@ -142,7 +142,7 @@ def kinds(category: str) -> list[str]:
 
 
 def example_path(name: str) -> Path:
-    """Return a complete file: the example of a trainer kind, or another that ludus ships."""
+    """Return the path of a complete file: the example of a trainer kind, or another that ludus ships."""
     shipped = _shipped()
     if name not in {*shipped, *_EXAMPLES}:
         load_installed()
@@ -162,18 +162,18 @@ def example_path(name: str) -> Path:
 
 
 def example_files() -> dict[str, Path | None]:
-    """Return the file of every name that `example_path` knows; None for a kind that has none."""
+    """Return the file of every name that `example_path` knows; None for a kind without one."""
     shipped, known = _shipped(), kinds("trainer")
     for kind in known:
         if kind not in {*shipped, *_EXAMPLES}:
-            # Where the example of a plugin's kind is, its module says.
+            # Importing a plugin's module registers its example.
             find("trainer", kind)
     own = {kind: path for kind, path in _EXAMPLES.items() if path.is_file()}
     return {**dict.fromkeys(known), **shipped, **own}
 
 
 def _shipped() -> dict[str, Path]:
-    """Return every config file that comes with ludus, by its name; those of programs are in folders."""
+    """Return every config file that ludus ships, by its name; those of programs are in folders."""
     folders = [_HERE.parent / "configs", _HERE / "configs"]
     return {
         path.stem: path
@@ -183,7 +183,7 @@ def _shipped() -> dict[str, Path]:
 
 
 def load_plugin(module: str) -> None:
-    """Import a user's own module so that its kinds are known."""
+    """Import a user's module, so that its kinds are registered."""
     if not all(word.isidentifier() for word in module.split(".")) or module.endswith(".py"):
         raise ConfigError(
             f"--plugin {module}: not the name of a module; for a file my_plugin.py give my_plugin"
@@ -215,7 +215,7 @@ class TrainerType(str):
     """The name of a registered trainer kind; `TrainerType.names()` lists them all."""
 
     def __new__(cls, kind: str) -> TrainerType:
-        """Refuse a kind that is not registered."""
+        """Raise ConfigError for a kind that is not registered."""
         if kind not in kinds("trainer"):
             raise ConfigError(f"no trainer is named '{kind}'.{nearest(kind, kinds('trainer'))}")
         return super().__new__(cls, kind)
@@ -227,7 +227,7 @@ class TrainerType(str):
 
 
 def load_installed() -> None:
-    """Import what other installed packages offer through the entry-point group `ludus.plugins`."""
+    """Import the plugins of installed packages, from the entry-point group `ludus.plugins`."""
     global _loaded_entry_points
     if _loaded_entry_points:
         return
@@ -236,7 +236,7 @@ def load_installed() -> None:
         try:
             entry.load()
         except Exception as error:
-            # The next one who asks must be told again, not be served half of the kinds.
+            # The next caller must get the error too, not half of the kinds.
             _loaded_entry_points = False
             if isinstance(error, LudusError):
                 raise

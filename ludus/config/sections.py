@@ -1,4 +1,4 @@
-"""Sections that hide nothing: every key given, none unknown, all mistakes told at once."""
+"""Strict config sections: every key is required, unknown keys are refused, all mistakes reported at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
-        """Refuse a field with a default value: what is not in the file must not decide a run."""
+        """Refuse a field with a default value: what is not in the file must not affect a run."""
         super().__pydantic_init_subclass__(**kwargs)
         for name, field in cls.model_fields.items():
             assert field.is_required(), f"{cls.__name__}.{name} has a default value; remove it"
@@ -38,30 +38,30 @@ class StrictConfig(BaseModel):
             )
 
     def __getitem__(self, key: str) -> Any:
-        """Return the value of a key: a dotted path, or a name that is unique, also one of another library."""
+        """Return the value of a key: a dotted path, a unique name, or a name from another library."""
         value: Any = self
         for part in read_path(self.model_dump(), key).split("."):
             value = value[part] if isinstance(value, Mapping) else getattr(value, part)
         return value
 
     def replace(self, **changes: object) -> Self:
-        """Return a copy with some keys changed; a key is a dotted path or a name that is unique."""
+        """Return a copy with some keys changed; a key is a dotted path or a unique name."""
         data = self.model_dump()
         for key, value in changes.items():
             override(data, key, value)
         return validate(type(self), data, source="replace")
 
     def problems(self) -> Iterator[str]:
-        """Yield each mistake that only shows when keys are read together, with the remedy."""
+        """Yield each mistake that involves several keys, with the remedy."""
         yield from ()
 
 
 SubParameters = StrictConfig
-"""The name under which a trainer's own section of parameters is known in older scripts."""
+"""Alias for a trainer's section of parameters, as in older scripts."""
 
 
 def kind_of(section: StrictConfig) -> str:
-    """Return the `kind` of a section that was read by it."""
+    """Return the `kind` of a section that has one."""
     return str(section.model_dump(include={"kind"})["kind"])
 
 
@@ -71,7 +71,7 @@ def registered(category: str) -> BeforeValidator:
 
 
 class _ByKind:
-    """Reads a section with the Config of the registered class that its `kind` names."""
+    """Validates a section with the Config of the registered class that its `kind` names."""
 
     def __init__(self, category: str) -> None:
         self.category = category
@@ -86,11 +86,11 @@ class _ByKind:
             config_class: type[StrictConfig] = find(self.category, kind).Config
         except ConfigError as error:
             raise PydanticCustomError("kind", "{text}", {"text": str(error)}) from None
-        # A section that a script made is taken as it is, if it is of the right class.
+        # A section that a script built is used as it is, if it has the right class.
         return value if isinstance(value, config_class) else config_class.model_validate(value)
 
     def config_class(self, value: object) -> type[StrictConfig] | None:
-        """Return the Config that this value is read with, if its kind is known."""
+        """Return the Config class for this value, if its kind is known."""
         kind = _kind_in(value)
         if not isinstance(kind, str) or kind not in kinds(self.category):
             return None
@@ -109,7 +109,7 @@ def _section_with_kind(known: Sequence[str]) -> str:
 def validate(cls: type[T], data: object, *, source: str, changed: Sequence[str] = ()) -> T:
     """Return the typed config; raise one ConfigError that lists every problem.
 
-    `changed` holds the paths of keys that are not as in the source but from the command line.
+    `changed` holds the paths of keys that were overridden on the command line.
     """
     if not isinstance(data, Mapping):
         found = "nothing" if data is None else f"a {type(data).__name__}"
@@ -126,7 +126,7 @@ def validate(cls: type[T], data: object, *, source: str, changed: Sequence[str] 
 
 
 def _all_problems(value: object, path: str = "") -> Iterator[str]:
-    """Yield the problems of a section and of all the sections in it, each with its place."""
+    """Yield the problems of a section and of all nested sections, each with its path."""
     if isinstance(value, StrictConfig):
         yield from (f"'{path}': {problem}" if path else problem for problem in value.problems())
         children = [(name, getattr(value, name)) for name in type(value).model_fields]
@@ -141,7 +141,7 @@ def _all_problems(value: object, path: str = "") -> Iterator[str]:
 
 
 def _by_origin(source: str, lines: Sequence[str], changed: Sequence[str]) -> str:
-    """Return all problems, each under what it came from: the command line, the source, or both."""
+    """Return all problems, grouped by origin: the command line, the source, or both."""
     found: dict[str, list[str]] = {}
     for line in lines:
         named = [path for path in changed if re.search(rf"(?<![\w.]){re.escape(path)}(?!\w)", line)]
@@ -152,7 +152,7 @@ def _by_origin(source: str, lines: Sequence[str], changed: Sequence[str]) -> str
 
 
 def listed(source: str, lines: Sequence[str]) -> str:
-    """Return the problems of one source: a sentence, or a list."""
+    """Format the problems of one source: a sentence, or a list."""
     if len(lines) == 1:
         return f"{source}: {lines[0]}"
     return f"{source}: {len(lines)} problems:\n" + "\n".join(f"  - {line}" for line in lines)
@@ -171,7 +171,7 @@ _MESSAGES = {
 
 
 def _describe_all(cls: type[StrictConfig], data: object, error: ValidationError) -> list[str]:
-    """Return a line for each place that is wrong, however many choices a union tried there."""
+    """Return a line for each wrong path, however many options of a union were tried there."""
     lines: dict[str, str] = {}
     found: dict[str, str] = {}
     sections = set[str]()
@@ -182,13 +182,13 @@ def _describe_all(cls: type[StrictConfig], data: object, error: ValidationError)
         found[path] = _found(problem["input"]) if line.startswith("must ") else ""
         if line.startswith("must ") and isinstance(problem["input"], Mapping):
             sections.add(path)
-    # Who wrote a section meant one: what is wrong inside it says more than that it is no word.
+    # A user who wrote a section meant one: report the mistakes inside it, not that it is no word.
     meant = {path for path in sections if any(other.startswith(f"{path}.") for other in lines)}
     return [f"'{path}' {line}{found[path]}" for path, line in lines.items() if path not in meant]
 
 
 def _describe(cls: type[StrictConfig], data: Any, problem: Any) -> tuple[str, str]:
-    """Return where a problem is, as keys of the file, and what is wrong there."""
+    """Return the path of a problem, as keys of the file, and what is wrong there."""
     keys, section, annotation = _locate(cls, data, problem["loc"])
     path, known = ".".join(keys), section.model_fields if section else {}
     match problem["type"]:
@@ -223,7 +223,7 @@ def _one_line(text: str | None) -> str:
 
 
 def section_class(annotation: object, value: object) -> type[StrictConfig] | None:
-    """Return the StrictConfig that a value is read with, looking through lists, unions and kinds."""
+    """Return the StrictConfig class for a value, looking through lists, unions and kinds."""
     if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
         return annotation
     for note in getattr(annotation, "__metadata__", ()):
@@ -239,12 +239,12 @@ def section_class(annotation: object, value: object) -> type[StrictConfig] | Non
 
 
 def annotation_of(field: FieldInfo) -> Any:
-    """Return the whole annotation of a field, with the notes that pydantic takes off it."""
+    """Return the whole annotation of a field, with the metadata that pydantic strips."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 
 def tags(annotation: object) -> list[str]:
-    """Return each `kind` that one of the sections in an annotation goes by."""
+    """Return the `kind` of every section in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, StrictConfig):
         kind = annotation.model_fields.get("kind")
         return [str(tag) for tag in get_args(kind.annotation)] if kind else []
@@ -252,7 +252,7 @@ def tags(annotation: object) -> list[str]:
 
 
 def section_kinds(annotation: object) -> list[str]:
-    """Return each `kind` that a section there may have: those that are registered, or its tags."""
+    """Return the kinds that a section there may have: those registered, or its tags."""
     for note in getattr(annotation, "__metadata__", ()):
         if isinstance(chooser := getattr(note, "func", None), _ByKind):
             return kinds(chooser.category)
@@ -264,9 +264,9 @@ def section_kinds(annotation: object) -> list[str]:
 def _locate(
     cls: type[StrictConfig], data: object, loc: Sequence[Any]
 ) -> tuple[list[str], type[StrictConfig] | None, Any]:
-    """Return the keys that lead to a place, the section of the last one, and its annotation.
+    """Return the keys that lead to a location, the section of the last one, and its annotation.
 
-    pydantic also names the choice it made in a union, which is no key of the file.
+    pydantic also names the option it chose in a union, which is not a key of the file.
     """
     keys: list[str] = []
     annotation: Any = cls

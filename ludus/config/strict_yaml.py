@@ -1,4 +1,4 @@
-"""Read YAML without surprises: nothing is coerced, and no file can run code or fill the memory."""
+"""Strict YAML: nothing is coerced, and no file can run code or fill the memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FLOAT = re.compile(
     r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan"
 )
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]+")
-# What libyaml reads otherwise: tabs, marks of byte order, halves of pairs, block text and complex keys.
+# Read differently by libyaml: tabs, byte order marks, lone surrogates, block text, complex keys.
 _UNUSUAL = re.compile(r"[\t\ufeff\ud800-\udfff|>?]")
 _PLAIN = {"": None, "null": None, "~": None, "true": True, "false": False}
 
@@ -35,7 +35,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _QuickLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The same by libyaml where it is there, in an eighth of the time, for text that both read alike."""
+    """The same with libyaml if available, eight times as fast, for text that both read alike."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}
 
@@ -101,7 +101,7 @@ for _loader in (_Loader, _QuickLoader):
 
 
 def parse(text: str | bytes, *, source: str) -> Any:
-    """Return what the text holds; raise ConfigError, naming the source and the line, if it is unsafe."""
+    """Return the parsed text; raise ConfigError, naming the source and the line, if it is unsafe."""
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8")
@@ -131,13 +131,13 @@ def _read(text: str) -> Any:
         with contextlib.suppress(yaml.YAMLError):
             _refuse_tricks(text, _QuickLoader)
             return _QuickLoader(text).get_single_data()
-    # What is wrong, and where, the same words say on every machine.
+    # The Python loader reports errors, so the message is the same on every machine.
     _refuse_tricks(text, _Loader)
     return _Loader(text).get_single_data()
 
 
 def _refuse_tricks(text: str, loader: type[Any]) -> None:
-    """Walk the events, which costs no recursion, before anything is built."""
+    """Scan the events, without recursion, before anything is built."""
     depth = 0
     for event in yaml.parse(text, Loader=loader):
         mark = f"line {event.start_mark.line + 1}" if event.start_mark else "somewhere"
@@ -157,7 +157,7 @@ def _refuse_tricks(text: str, loader: type[Any]) -> None:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every scalar plain, as this module reads it; text that looks like a value is quoted."""
+    """Writes every scalar plain, as this module reads it; text that looks like another value is quoted."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}
 
@@ -176,7 +176,7 @@ def _represent(dumper: _Dumper, value: object) -> Node:
     else:
         text = str(value)
         if isinstance(value, str):
-            # Other readers of YAML would take some of these words for booleans.
+            # Other YAML parsers would read some of these words as booleans.
             is_word = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", text) is not None
             style = None if is_word and text.lower() not in _WORDS else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)

@@ -1,6 +1,6 @@
-"""The one loop and its words: plan, cursor, run, hooks, trainer. It imports nothing else of ludus.
+"""The training loop and its vocabulary: plan, cursor, run, hooks, trainer. It imports nothing else of ludus.
 
-Names are imported when first used: who wants an error alone need not wait for the loop.
+Names are imported lazily, so that importing an error does not load the loop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WHERE = {
     "Stateful": "run",
     "Trainer": "trainer",
 }
-"""Where the names are that are no errors."""
+"""Module of each exported name; errors are not listed."""
 
 __all__ = [
     "CheckpointError",

@@ -1,6 +1,6 @@
-"""What a trainer may be able to do with weights that its run has kept; the commands look for it.
+"""Optional abilities of a trainer: protocols for evaluating, playing or exporting the weights of a run.
 
-Each is called after `prepare`. A trainer has an ability if it has the methods.
+A trainer has an ability if it has the methods; the commands check for them. Each is called after `prepare`.
 """
 
 from __future__ import annotations
@@ -12,89 +12,89 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class KeepsWeights(Protocol):
-    """Knows its weights in a saved state."""
+    """Finds the model weights in a saved state."""
 
     def weights_of(self, state: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Return the weights that a saved state would be evaluated with."""
+        """Return the weights that an evaluation of a saved state uses."""
 
 
 @runtime_checkable
 class Evaluates(KeepsWeights, Protocol):
-    """Can be evaluated from weights alone: `ludus eval`."""
+    """Evaluates saved weights: `ludus eval`."""
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
-        """Return the metrics of saved weights on what was kept for that."""
+        """Return the metrics of saved weights on held-out data, or in evaluation episodes."""
 
 
 @runtime_checkable
 class Recalls(Protocol):
-    """Has several networks that kept weights may be of."""
+    """Has several networks that saved weights may belong to."""
 
     def recall(self, about: Mapping[str, Any], /) -> None:
-        """Take the network of the weights that have this note."""
+        """Select the network that the weights with this note belong to."""
 
 
 @runtime_checkable
 class Plays(KeepsWeights, Protocol):
-    """Can be watched: `ludus play`."""
+    """Renders what saved weights do: `ludus play`."""
 
     def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
-        """Return pictures, uint8 of (height, width, 3), of what saved weights do."""
+        """Return frames, uint8 of (height, width, 3), of saved weights acting."""
 
 
 @runtime_checkable
 class Narrates(KeepsWeights, Protocol):
-    """Can be read, move by move: `ludus play` prints it."""
+    """Describes a game move by move: `ludus play` prints it."""
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:
-        """Return what saved weights do in one game, a few lines for each move."""
+        """Return the moves of saved weights in one game, a few lines for each."""
 
 
 @runtime_checkable
 class Exports(KeepsWeights, Protocol):
-    """Can be used without torch: `ludus export`."""
+    """Exports weights to a form that runs without torch: `ludus export`."""
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
-        """Write saved weights as something that runs without torch."""
+        """Write saved weights to `path` in a form that runs without torch."""
 
 
 @runtime_checkable
 class NamesRun(Protocol):
-    """The config of a trainer that works with the weights of an earlier run, and keeps none of its own."""
+    """Config of a trainer that uses the weights of an earlier run and saves none itself."""
 
     @property
     def run(self) -> str:
-        """The directory of the earlier run."""
+        """Directory of the earlier run."""
 
 
 class EvaluationJob(Protocol):
-    """An evaluation but for the weights; made from a config in whichever process it is done."""
+    """An evaluation without its weights, built from a config in the process that runs it."""
 
     @property
     def metrics(self) -> Sequence[str]:
-        """The metrics that are logged, as NaN, where an evaluation gives no result."""
+        """Names of the metrics that are logged as NaN if an evaluation gives no result."""
 
     def rebuild(self) -> object:
-        """Make all that it needs, to find out whether it can be made; raise LudusError where not."""
+        """Build everything it needs, as a check; raise LudusError if that fails."""
 
     def evaluate(
         self, weights: Mapping[str, Any], /, *, is_interrupted: Callable[[], bool]
     ) -> Mapping[str, float]:
-        """Return the metrics of these weights, those of every score among them.
+        """Return the metrics of these weights, including those of every score.
 
-        The same in whichever process it is called; Interrupted if the run is asked to pause.
+        The result is the same in any process; raises Interrupted if the run is asked to pause.
         """
 
 
 @runtime_checkable
 class EvaluatesBeside(Protocol):
-    """Can be evaluated in a process beside training: `ludus.AsyncEvaluator(config)`.
+    """Can be evaluated asynchronously, in a child process: `ludus.AsyncEvaluator(config)`.
 
-    Asked of the class of the config's kind, found through the registry: no trainer is built there.
+    The class is found in the registry by the config's kind; no trainer is built in the child.
     """
 
     @staticmethod
     def evaluation_job(config: Any, /) -> EvaluationJob:
-        """Return what evaluates runs of this config."""
+        """Return the evaluation of runs with this config."""

@@ -1,4 +1,4 @@
-"""Whose code a module is: the user's own, a library's that is known here, or another's."""
+"""Classify modules by author: the user's code, a known library, or a third-party package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 @functools.cache
 def is_of_user(module: str) -> bool:
-    """Return whether a module is neither a library's nor of the standard library."""
+    """Return whether a module belongs to no library and not to the standard library."""
     top = module.partition(".")[0]
     if top in _LIBRARIES or (top in sys.stdlib_module_names and top != "__main__"):
         return False
@@ -21,7 +21,7 @@ def is_of_user(module: str) -> bool:
 
 @functools.cache
 def is_third_party(module: str) -> bool:
-    """Return whether a module was installed and is of no library that is known here."""
+    """Return whether a module is installed and belongs to none of the known libraries."""
     top = module.partition(".")[0]
     file = getattr(sys.modules.get(module) or sys.modules.get(top), "__file__", None)
     return top not in _LIBRARIES and bool(file and _INSTALLED & {*Path(file).parts})

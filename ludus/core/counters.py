@@ -1,4 +1,4 @@
-"""The counters of a run: six that all families share, and those that a family declares for its own."""
+"""Counters of a run: six that all families share, and those that a family declares."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ludus.core.errors import PlanError, nearest
 
 SHARED = ("env_steps", "opt_steps", "epoch", "iteration", "examples", "tokens")
 _OWNERS: dict[str, list[str]] = {}
-"""Who declared each counter; families of ludus may share one that means the same."""
+"""Modules that declared each counter; families of ludus may share one that means the same."""
 
 
 class Counters(dict[str, int]):
-    """The counters of one run, by name; a name that was not declared is a PlanError."""
+    """Counters of one run, by name; an undeclared name is a PlanError."""
 
     def __missing__(self, name: str) -> int:
         check(name, self)
@@ -20,7 +20,7 @@ class Counters(dict[str, int]):
 
 
 def declare(names: Iterable[str], room: str) -> None:
-    """Make counters known that only the trainers defined in this package or module have."""
+    """Declare counters that only the trainers defined in this package or module have."""
     for name, owners in list(_OWNERS.items()):
         _OWNERS[name] = [owner for owner in owners if owner != room]
         if not _OWNERS[name]:
@@ -30,17 +30,17 @@ def declare(names: Iterable[str], room: str) -> None:
 
 
 def owners(name: str) -> list[str]:
-    """Return which packages or modules declared a counter, or ludus; none if nobody did."""
+    """Return the packages or modules that declared a counter; `ludus` for a shared one, empty if unknown."""
     return ["ludus"] if name in SHARED else list(_OWNERS.get(name, ()))
 
 
 def known() -> tuple[str, ...]:
-    """Return every counter that anyone has declared."""
+    """Return every declared counter."""
     return *SHARED, *_OWNERS
 
 
 def of(trainer: type) -> tuple[str, ...]:
-    """Return the counters of this class's runs: the shared ones, and those declared where it is defined."""
+    """Return the counters of this class's runs: the shared ones and those its modules declare."""
     modules = [f"{cls.__module__}." for cls in trainer.__mro__]
     own = [
         name
@@ -51,7 +51,7 @@ def of(trainer: type) -> tuple[str, ...]:
 
 
 def check(name: str, among: Iterable[str] | None = None) -> None:
-    """Raise PlanError, with the nearest name, unless this counter was declared."""
+    """Raise PlanError, with the nearest name, unless this counter is declared."""
     names = known() if among is None else tuple(among)
     if name in names:
         return

@@ -1,4 +1,4 @@
-"""Where a run stands: the loops that are open and the node about to open, as a short JSON list."""
+"""Cursor: the position of a run in its plan, as a short JSON list of the open loops and the next node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.core.plan import Repeat
 
 @dataclass(slots=True)
 class Frame:
-    """One line of a cursor: a node, the round it is in, and the rounds its loop was given."""
+    """One entry of a cursor: a node, its current round, and the number of rounds of its loop."""
 
     name: str
     index: int = 0
@@ -28,7 +28,7 @@ def to_json(cursor: Sequence[Frame]) -> list[list[Any]]:
 
 
 def from_json(rows: object, plan: Repeat) -> Cursor:
-    """Read a saved cursor back; raise PlanError if this plan has no such place."""
+    """Read a saved cursor; raise PlanError if this plan has no such position."""
     if not isinstance(rows, list):
         raise PlanError(f"a cursor is a list of [name, round, rounds], not {rows!r}")
     cursor = [read_frame(row) for row in rows]
@@ -48,7 +48,7 @@ def from_json(rows: object, plan: Repeat) -> Cursor:
 
 
 def last_loop(plan: Repeat, rows: list[list[Any]]) -> Repeat:
-    """Return the innermost loop that a saved cursor names."""
+    """Return the innermost loop named by a saved cursor."""
     loop = plan
     for name, *_ in rows[1:]:
         for child in loop.body:
@@ -59,7 +59,7 @@ def last_loop(plan: Repeat, rows: list[list[Any]]) -> Repeat:
 
 
 def read_frame(row: Any) -> Frame:
-    """Return one saved line of a cursor; raise PlanError if it is none."""
+    """Return one saved entry of a cursor; raise PlanError if it is malformed."""
     is_triple = isinstance(row, list) and len(row) == 3
     if not is_triple or not isinstance(row[0], str) or type(row[1]) is not int:
         raise PlanError(f"a line of a cursor is [name, round, rounds], not {row!r}")
@@ -71,5 +71,5 @@ def read_frame(row: Any) -> Frame:
 
 
 def describe(cursor: Sequence[Frame]) -> str:
-    """Return the cursor as people say it: `train 0, epoch 2, step 17`."""
+    """Return the cursor as readable text: `train 0, epoch 2, step 17`."""
     return ", ".join(f"{frame.name} {frame.index}" for frame in cursor) or "the end"

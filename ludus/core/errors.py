@@ -1,4 +1,4 @@
-"""Every error ludus raises on purpose; each message names the thing, its value and the remedy."""
+"""Errors that ludus raises on purpose; each message names the thing, its value and the remedy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 class LudusError(Exception):
-    """Something the user can mend; the command line prints it as one sentence, without a traceback."""
+    """A mistake the user can fix; the command line prints it as one sentence, without a traceback."""
 
 
 class ConfigError(LudusError):
-    """A config file or a value in it is wrong."""
+    """A config file, or a value in it, is wrong."""
 
 
 class PlanError(LudusError):
@@ -27,7 +27,7 @@ class RunError(LudusError):
 
 
 class RunTaken(RunError):
-    """The run directory is no longer this process's own: it was moved, removed, or its lock was."""
+    """This process lost its run directory: it was moved or removed, or its lock was."""
 
 
 class StorageError(LudusError):
@@ -39,15 +39,15 @@ class CheckpointError(LudusError):
 
 
 class Diverged(LudusError):
-    """Training produced a number that is not finite."""
+    """Training produced NaN or an infinite number."""
 
 
 class Interrupted(Exception):
-    """The run pauses, by a signal or because a stage waits; it left a checkpoint and can be resumed."""
+    """The run pauses, by a signal or because a stage waits; a checkpoint is saved and it can be resumed."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` for the known name closest to this one, or what is known."""
+    """Return ` Did you mean 'x'?` for the known name closest to this one, or a list of the known names."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:

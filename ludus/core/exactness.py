@@ -1,4 +1,4 @@
-"""Whether a run that is killed and resumed ends with the same bytes, in one of three words."""
+"""Exactness of a run: whether it ends with the same bytes if it is killed and resumed."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from enum import StrEnum
 
 
 class Exact(StrEnum):
-    """What is known of a run's exactness; in a condition only `no` is false."""
+    """Exactness of a run; only `no` is false in a condition."""
 
     PROVED = "proved"
-    """`ludus verify` killed and resumed this very run, or a resume passed lines seen before and agreed."""
+    """`ludus verify` killed and resumed this run, or a resume repeated logged lines and they agreed."""
     EXPECTED = "expected"
-    """Nothing speaks against it."""
+    """No reason against it is known."""
     NO = "no"
-    """Something does: the reasons stand beside it."""
+    """A resumed run may differ; the reasons are listed with it."""
 
     def __bool__(self) -> bool:
         return self is not Exact.NO
 
 
 def exact_word(told: object) -> Exact | None:
-    """Return the word for what a file says: one of the three, or true or false, as it once was."""
+    """Parse the value in a file: one of the three words, or true or false in older files."""
     if isinstance(told, bool):
         return Exact.EXPECTED if told else Exact.NO
     return Exact(told) if isinstance(told, str) and told in tuple(Exact) else None

@@ -1,4 +1,4 @@
-"""The states in which a script gave its models: every new run of the trainer begins from them."""
+"""Initial states of the models that a script gave: every new run of the trainer starts from them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class _Known:
     model: Stateful
     first: Any
     left: object = None
-    """A digest of what the last run made of it."""
+    """Digest of the model's state after the last run."""
 
 
 class FirstState:
-    """Remembers the state of each model when the first run began with it.
+    """Keeps the initial state of each model and restores it before another run.
 
-    A trainer trains the very models that it was given. So they are put back as they were before another run:
-    what a run begins with is decided by its config and by what the script gave, not by the runs before it.
-    `copied` copies a state, and `digest` returns what changes when a state does; None: nobody asks.
+    A trainer trains the given models in place. Restoring them means that a run starts from its config and
+    what the script gave, not from the result of earlier runs.
+    `copied` copies a state; `digest` changes whenever a state does, and None means that nothing is compared.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class FirstState:
         self._is_undone = False
 
     def put_back(self) -> None:
-        """Make the models what they were: first of all, for parts copy them."""
+        """Restore the initial states; called before everything else, because parts copy the models."""
         self._is_undone = False
         for known in self._known:
             if known.left is not None:
@@ -46,7 +46,7 @@ class FirstState:
             try:
                 known.model.load_state_dict(self._copied(known.first))
             except Exception as error:
-                # Whatever a model says of a state that was its own: it is no longer the same model.
+                # An error in loading its own earlier state means that its layers have changed.
                 raise ConfigError(
                     f"the {type(known.model).__name__} that was given has other layers than when a run first"
                     " began with it, so a new run cannot begin as that did; give it again, with set_model,"
@@ -54,7 +54,7 @@ class FirstState:
                 ) from error
 
     def remember(self, models: Iterable[object]) -> None:
-        """Keep the states of models, once all layers have their shapes, unless they are known."""
+        """Save the state of each new model; called once all layers have their shapes."""
         for model in models:
             if isinstance(model, Stateful) and not any(
                 model is known.model for known in self._known
@@ -62,12 +62,12 @@ class FirstState:
                 self._known.append(_Known(model, self._copied(model.state_dict())))
 
     def leave(self) -> None:
-        """Note what a run that has ended made of the models."""
+        """Record a digest of each model at the end of a run."""
         for known in self._known:
             known.left = self._digest(known.model.state_dict())
 
     def tell(self, tell: Tell, *, is_new: bool) -> None:
-        """Say so where the script changed a model since the last run, which a new run does not begin from."""
+        """Warn if the script changed a model since the last run, because a new run discards that change."""
         if is_new and self._is_undone:
             tell(
                 "the model was changed after the last fit, and a new run begins from what it was when it was"
@@ -76,5 +76,5 @@ class FirstState:
             )
 
     def forget(self) -> None:
-        """Take the models as they are then for the first state of the next run."""
+        """Let the next run take the models' current states as initial states."""
         self._known = []

@@ -1,4 +1,4 @@
-"""Find the `before_x` and `after_x` methods of a trainer and its callbacks, and check that each fits."""
+"""Bind hooks: find `before_x` and `after_x` methods of a trainer and its callbacks, and check each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Hooks = dict[str, tuple[Callable[[], None], ...]]
 Offers = Mapping[str, Mapping[str, Callable[[Run], Any]]]
-"""By the name of a hook: what it is given for a parameter of this name, instead of the Run."""
+"""By hook name and parameter name: the value to pass instead of the Run."""
 
 
 def empty_hook(method: F) -> F:
-    """Mark a hook that does nothing, so that the loop need not call it."""
+    """Mark a hook as empty, so that the loop skips it."""
     method.__dict__["is_empty_hook"] = True
     return method
 
@@ -31,8 +31,8 @@ def bind_hooks(
 ) -> Hooks:
     """Return the calls to make for every hook name of the plan, in the order of the owners.
 
-    A hook takes nothing, or the Run, or what is offered to it, by the name of its parameter: an
-    `info` of the round that ended where the node has one. Hooks that `base` itself defines are not
+    A hook takes no argument, the Run, or what is offered under the name of its parameter, such as the
+    `info` of the round that ended if the node has one. Hooks that `base` itself defines are not
     checked against the plan, so `super()` always works.
     """
     known = {name for node in walk_nodes(plan) for name in hook_names(node)}
@@ -69,7 +69,7 @@ def _hooks_of(owner: object, base: type) -> Iterable[str]:
     classes = [cls for cls in type(owner).__mro__ if cls not in base.__mro__]
     names = {name for cls in classes for name in vars(cls)} | set(getattr(owner, "__dict__", ()))
     for name in sorted(names):
-        # The class is asked first so that properties are not evaluated.
+        # Static lookup, so that properties are not evaluated.
         value = inspect.getattr_static(owner, name, None)
         is_method = callable(value) or isinstance(value, staticmethod | classmethod)
         if _HOOK.fullmatch(name) and is_method:
@@ -93,7 +93,7 @@ def _call(
         return method
     names = [parameter.name for parameter in parameters]
     runs = [name for name in names if name not in offered]
-    # One that takes the Run alone gets it by its place, all others by the names of their parameters.
+    # A hook that takes only the Run gets it by position, all others by keyword.
     wrong = parameters[0].KEYWORD_ONLY if names == runs else parameters[0].POSITIONAL_ONLY
     if len(runs) > 1 or "info" in runs or any(one.kind == wrong for one in parameters):
         choices = ["nothing", "the Run", *(f"a parameter named {name}" for name in sorted(offered))]

@@ -1,4 +1,4 @@
-"""What of a trainer is looked at: whom it asks, what its data are like, and whether it is built at all."""
+"""Introspection of a trainer: the objects it consults, digests of its data, and whether it is prepared."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _NEED_PARTS = ("plan", "parts", "observers")
 
 
 class Inspected:
-    """A base of every trainer; a family says more where it has more."""
+    """Base of every trainer; families override what differs."""
 
     _is_prepared = False
     asked_once: ClassVar[tuple[str, ...]] = ()
-    """Roles of those whose answers are kept in a journal: what they keep cannot be saved with the parts."""
+    """Roles whose answers are kept in a journal: their own state cannot be saved with the parts."""
     model: object
     given_classes: dict[str, str]
 
     def given_models(self) -> Sequence[object]:
-        """Return what a script gave to be trained: each new run begins from what they were at first."""
+        """Return the models a script gave to be trained: each new run starts from their initial states."""
         return [self.model] if "model" in self.given_classes else []
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let a trainer that is asked for its plan or its parts before it is built say so in a sentence."""
+        """Wrap the methods that need `prepare`, so that calling them too early raises a clear LudusError."""
         super().__init_subclass__(**options)
         own = vars(cls)
         for name in _NEED_PARTS:
@@ -35,19 +35,19 @@ class Inspected:
             setattr(cls, "prepare", _noted(own["prepare"]))  # noqa: B010 - seen by type checkers
 
     def consulted(self) -> Mapping[str, object]:
-        """Return what the run asks and is in no part, by role: a game, analysers, an oracle.
+        """Return the objects the run consults that are in no part, by role: a game, analysers, an oracle.
 
-        Those of the user's own with `state_dict` and `load_state_dict` become parts; others are watched.
+        The user's own objects with `state_dict` and `load_state_dict` become parts; others are watched.
         """
         return {}
 
     def data_facts(self) -> Mapping[str, str]:
-        """Return, by role, a digest of the data: a resume with other data is refused."""
+        """Return a digest of the data by role; a resume with other data is refused."""
         return {}
 
 
 def _noted(prepare: Callable[..., None]) -> Callable[..., None]:
-    """Return `prepare`, which is remembered once it was called."""
+    """Wrap `prepare` to record that it was called."""
 
     @functools.wraps(prepare)
     def noted(self: Inspected, **options: Any) -> None:
@@ -58,7 +58,7 @@ def _noted(prepare: Callable[..., None]) -> Callable[..., None]:
 
 
 def _once_built(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a method that needs what `prepare` builds."""
+    """Wrap a method that needs what `prepare` builds, so that calling it too early is a LudusError."""
 
     @functools.wraps(method)
     def asked(self: Inspected) -> Any:

@@ -1,7 +1,7 @@
-"""Tell what kinds of objects hold: attributes, slots, class, closure, globals, position, memory.
+"""Determine what an object holds, by its kind: attributes, slots, class, closure, globals, position, memory.
 
-Only what cannot run anybody's code is asked: no attribute that a class may compute, no iteration that a
-class may define. torch and NumPy are known by the names of their classes alone.
+Nothing here runs foreign code: no computed attribute is read and no custom iteration is started.
+torch and NumPy objects are recognised by their class names alone.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from ludus.core import memory, positions
 from ludus.core.authors import is_of_user, is_third_party
 
-# Objects of these show or log, or serve threads and processes: what they keep decides nothing.
+# Their objects display or log, or serve threads and processes: their state does not affect the run.
 _NOT_OPENED = {"tqdm", "rich", "wandb", "tensorboard", "matplotlib", "pydantic", "pydantic_core"}
-# Objects of the standard library that hold what they were given.
+# Modules of the standard library whose objects hold what they were given.
 _HOLDERS = {"types", "collections", "weakref", "queue", "argparse", "dataclasses"}
 _IMMUTABLE = {"datetime", "decimal", "fractions", "uuid", "pathlib", "zoneinfo"}
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
@@ -56,13 +56,13 @@ def _is_opened(kind: type) -> bool:
 
 
 def is_instance(value: object) -> bool:
-    """Return whether a value is an object with attributes that count: no code, nothing that shows."""
+    """Return whether a value is an object whose attributes matter: neither code nor a display or logger."""
     kind: Any = type(value)
     return _is_opened(kind)
 
 
 def attributes(value: object) -> Iterator[tuple[str, Any]]:
-    """Yield what an object keeps in its dict and its slots, but for what its classes call `derived`."""
+    """Yield the attributes in an object's dict and slots, except those its classes name in `derived`."""
     kind: Any = type(value)
     ignored, slots = layout(kind)
     own = getattr(value, "__dict__", None)
@@ -77,13 +77,13 @@ def attributes(value: object) -> Iterator[tuple[str, Any]]:
 
 @functools.lru_cache(maxsize=4096)
 def layout(kind: type) -> tuple[frozenset[str], tuple[tuple[str, Any], ...]]:
-    """Return the attributes of a class's objects that do not count, and its slots that do."""
+    """Return the attribute names to ignore for a class, and the slots to read."""
     ignored = derived_of(kind) | (_not_of_module() if _is_network(kind) else frozenset())
     found = [pair for one in kind.__mro__ for pair in vars(one).items()]
     ignored |= {name for name, item in found if isinstance(item, functools.cached_property)}
     ignored |= {"__dict__", "__weakref__"}
     if _is_loader(kind) and not hasattr(kind, "state_dict"):
-        # What its workers have read so far, and how long it once was.
+        # The read-ahead of its workers, and a cached length.
         ignored |= {"_iterator", "_IterableDataset_len_called"}
     slots = [
         (name, slot)
@@ -95,31 +95,31 @@ def layout(kind: type) -> tuple[frozenset[str], tuple[tuple[str, Any], ...]]:
 
 @functools.cache
 def _not_of_module() -> frozenset[str]:
-    """Return the attributes of a torch network besides its tensors and networks."""
-    # Which mode it is in, and who listens to it, is set anew by whoever uses it.
+    """Return the attributes of a torch network other than its tensors and subnetworks."""
+    # Mode and hooks are set again by the code that uses the network.
     module = sys.modules["torch"].nn.Module()
     return frozenset(vars(module)) - {"_parameters", "_buffers", "_modules"}
 
 
 @functools.lru_cache(maxsize=4096)
 def derived_of(kind: type) -> frozenset[str]:
-    """Return the attributes that a class says can be computed anew."""
+    """Return the attributes that a class declares as recomputable, in `derived`."""
     named = [vars(one).get("derived", ()) for one in kind.__mro__]
     named = [(names,) if isinstance(names, str) else names for names in named]
     return frozenset(n for names in named if isinstance(names, _NAMES) for n in names)
 
 
 def derived_names(owner: object) -> frozenset[str]:
-    """Return the attributes that the owner's classes say can be computed anew."""
+    """Return the attributes that the owner's class declares as recomputable, in `derived`."""
     kind: Any = type(owner)
     return derived_of(kind)
 
 
 @functools.lru_cache(maxsize=4096)
 def saved_names(kind: type) -> frozenset[str] | None:
-    """Return the attributes that a state_dict knows which a class of the user's inherits; None: all.
+    """Return the attributes covered by the state_dict that a user's class inherits; None means all.
 
-    Of a network those are its tensors and networks; of another class whatever the library's own code names.
+    For a network these are its tensors and subnetworks; for other classes every name in the library's code.
     """
     writers = [one for one in kind.__mro__ if "state_dict" in vars(one)]
     if not writers or is_of_user(writers[0].__module__):
@@ -135,7 +135,7 @@ def saved_names(kind: type) -> frozenset[str] | None:
 
 
 def hooks_of(value: object) -> list[types.FunctionType]:
-    """Return the functions of the user's that a network calls as it computes."""
+    """Return the user's functions that a network calls as forward or backward hooks."""
     if not _is_network(type(value)):
         return []
     named = [
@@ -153,7 +153,7 @@ def has_state(value: object) -> bool:
 
 
 def class_attributes(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield what a class of the user's, and its bases, keep for all objects and do not call `derived`."""
+    """Yield the class attributes of a user's class and its bases, except those named in `derived`."""
     ignored = {"derived", "Config", *derived_of(kind)}
     for one in kind.__mro__:
         if is_of_user(one.__module__):
@@ -168,7 +168,7 @@ def _is_slot(value: object) -> bool:
 
 
 def references(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield what a function of the user's keeps: in closure, defaults, itself, its module's globals."""
+    """Yield what a user's function refers to: closure, defaults, attributes, globals of its module."""
     if not is_of_user(function.__module__ or ""):
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -202,13 +202,13 @@ def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 @functools.cache
 def _names_in(code: types.CodeType) -> tuple[str, ...]:
-    """Return the global and attribute names in a function, and in those written inside it."""
+    """Return the global and attribute names used in a function and in the functions nested in it."""
     inner = [one for one in code.co_consts if isinstance(one, types.CodeType)]
     return tuple(dict.fromkeys([*code.co_names, *(n for one in inner for n in _names_in(one))]))
 
 
 def opened(value: object) -> Opened | None:
-    """Return what a value that is no container is compared by, and holds; None: its attributes, if any."""
+    """Return what a non-container is compared by, and the objects in it; None: its attributes, if any."""
     for kind, opens in _OPENERS:
         if isinstance(value, kind):
             return opens(value)
@@ -228,7 +228,7 @@ def opened(value: object) -> Opened | None:
 
 
 def is_own(value: object) -> bool:
-    """Return whether a value is an object of a class of the user's."""
+    """Return whether a value is an object of a user's class."""
     return is_instance(value) and is_of_user(type(value).__module__)
 
 
@@ -260,7 +260,7 @@ def _of_class(value: type) -> Opened:
 
 
 def function_of(value: object) -> Any:
-    """Return the function of what a class keeps a method in."""
+    """Return the function inside a method wrapper such as staticmethod or property."""
     if isinstance(value, property):
         return value.fget
     if isinstance(value, staticmethod | classmethod):
@@ -284,7 +284,7 @@ _OPENERS: tuple[tuple[Any, Callable[[Any], Opened]], ...] = (
     (bytearray | memoryview | array.array, lambda value: (b"", [bytes(value)])),
     (weakref.ref, lambda value: (b"", [value()])),
     (contextvars.ContextVar, lambda value: (b"", [value.get(None)])),
-    # What is remembered of answers decides none.
+    # A cache of results does not affect them.
     (functools._lru_cache_wrapper, lambda value: (b"", [value.__wrapped__])),
 )
 

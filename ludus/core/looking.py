@@ -1,8 +1,7 @@
-"""Look at objects without touching them: a digest of all that can be reached, within a budget.
+"""Digest objects without side effects: a hash of everything reachable from them, within a budget.
 
-Nothing of what is looked at is called, drawn from or advanced, but for the `state_dict` of torch's own
-classes. What an object keeps in its attributes, slots, class, closures, module's globals and iterators
-is a part of it.
+Nothing is called, drawn from or advanced, except the `state_dict` of torch's own classes. An object's
+state includes its attributes, slots, class, closures, module globals and iterators.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ludus.core.attribute_values import attribute_values
 from ludus.core.authors import is_of_user
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-# Those of another order than their base come first.
+# Subclasses with another order come before their bases.
 _CONTAINERS = (OrderedDict, dict, list, tuple, set, frozenset, deque)
 _WRITABLE = {*_PLAIN, *_CONTAINERS} - {deque}
 _MAX_ITEMS = 2_000_000
@@ -36,29 +35,29 @@ Opened = tuple[bytes, list[Any]]
 
 
 class Look:
-    """One look at some objects; what is known is left out.
+    """One inspection of some objects; known objects are left out.
 
-    What is over the budget is looked at in part: its length, its ends and places spread over it.
+    Objects over the budget are sampled: their length, their ends and evenly spread items.
     """
 
     def __init__(self, known: Iterable[object] = (), *, has_code: bool = True) -> None:
-        """Without code a class or a function is told by its name alone."""
+        """Without code, a class or a function is identified by its name alone."""
         self._known = {id(thing): thing for thing in known}
         self._served, self._has_code = frozenset(self._known), has_code
         self._storages: set[int] = set()
         self._seen: dict[int, object] = {}
         self._items, self._objects, self._bytes = _MAX_ITEMS, _MAX_OBJECTS, _MAX_BYTES
         self.classes: dict[type, None] = {}
-        """The classes of the user's own that were met in what is left out."""
+        """User classes found among the objects that are left out."""
         self.own: dict[tuple[str, str], list[Any]] = {}
-        """What their objects hold, by class and name, that an inherited state_dict cannot know of."""
+        """Attributes of their objects, by class and name, that an inherited state_dict does not cover."""
         self.was_cut = False
-        """Whether something was over the budget since this was last set to False."""
+        """Whether the budget was exceeded since this was last set to False."""
 
     def leave_out(self, roots: Iterable[object]) -> None:
-        """Let all that these hold, and whatever shares memory with it, be known.
+        """Mark everything these objects hold, and all that shares memory with it, as known.
 
-        What lies deepest, and what long containers hold, comes last: it may be over the budget.
+        Deep objects and the items of long containers come last, because the budget may run out.
         """
         waiting, long = deque(roots), deque[Any]()
         num_left = _MAX_OBJECTS
@@ -70,20 +69,20 @@ class Look:
             try:
                 inside = self._belongings(one, num_left)
             except Exception:
-                # As in `digest`.
+                # As in `_digest`.
                 inside = []
             if inside is not None:
                 self._known[id(one)] = one
                 (waiting if len(inside) <= _NUM_SAMPLED else long).extend(inside)
 
     def _belongings(self, one: object, num_left: int) -> list[Any] | None:
-        """Return what an object in a part holds that is the part's own; None: not even itself."""
+        """Return the objects that belong to a part with this one; None if even this one does not."""
         if (place := memory.memory_of(one)) is not None:
             self._storages.add(place)
             return []
         if isinstance(one, _CONTAINERS):
             if _marshalled(one, _MAX_ITEMS) is not None:
-                # One that cannot change is nobody's.
+                # An immutable value belongs to no part.
                 return None if isinstance(one, tuple | frozenset) else []
             items = _some(one, num_left)
             values = [dict.get(one, key) for key in items] if isinstance(one, dict) else []
@@ -93,7 +92,7 @@ class Look:
         return [] if memory.is_generator(one) or hasattr(type(one), "state_dict") else None
 
     def _left_out(self, one: object) -> list[Any]:
-        """Return what of an object belongs to the part that it is in."""
+        """Return the attribute values of an object that belong to the part it is in."""
         kind: Any = type(one)
         for hook in kinds.hooks_of(one):
             self.own.setdefault((kind.__name__, hook.__name__), []).append(hook)
@@ -111,12 +110,12 @@ class Look:
         return found
 
     def digest(self, value: object) -> bytes:
-        """Return something that is the same for as long as nothing in it has changed."""
+        """Return a digest that stays the same as long as nothing in the value has changed."""
         self._begin()
         return self._digest(value)
 
     def digests(self, value: object) -> dict[str, bytes]:
-        """Return the same for each attribute of an object, by its name, and "" for the rest."""
+        """Return a digest of each attribute of an object, by its name, and "" for the rest."""
         self._begin()
         try:
             members = self._members(value) if self._has_names(value) else None
@@ -130,16 +129,16 @@ class Look:
         return found | {"": self._digest(type(value))}
 
     def _has_names(self, value: object) -> bool:
-        """Return whether a value is told by its attributes alone."""
+        """Return whether a value is compared by its attributes alone."""
         is_other = isinstance(value, (*_PLAIN, *_CONTAINERS)) or id(value) in self._known
         if is_other or memory.memory_of(value) is not None or hasattr(type(value), "state_dict"):
             return False
         return kinds.is_instance(value) and kinds.opened(value) is None
 
     def _begin(self) -> None:
-        # Objects, not ids alone, so that no other one has an id of theirs while this lasts.
+        # Keep the objects, not only their ids, so that no id is reused during the inspection.
         self._seen = {}
-        # However much one owner holds, something is left for the next.
+        # However much one owner holds, some budget is left for the next.
         self._objects = max(self._objects, _MIN_OBJECTS)
 
     def _digest(self, value: object) -> bytes:
@@ -149,14 +148,14 @@ class Look:
             try:
                 token, inside = self._opened(one)
             except Exception as error:
-                # What can go wrong in a class that nobody knows is unknown; a watcher must not end a run.
+                # Reading an unknown class may raise anything, and a watcher must not end a run.
                 token, inside = f"unreadable: {type(error).__name__}".encode(), []
             out.update(b"%d,%d:" % (len(token), len(inside)) + token)
             stack.extend(reversed(inside))
         return out.digest()
 
     def _opened(self, value: object) -> Opened:
-        """Return what of a value is compared, and the objects inside that are to be opened in turn."""
+        """Return what is compared of a value, and the objects inside it to open next."""
         if isinstance(value, _PLAIN):
             return self._plain(value), []
         if id(value) in self._known or id(value) in self._seen:
@@ -180,7 +179,7 @@ class Look:
         return name, [*inside, *([type(value)] if kinds.is_own(value) else [])]
 
     def _members(self, value: object) -> list[tuple[str, Any]]:
-        """Return the attributes of an object, by name, but for what serves the run."""
+        """Return the attributes of an object, by name, except objects that serve the run."""
         found = kinds.attributes(value) if kinds.is_instance(value) else ()
         return [(name, item) for name, item in found if id(item) not in self._served]
 
@@ -216,7 +215,7 @@ class Look:
 
 
 def _some(value: Collection[Any], most: int) -> list[Any]:
-    """Return all items of a container, or those of its ends and some between."""
+    """Return all items of a container, or a sample from its ends and between."""
     count = len(value)
     base: Any = next(kind for kind in _CONTAINERS if isinstance(value, kind))
     if count <= max(most, 0):
@@ -232,19 +231,22 @@ def _some(value: Collection[Any], most: int) -> list[Any]:
 
 
 def _marshalled(value: Collection[Any], most: int) -> tuple[int, bytes] | None:
-    """Return about how many values a container holds, and their bytes; None: objects, or more than these."""
+    """Return the estimated number of values in a container, and their bytes.
+
+    None means that it holds objects, or more values than `most`.
+    """
     size = _size(value, _PROBE_DEPTH) if type(value) in _CONTAINERS else None
     if size is None or size > most:
         return None
     try:
-        # Version 2 writes values alone: which of them are one object does not show.
+        # Version 2 writes values only, so shared references make no difference.
         return size, marshal.dumps(value, 2)  # type: ignore[arg-type]
     except ValueError:
         return None
 
 
 def _size(value: object, depth: int) -> int | None:
-    """Return about how many values a container holds, as some of its items tell; None: not plain ones."""
+    """Return the estimated number of values in a container, from a few items; None if not all are plain."""
     if type(value) in _PLAIN:
         return 1 if not isinstance(value, str | bytes) else 1 + len(value) // 64
     if not isinstance(value, _CONTAINERS) or type(value) not in _CONTAINERS:
@@ -266,7 +268,7 @@ def _size(value: object, depth: int) -> int | None:
 
 
 def _is_more(value: object) -> bool:
-    """Return whether a value is, or holds, an object with a state of its own: a network, an optimizer."""
+    """Return whether a value is, or holds, an object with its own state, like a network or an optimizer."""
     if isinstance(value, dict):
         value = [*value.values()]
     if isinstance(value, _CONTAINERS):
@@ -285,11 +287,11 @@ def _probed(value: Collection[Any]) -> Iterator[Any]:
 
 
 def _name(item: object) -> str:
-    """Return what an item of a set is told by: it cannot change, or only in itself."""
+    """Return how an item of a set is compared: by its repr if it is immutable, else by its class name."""
     plain = (*_PLAIN, tuple, frozenset)
     return repr(item) if isinstance(item, plain) else type(item).__qualname__
 
 
 def digest_of(value: object) -> str:
-    """Return what a value is known by, the same in every process whatever code is around it."""
+    """Return a digest of a value, the same in every process and whatever code is around it."""
     return Look(has_code=False).digest(value).hex()

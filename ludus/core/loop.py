@@ -1,4 +1,4 @@
-"""The one loop: walk any plan from any cursor, calling the hooks around every node.
+"""The training loop: walk any plan from any cursor, calling the hooks around every node.
 
     before_<loop>                             once a round
       before_<stage>, work, after_<stage>
@@ -6,7 +6,7 @@
     -- boundary --                            observers, then the checkpoint
 
 A boundary comes just before a node opens, if anything happened since the last one, and at the end.
-So a saved cursor names the node about to open: whether it does, and its hooks, are still to come.
+So a saved cursor names the next node: its condition and its hooks are still to be called.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ludus.core.hooks import Hooks
 from ludus.core.plan import Repeat, Stage, hook_names
 from ludus.core.run import Observer, Run
 
-# A node bound to all it needs; it takes, and uses up, what remains of a saved cursor.
+# A node with everything bound to it; it takes, and consumes, the rest of a saved cursor.
 Walker = Callable[[Cursor], None]
 
 
@@ -89,11 +89,11 @@ def _bind_repeat(loop: Repeat, run: Run, hooks: Hooks, boundary: Callable[[], No
     def walk_repeat(rest: Cursor) -> None:
         frame = rest.pop(0) if rest else Frame(loop.name)
         run.cursor.append(frame)
-        # A saved cursor that goes on below this loop stands inside an open round.
+        # A saved cursor that continues below this loop is inside an open round.
         is_open, todo = bool(rest), body_from[rest[0].name] if rest else body
         while True:
             if not is_open:
-                if run.is_pending and len(run.cursor) > 1:  # the root's own comes in `walk`
+                if run.is_pending and len(run.cursor) > 1:  # the root's boundary is in `walk`
                     boundary()
                 if not opens(frame):
                     break

@@ -1,4 +1,4 @@
-"""The memory of tensors, arrays and generators, which are known by the names of their classes alone."""
+"""Memory and state of tensors, arrays and random generators, recognised by their class names alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUM_PLACES = 4096
 
 
 def memory_of(value: object) -> int | None:
-    """Return where the memory of a tensor or an array begins; None for anything else."""
+    """Return the address of the storage of a tensor or an array; None for anything else."""
     kind: Any = type(value)
     if not _has_memory(kind):
         return None
@@ -34,9 +34,9 @@ def _has_memory(kind: type) -> bool:
 
 
 def bytes_of(value: Any, *, whole: int) -> tuple[bytes, bytes, bool] | None:
-    """Return what an array or a tensor is like, its bytes, and whether they are all of them.
+    """Return the dtype and shape of an array or a tensor, its bytes, and whether these are all of them.
 
-    Of more than `whole` bytes there are those of places spread over it. None: it has no plain bytes.
+    Beyond `whole` bytes only evenly spread elements are read. None means that it has no plain bytes.
     """
     about = f"{value.dtype} {tuple(value.shape)} ".encode()
     if "object" in str(value.dtype):
@@ -58,7 +58,7 @@ def bytes_of(value: Any, *, whole: int) -> tuple[bytes, bytes, bool] | None:
 
 
 def _places(shape: Sequence[int], device: object) -> tuple[Any, ...]:
-    """Return places spread over a tensor, whatever the order of its memory: only these are copied."""
+    """Return indices spread evenly over a tensor, whatever its memory layout: only these are copied."""
     torch, count = sys.modules["torch"], math.prod(shape)
     flat = torch.arange(0, count, max(count // _NUM_PLACES, 1), device=device)
     found = []
@@ -69,18 +69,18 @@ def _places(shape: Sequence[int], device: object) -> tuple[Any, ...]:
 
 
 def has_dict(kind: type) -> bool:
-    """Return whether objects of a class can have a dict; asking an object would give it one."""
+    """Return whether objects of a class can have a dict; reading an object's `__dict__` would create one."""
     return kind.__dictoffset__ != 0
 
 
 def is_generator(value: object) -> bool:
-    """Return whether a value is a generator of random numbers."""
+    """Return whether a value is a random number generator."""
     kind: Any = type(value)
     return state_reader(kind) is not None
 
 
 def generator_state(value: object) -> Any:
-    """Return the state of a generator of random numbers of Python, NumPy or torch; None: it is none."""
+    """Return the state of a random generator of Python, NumPy or torch; None for anything else."""
     kind: Any = type(value)
     read = state_reader(kind)
     return None if read is None else read(value)
@@ -88,7 +88,7 @@ def generator_state(value: object) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def state_reader(kind: type) -> Callable[[Any], Any] | None:
-    """Return how the state of such a generator is read."""
+    """Return a function that reads the state of a random generator of this class; None for other classes."""
     is_of_torch = kind.__module__.startswith("torch") and kind.__name__ == "Generator"
     is_random = "rand" in kind.__name__.lower()
     if hasattr(kind, "bit_generator"):
@@ -103,7 +103,7 @@ def state_reader(kind: type) -> Callable[[Any], Any] | None:
 
 
 def global_generators() -> list[object]:
-    """Return the generators that the session saves."""
+    """Return the global random generators, which the session saves."""
     found: list[object] = [random._inst]
     numpy_random, torch = sys.modules.get("numpy.random.mtrand"), sys.modules.get("torch")
     found += [getattr(numpy_random, "_rand", None), getattr(torch, "default_generator", None)]

@@ -1,4 +1,4 @@
-"""Whether code of the user's speaks of a method by its name: then it may be called from there."""
+"""Check whether the user's code refers to a method by name, in which case it may be called."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BY_NAME = {"getattr", "hasattr", "methodcaller", "attrgetter"}
 
 
 def is_mentioned(name: str, classes: Collection[type]) -> bool:
-    """Return whether these classes, or any module of the user's that is loaded, speak of this attribute.
+    """Return whether these classes, or any loaded module of the user's, refer to this attribute.
 
-    What the method itself says, and `super().<name>`, do not count. A method that is under way is called.
+    References inside the method itself and `super().<name>` do not count. A method on the call stack does.
     """
     own = [code for cls in classes for code in codes_of(vars(cls).get(name))]
     frames = [*_frames()]
@@ -32,7 +32,7 @@ def is_mentioned(name: str, classes: Collection[type]) -> bool:
 
 
 def modules_of_user(packages: Collection[str]) -> list[ModuleType]:
-    """Return the loaded modules that are the user's, or of one of these packages."""
+    """Return the loaded modules that are the user's or belong to one of these packages."""
     return [
         module
         for key, module in list(sys.modules.items())
@@ -55,7 +55,7 @@ def _speaks(
         source = inspect.getsource(module)
         tree = ast.parse(source) if name in source else None
     except (OSError, TypeError, SyntaxError, ValueError):
-        # A prompt keeps no text of what was typed, but what it computes now.
+        # An interactive prompt keeps no source, but the code it runs now can be read.
         codes = [frame.f_code for frame in frames if frame.f_globals is vars(module)]
         functions = [value for value in vars(module).values() if isinstance(value, FunctionType)]
         codes += [code for function in functions for code in codes_of(function)]
@@ -74,7 +74,7 @@ def _speaks(
 
 
 def _nodes(tree: ast.AST, name: str, classes: Collection[str]) -> Iterator[ast.AST]:
-    """Yield all that is written, but for the methods of this name in classes of these names."""
+    """Yield all nodes of the tree except the methods of this name in the classes of these names."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -102,13 +102,13 @@ def _called(call: ast.Call) -> str:
 
 
 def _says(call: ast.Call) -> list[object]:
-    """Return the strings that a call is given."""
+    """Return the string arguments of a call."""
     found = [one.value for one in call.args if isinstance(one, ast.Constant)]
     return [value for value in found if isinstance(value, str)]
 
 
 def codes_of(value: object) -> Iterator[CodeType]:
-    """Yield the code of a method or property, and of the functions in it."""
+    """Yield the code objects of a method or property, and of the functions nested in it."""
     if isinstance(value, property):
         for part in (value.fget, value.fset):
             yield from codes_of(part)

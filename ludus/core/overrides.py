@@ -1,7 +1,7 @@
-"""Refuse a method of a trainer that looks as if a run would call it, where nobody does.
+"""Refuse a trainer's method that looks like an override but is never called.
 
-A hook that is misspelt is refused by `hooks.py`; this is for the rest: `_train` or `training_step` in a
-trainer whose plan has no such method, a stage's name, or nearly the name of what may be overridden.
+`hooks.py` refuses misspelt hooks; this covers the rest: `_train` or `training_step` in a trainer whose
+plan has no such method, the name of a stage, or a near miss of an overridable name.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ ELSEWHERE = frozenset({
     "configure_optimizers", "train_dataloader", "val_dataloader", "test_dataloader", "make_datasets",
     "build_model", "make_model", "setup", "teardown", "prepare_data", "forward", "backward", "zero_grad",
 })  # fmt: skip
-"""What trainers of this library and of others are told by overriding, without underscores before it."""
+"""Names that users override in this and other training libraries, without leading underscores."""
 HOOKS_ELSEWHERE = "on_"
-"""How hooks of other libraries begin."""
+"""Prefix of hooks in other libraries."""
 OVERRIDABLE = (
     "plan", "parts", "prepare", "observers", "open", "close", "best", "more_bests", "runners_up",
     "inexact_because", "migrated", "evaluate", "train_step", "collect_rollout", "_train", "_roll_out",
 )  # fmt: skip
-"""What may be overridden where a class has it; a name that is nearly one of these is a slip."""
+"""Methods that may be overridden if the class has them; a near miss of one of these is a misspelling."""
 _NEAR = 0.85
 
 
 def check_overrides(trainer: object, plan: Repeat) -> None:
     """Raise HookError for a method of a script's trainer that looks like an override and is never called.
 
-    One that code of the user's speaks of, in whatever file, may be called by that; helpers are left alone.
-    A class of the library names in `uncalled` the methods that it has for scripts, and that no run calls.
+    A method that the user's code refers to, in any file, may be called from there; helpers are left alone.
+    A library class lists in `uncalled` the methods that it offers to scripts and that no run calls.
     """
     own = [cls for cls in type(trainer).__mro__ if not _is_of_library(cls)]
     there = {name for cls in type(trainer).__mro__ if cls not in own for name in vars(cls)}
@@ -61,7 +61,7 @@ def _is_of_library(cls: type) -> bool:
 
 
 def _likeness(name: str, nodes: Collection[str], there: Collection[str]) -> str | None:
-    """Return what a name looks like, as the middle of a sentence; None for one of a helper."""
+    """Return what the name resembles, as the middle of a sentence; None for a helper."""
     bare = name.lstrip("_")
     if bare in ELSEWHERE or bare.startswith(HOOKS_ELSEWHERE):
         return "looks like a method that a run calls"
@@ -74,7 +74,7 @@ def _likeness(name: str, nodes: Collection[str], there: Collection[str]) -> str 
 
 
 def _remedy(trainer: object, name: str, there: Collection[str], nodes: Collection[str]) -> str:
-    """Return what to do instead."""
+    """Return the advice for the error message."""
     known = [one for one in OVERRIDABLE if one in there]
     if close := difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
         return f"call it {close[0]}, or give it another name"

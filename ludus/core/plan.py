@@ -1,4 +1,4 @@
-"""A plan says what a run does: a tree of named loops (Repeat) and named pieces of work (Stage)."""
+"""Plan of a run: a tree of named loops (Repeat) and named pieces of work (Stage)."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """The smallest thing a run can stop before or after."""
+    """A named piece of work; a run can stop before or after it, not inside."""
 
     name: str
     work: Callable[[Run], Mapping[str, Any] | None]
-    """Takes the Run, does the work, returns metrics to record or None."""
+    """Takes the Run, does the work, and returns metrics to record or None."""
     when: Callable[[Run], bool] | None = None
-    """Skip the stage where this answers false."""
+    """Skip the stage if this returns false."""
     always: bool = False
-    """Do it even while the run is stopping (a final test, saving the models)."""
+    """Run it even while the run is stopping (a final test, saving the models)."""
     before: str | None = None
-    """The hook called just before; `before_<name>` where not given."""
+    """The hook called just before; `before_<name>` by default."""
     after: str | None = None
-    """The hook called just after; `after_<name>` where not given."""
+    """The hook called just after; `after_<name>` by default."""
     note: str = ""
-    """A few words for people who read the printed plan."""
+    """A few words for the printed plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repeat:
-    """A named loop over its body; it ends after `times` rounds or when `until` says so."""
+    """A named loop over its body; it ends after `times` rounds or when `until` returns true."""
 
     name: str
     body: tuple[Stage | Repeat, ...]
     times: int | Callable[[Run], int] | None = None
-    """How many rounds. A number is read from the plan even on resume, so a run can be made longer; a
-    function is asked once, when the loop is entered, and its answer is saved with the cursor."""
+    """Number of rounds. A number is read from the plan even on resume, so a run can be made longer; a
+    function is called once, when the loop is entered, and its result is saved with the cursor."""
     until: Callable[[Run], bool] | None = None
-    """End the loop where this answers true; asked before every round."""
+    """End the loop if this returns true; called before every round."""
     when: Callable[[Run], bool] | None = None
-    """Skip the whole loop where this answers false; asked once, when it is entered."""
+    """Skip the whole loop if this returns false; called once, when it is entered."""
     goal: tuple[str, int] | None = None
-    """For those who watch: the counter that `until` waits for, and the value that ends the loop."""
+    """For displays: the counter that `until` waits for, and the value that ends the loop."""
     counter: str | None = None
-    """The counter this loop owns: one more after each round."""
+    """The counter of this loop: incremented after each round."""
     before: str | None = None
-    """The hook called before each round; `before_<name>` where not given."""
+    """The hook called before each round; `before_<name>` by default."""
     after: str | None = None
-    """The hook called after each round; `after_<name>` where not given."""
+    """The hook called after each round; `after_<name>` by default."""
     after_all: str | None = None
-    """A hook called once, after the last round, also where there was none; but not where the run was
-    ending before the loop was entered. It has no such hook unless it names one."""
+    """The hook called once after the last round, even if there were none, unless the run was ending
+    before the loop was entered. There is no such hook by default."""
     info: Callable[[Run], Mapping[str, Any]] | None = None
-    """What came of a round; asked only by an `after` hook that has a parameter named `info`."""
+    """The result of a round; called only for an `after` hook that has a parameter named `info`."""
     note: str = ""
 
 
@@ -78,13 +78,13 @@ def walk_nodes(plan: Repeat) -> Iterator[Node]:
 
 
 def hook_names(node: Node) -> tuple[str, ...]:
-    """Return the names of the hooks called before and after this node, then of one after all rounds."""
+    """Return the names of the hooks before and after this node, and of its `after_all` hook if it has one."""
     names = node.before or f"before_{node.name}", node.after or f"after_{node.name}"
     return (*names, node.after_all) if isinstance(node, Repeat) and node.after_all else names
 
 
 def check_plan(plan: Repeat, counter_names: Iterable[str] = counters.SHARED) -> None:
-    """Raise PlanError where a cursor could not name every place of this plan, or a counter is unknown."""
+    """Raise PlanError if a cursor could not name every position of this plan, or a counter is unknown."""
     if plan.times != 1:
         raise PlanError(f"the root '{plan.name}' of a plan runs once; give it times=1")
     owners: dict[str, str] = {}
@@ -130,7 +130,7 @@ def counted(number: int, one: str, many: str) -> str:
 
 
 def render(plan: Repeat) -> str:
-    """Return the plan as an indented tree, one node a line."""
+    """Return the plan as an indented tree, one node per line."""
     return "\n".join(_render_lines(plan, 0))
 
 

@@ -1,4 +1,4 @@
-"""Where iterators, generators that yield and open files stand, asked without advancing them."""
+"""Positions of iterators, generators and open files, read without advancing them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Opened = tuple[bytes, list[Any]]
 
 
 def position(value: object) -> Any:
-    """Return where an iterator stands, without advancing it."""
+    """Return the position of an iterator, without advancing it."""
     if isinstance(value, itertools.count | itertools.repeat):
         return repr(value)
     with warnings.catch_warnings():
-        # Python 3.12 and 3.13 warn that what itertools say of themselves will go.
+        # Python 3.12 and 3.13 warn that `__reduce__` of itertools will be removed.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return list(value.__reduce__()[1:])
@@ -25,7 +25,7 @@ def position(value: object) -> Any:
 
 
 def of_file(given: object) -> Opened | None:
-    """Return where a file that is read stands; what is written to a file decides nothing."""
+    """Return the position of a file open for reading; None for one being written, which affects nothing."""
     value: Any = given
     if hasattr(value, "getvalue"):
         return b"at %d" % value.tell(), [value.getvalue()]
@@ -36,7 +36,7 @@ def of_file(given: object) -> Opened | None:
 
 
 def of_generator(value: types.GeneratorType[Any, Any, Any]) -> Opened:
-    """Return where a generator that yields stands, and its local variables."""
+    """Return the position of a generator (one that yields) and its local variables."""
     frame = value.gi_frame
     if frame is None:
         return b"ended", []

@@ -1,4 +1,4 @@
-"""What a journal takes as a record: what comes back from JSON as it was given."""
+"""Encode journal records: a record must come back from JSON unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_RECORD = 1 << 19
 
 
 def as_line(key: str, record: Mapping[str, Any], *, where: str) -> tuple[str, bytes]:
-    """Return the record as JSON, and the line that a file holds; raise StorageError where it would change."""
+    """Return the record as JSON, and its line in the file; raise StorageError if JSON would change it."""
     try:
         text = json.dumps(dict(record), allow_nan=False)
         line = json.dumps({"key": key, "record": dict(record)}, allow_nan=False).encode()

@@ -1,4 +1,4 @@
-"""Whether what is asked again and again gives the same answer."""
+"""Check that a repeated query gives the same answer each time."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ludus.core.looking import digest_of
 
 
 class Repeated:
-    """Asks the same question at the 2nd, 4th, 8th look and so on, and compares the answer with the first."""
+    """Repeats a query at the 2nd, 4th, 8th look and so on, and compares its answer with the first."""
 
     def __init__(self, ask: Callable[[], Any] | None) -> None:
-        """None asks nothing."""
+        """`ask` is the query; None disables the check."""
         self._ask = ask
         self._num_looks = 0
         self.digest: str | None = None
-        """What the first answer is known by; None before `begin`."""
+        """Digest of the first answer; None before `begin`."""
         self.has_changed = False
 
     def begin(self, digest: str) -> None:
-        """Compare with this from now on."""
+        """Set the digest to compare with."""
         self.digest, self._num_looks = digest, 0
 
     def look(self) -> None:
-        """Ask, if it is time."""
+        """Repeat the query if it is due."""
         self._num_looks += 1
         is_due = self._num_looks > 1 and self._num_looks & (self._num_looks - 1) == 0
         if is_due and self._ask is not None and self.digest is not None and not self.has_changed:

@@ -1,4 +1,4 @@
-"""The Run is what stages, hooks and observers see of a run: counters, place, and the ways to end it."""
+"""The Run: what stages, hooks and observers see of a run, with its counters, cursor and ways to end it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Stateful(Protocol):
-    """A part: something with state that must survive. It may name its `scope`; replicated if not."""
+    """A part: an object whose state is checkpointed. Its `scope` is `replicated` unless it names another."""
 
     def state_dict(self) -> Mapping[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
@@ -40,9 +40,9 @@ Scope = Literal["replicated", "per_rank"]
 
 
 class Run:
-    """One execution of one plan, seen from inside.
+    """One execution of a plan, as seen by its stages, hooks and observers.
 
-    A Run is itself a part: its counters, its place in the plan and how it ended are all saved.
+    A Run is itself a part: its counters, its position in the plan and how it ended are checkpointed.
     """
 
     def __init__(self, counter_names: Iterable[str] = counters.SHARED) -> None:
@@ -54,33 +54,33 @@ class Run:
         self.leaving: str | None = None
         self.is_finished = False
         self.is_pending = False
-        """True when something has happened since the last boundary."""
+        """True if something has happened since the last boundary."""
         self.interrupted = False
         """True once a signal asked the run to pause; long stages poll it."""
         self.is_pausing = False
-        """True at the boundary where it was decided to pause; the checkpoint there is the last one."""
+        """True at the boundary where the run pauses; the checkpoint there is the last one."""
         self.waiting_for = ""
-        """What a stage waits for that raises Interrupted without a signal."""
+        """What a stage waits for when it raises Interrupted without a signal."""
         self.exhausted: list[list[Any]] = []
-        """Where the last outermost loop ran out of rounds: a longer run goes on from there."""
+        """Cursor where the last outermost loop ran out of rounds: a longer run continues from there."""
         self.record: Callable[[Mapping[str, Any] | None], None] = _forget
-        """Takes the metrics of every stage; what stands around the run puts the log's here."""
+        """Takes the metrics of every stage; the runtime sets it to the log's `record`."""
         self.log: Log = NoLog()
         self.files: Files | None = None
-        """The files of the run; None where it has no directory."""
+        """Files of the run; None if it has no directory."""
         self.journal: Callable[[str], Journal] = functools.cache(MemoryJournal)
-        """Opens the journal of this name, the same one each time: for what a stage does outside the run."""
+        """Opens the journal of this name, the same one each time: for a stage's effects outside the run."""
         self.keep_model: Keep = keep_nothing
         self.recall_model: Recall = recall_nothing
         self.tell: Tell = tell_nobody
         self.display: Display | None = None
         self.device = "cpu"
-        """The device that the session computes on, as torch names it."""
+        """Device that the session computes on, as torch names it."""
         self.decide: Callable[[Any], Any] = _as_decided_here
-        """Every decision that shapes the walk passes here; many processes make it one answer."""
+        """Every decision that shapes the walk passes through it, so that several processes can agree."""
 
     def round(self, loop: str) -> int:
-        """Return which round this open loop is in, counted from 0 each time it is entered."""
+        """Return the current round of this open loop, counted from 0 each time it is entered."""
         for frame in self.cursor:
             if frame.name == loop:
                 return frame.index
@@ -88,13 +88,13 @@ class Run:
         raise PlanError(f"'{loop}' is not open, so it is in no round.{nearest(loop, names)}")
 
     def services(self) -> tuple[object, ...]:
-        """Return the objects that serve this run and see to their own state."""
-        # Not vars(self): once an instance's dict was asked for, CPython 3.11 walks the plan slower.
+        """Return the objects that serve this run and manage their own state."""
+        # Not vars(self): creating the instance's dict makes CPython 3.11 walk the plan slower.
         return self.log, self.files, self.display
 
     @property
     def is_ending(self) -> bool:
-        """Whether the loops being walked are on their way out."""
+        """Whether the open loops are being left."""
         return self.stop_reason is not None or self.leaving is not None
 
     def stop(self, reason: str) -> None:
@@ -103,7 +103,7 @@ class Run:
             self.stop_reason = reason
 
     def leave(self, loop: str, reason: str) -> None:
-        """End one open loop in order; what stands after it in the plan goes on."""
+        """End one open loop in order; the plan continues after it."""
         names = [frame.name for frame in self.cursor]
         if loop not in names:
             raise PlanError(
@@ -114,7 +114,7 @@ class Run:
             self.leaving = loop
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to walk on from here, ready for JSON."""
+        """Return everything needed to continue from here, ready for JSON."""
         return {
             "counters": dict(self.counters),
             "cursor": to_json(self.cursor),
@@ -126,7 +126,7 @@ class Run:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up a saved state. The cursor is not walked here: the loop is given it to start from."""
+        """Load a saved state. The cursor is not followed here: the loop starts from it."""
         names = ("cursor", "boundaries", "stop_reason", "leaving", "is_finished", "exhausted")
         states.check_keys(state, "counters", *names)
         counts = states.counts(state, "counters")
@@ -147,7 +147,7 @@ class Run:
 
 
 def _frames(state: Mapping[str, Any], key: str) -> Cursor:
-    """Return a saved cursor, read line by line; whether the plan has such a place shows later."""
+    """Return a saved cursor, parsed entry by entry; whether it fits the plan is checked later."""
     lines = states.rows(state, key)
     try:
         return [read_frame(line) for line in lines]
@@ -156,7 +156,7 @@ def _frames(state: Mapping[str, Any], key: str) -> Cursor:
 
 
 def _forget(metrics: Mapping[str, Any] | None) -> None:
-    """Drop the metrics of a run that nobody logs."""
+    """Drop the metrics of a run without a log."""
 
 
 def _as_decided_here(value: T) -> T:
@@ -164,7 +164,7 @@ def _as_decided_here(value: T) -> T:
 
 
 class Observer(Protocol):
-    """Watches the run at every boundary; may ask it to stop, nothing else."""
+    """Called with the run at every boundary; may ask it to stop, nothing else."""
 
     def __call__(self, run: Run, /) -> None: ...
 
@@ -184,7 +184,7 @@ class Every:
         self.seen = 0
 
     def is_due(self, run: Run) -> bool:
-        """Answer once for each multiple that the counter has reached or passed."""
+        """Return true once for each multiple that the counter has reached or passed."""
         value = run.counters[self.counter]
         if value == self.seen or self.interval == 0:
             return False
@@ -194,7 +194,7 @@ class Every:
 
 
 def check_intervals(owners: Iterable[object], counter_names: Iterable[str]) -> None:
-    """Raise PlanError where an Every that one of these holds waits for a counter that the run lacks."""
+    """Raise PlanError if an Every held by one of these owners waits for a counter that the run lacks."""
     for owner in owners:
         for value in getattr(owner, "__dict__", {}).values():
             is_row = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Every)

@@ -1,4 +1,4 @@
-"""What a walk needs around it, and what it leaves: the core only says so, `session` provides it."""
+"""Runtime of a run: what a walk needs and what it returns. The core defines it, `session` provides it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Resume = Literal["exact", "approximate"] | bool
 
 @dataclass(frozen=True)
 class Request:
-    """What one call of `fit` asks for, besides the config."""
+    """Arguments of one call of `fit`, besides the config."""
 
     root: str = "runs"
     """The directory that holds all runs."""
     name: str | None = None
-    """The run's own directory below it; None takes the name in the config."""
+    """Name of the run's directory below it; None takes the name in the config."""
     resume: Resume = False
-    """False: a new run. True or 'exact': go on. 'approximate': go on even where bytes may differ."""
+    """False: a new run. True or 'exact': continue. 'approximate': continue even if bytes may differ."""
     show_on: Literal["stdout", "stderr"] = "stdout"
-    """Where the display goes."""
+    """Stream of the display."""
     is_transplant: bool = False
-    """Whether it starts from a state that was taken out of another run."""
+    """Whether it starts from a state taken from another run."""
 
 
 def is_state(given: object) -> bool:
@@ -45,37 +45,37 @@ def is_state(given: object) -> bool:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended, or where it was interrupted."""
+    """Outcome of a run: how it ended, or where it was interrupted."""
 
     status: Literal["finished", "stopped", "interrupted"]
     reason: str | None
     counters: Mapping[str, int]
     best: Mapping[str, Any] | None = None
     more_bests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The best by each further score, by the score's name."""
+    """The best model by each further score, by the score's name."""
     runners_up: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-    """The models that are kept after the best ones, score by score, the best first."""
+    """The models kept besides the best ones, score by score, the best first."""
     run_dir: str | None = None
     exact: Exact = Exact.EXPECTED
-    """`proved`, `expected` or `no`; in a condition only `no` is false."""
+    """`proved`, `expected` or `no`; only `no` is false in a condition."""
     inexact_because: Sequence[str] = field(default_factory=tuple)
     """Why it is `no`."""
 
 
 class Runtime(Protocol):
-    """What stands around a run: its directory, log, display, signals. The loop knows none of it."""
+    """Environment of a run: its directory, log, display and signals. The loop knows none of it."""
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
-        """Make or take up the run; return the saved state to go on from, if there is one."""
+        """Create or resume the run; return the saved state to continue from, if there is one."""
 
     def ready(self, run: Run) -> None:
-        """Do what comes after the parts were loaded: the generators last of all."""
+        """Do what must follow the loading of the parts: the random generators last of all."""
 
     def show(self) -> None:
-        """Begin to show the run: after the first hook, or at once where a run is taken up."""
+        """Start the display: after the first hook, or at once for a resumed run."""
 
     def hide(self) -> None:
-        """Leave the screen to the last hook."""
+        """Stop the display before the last hook."""
 
     def observers(self) -> Sequence[Observer]: ...
     def checkpoint(self, run: Run, /) -> None: ...
@@ -84,11 +84,11 @@ class Runtime(Protocol):
 
 
 MakeRuntime = Callable[["Trainer", Request], Runtime]
-"""Makes what stands around one walk of this trainer."""
+"""Makes the runtime of one walk of this trainer."""
 
 
 class InMemoryRuntime:
-    """Surroundings that keep nothing: for a walk in memory, by whose log it is judged as any other."""
+    """A runtime without files; the run is logged and judged as usual."""
 
     def __init__(self, trainer: Trainer, request: Request) -> None:
         self._trainer = trainer
@@ -117,14 +117,14 @@ class InMemoryRuntime:
 
 
 class ModelsInMemory:
-    """The best models of a walk that keeps nothing else: a last test is of the best one."""
+    """The best models of a walk without files, kept in memory for the final test."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
         self._kept: dict[str, Weights] = {}
 
     def keep(self, name: str, weights: Weights, note: Mapping[str, Any], /) -> None:
-        """Keep weights that are among the best; let go of those that are no longer."""
+        """Keep weights that are among the best; drop those that no longer are."""
         trainer = self._trainer
         records = [trainer.best(), *trainer.more_bests().values(), *trainer.runners_up()]
         named = {record["model"] for record in records if record is not None}
@@ -133,12 +133,12 @@ class ModelsInMemory:
         }
 
     def recall(self, name: str, /) -> Weights:
-        """Return weights that were kept; raise LudusError for others."""
+        """Return saved weights; raise LudusError for an unknown name."""
         return self._kept[name] if name in self._kept else recall_nothing(name)
 
 
 def ending(run: Run, **more: Any) -> Result:
-    """Return how this run stands now."""
+    """Return the current outcome of this run."""
     status: Literal["finished", "stopped", "interrupted"] = "interrupted"
     if run.is_finished:
         status = "finished" if run.stop_reason is None else "stopped"

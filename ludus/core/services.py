@@ -1,6 +1,6 @@
-"""What a run offers to its stages, parts and observers: a log, files, journals, kept models, a screen.
+"""Services of a run for its stages, parts and observers: a log, files, journals, saved models, a display.
 
-The core only says what each can do, and what it does in a run that keeps nothing.
+The core defines their protocols, and defaults for a run without a directory.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Weights = Mapping[str, Any]
 
 
 class Log(Protocol):
-    """Gathers metrics and writes them; numbers may be tensors until then."""
+    """Collects metrics and writes them; values may stay tensors until then."""
 
     @property
     def written(self) -> Mapping[str, float]:
-        """The scalars of the last write."""
+        """Scalars of the last write."""
 
     @property
     def written_at(self) -> int:
-        """The boundary of the last write."""
+        """Boundary of the last write."""
 
     @property
     def has_news(self) -> bool:
-        """Whether anything waits to be written."""
+        """Whether there is anything to write."""
 
     def log(self, name: str, value: float | Tensor) -> None: ...
     def record(self, metrics: Mapping[str, Any] | None) -> None: ...
@@ -50,7 +50,7 @@ class Log(Protocol):
 
 
 class NoLog:
-    """The log of a run that nobody logs: it drops everything."""
+    """A log that drops everything."""
 
     written: Mapping[str, float] = {}
     written_at = -1
@@ -69,17 +69,17 @@ class NoLog:
 
 
 class Grows(Protocol):
-    """A file that only grows."""
+    """An append-only file."""
 
     def write(self, data: bytes) -> None: ...
 
 
 class Files(Protocol):
-    """The files of the run, by safe relative names."""
+    """Files of the run, by safe relative names."""
 
     @property
     def place(self) -> str:
-        """Where they are, as a user would name it."""
+        """Location of the files, as a user would write it."""
 
     def exists(self, name: str) -> bool: ...
     def read(self, name: str, *, limit: int = ...) -> bytes: ...
@@ -89,18 +89,18 @@ class Files(Protocol):
 
 
 class Journal(Protocol):
-    """Keyed records of effects outside the run; never cut back by a resume."""
+    """Keyed records of effects outside the run; a resume never truncates them."""
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the last record under this key, or None."""
 
     def keys(self) -> list[str]: ...
     def put(self, key: str, record: Mapping[str, Any]) -> None:
-        """Keep a record; it is as safe as the run's files when this returns."""
+        """Append a record; when this returns it is as durable as the run's files."""
 
 
 class MemoryJournal:
-    """The journal of a run that has no directory: it lasts as long as the process."""
+    """A journal for a run without a directory: it lasts as long as the process."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -119,7 +119,7 @@ class MemoryJournal:
 
 
 class Display(Protocol):
-    """Shows the run while it walks; a context manager."""
+    """Displays the run during the walk; a context manager."""
 
     @property
     def is_open(self) -> bool: ...
@@ -141,43 +141,43 @@ class EvaluatorHere(Protocol):
 
 
 class EvaluatorBeside(Protocol):
-    """An evaluator in a process of its own, given the counters of the moment and the weights."""
+    """An asynchronous evaluator, in its own process: it takes the current counters and the weights."""
 
     def launch(self, counters: Mapping[str, int], weights: Weights, /) -> None: ...
 
 
 class Records(Protocol):
-    """A script's recorder: it is given every record that is written."""
+    """A script's recorder: it receives every record that is written."""
 
     def write(self, record: object, /) -> None: ...
 
 
 class Keep(Protocol):
-    """Writes weights under a name, with a note, in the background."""
+    """Saves weights under a name, with a note, in the background."""
 
     def __call__(self, name: str, weights: Weights, note: Mapping[str, Any], /) -> None: ...
 
 
 class Recall(Protocol):
-    """Returns the weights kept under a name."""
+    """Returns the weights saved under a name."""
 
     def __call__(self, name: str, /) -> Weights: ...
 
 
 class Tell(Protocol):
-    """Shows one line to whoever watches; with `event`, writes it to events.jsonl too."""
+    """Shows one line on the display; with `event`, also writes it to events.jsonl."""
 
     def __call__(self, text: str, *, event: str | None = None) -> None: ...
 
 
 def tell_nobody(text: str, *, event: str | None = None) -> None:
-    """Drop what is told in a run that nobody watches."""
+    """Drop messages of a run without a display."""
 
 
 def keep_nothing(name: str, weights: Weights, note: Mapping[str, Any], /) -> None:
-    """Drop the weights of a run that has no directory."""
+    """Drop the weights of a run without a directory."""
 
 
 def recall_nothing(name: str, /) -> Weights:
-    """Raise LudusError: nothing was kept."""
+    """Raise LudusError: no weights were saved."""
     raise LudusError(f"{name} was not kept: this run has no directory")

@@ -1,7 +1,7 @@
-"""Validate saved state: every value has the type, shape and range that its part can take.
+"""Validate saved state: every value must have the type, shape and range that its part accepts.
 
-A checkpoint may be whole and sealed and yet hold what no run ever saved. What does not fit is refused by
-part and key, before anything has changed, and never turned into something that does.
+A checkpoint may pass its integrity checks and still hold values that no run saved. A value that does not
+fit is refused, by part and key, before anything has changed; it is never converted to one that fits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from ludus.core.errors import CheckpointError, LudusError
 
 Holds = Mapping[str, Any] | Sequence[Any]
-"""A piece of a saved state: what a key or an index finds a value in."""
+"""A piece of a saved state: a mapping or a sequence, indexed by a key."""
 Key = str | int
 
 _FORMAT: ContextVar[int | None] = ContextVar("format", default=None)
@@ -45,7 +45,7 @@ class StateError(CheckpointError):
 
 @contextlib.contextmanager
 def of_format(number: int) -> Iterator[None]:
-    """Let the block load states of checkpoints of this format; others are of the newest."""
+    """Load states as written by checkpoints of this format inside the block; the default is the newest."""
     token = _FORMAT.set(number)
     try:
         yield
@@ -54,14 +54,15 @@ def of_format(number: int) -> Iterator[None]:
 
 
 def is_of_format(number: int) -> bool:
-    """Return whether the state that is being loaded is from a checkpoint of this format."""
+    """Return whether the state being loaded is from a checkpoint of this format."""
     return _FORMAT.get() == number
 
 
 def check_same_parts(parts: Mapping[str, P], state: Mapping[str, Any]) -> dict[str, P]:
-    """Return the parts that have a saved state; raise CheckpointError unless it is of just these parts.
+    """Return the parts that have a saved state; raise CheckpointError unless it covers exactly these parts.
 
-    What a script gave besides (a game, an analyser) was no part once, so a checkpoint may not hold it.
+    Other objects that a script gives (a game, an analyser) were not parts in older versions, so a checkpoint
+    may lack them.
     """
     missing, unknown = sorted(set(parts) - set(state)), sorted(set(state) - set(parts))
     missing = [name for name in missing if not name.startswith("given.") or name in _ALWAYS_PARTS]
@@ -77,7 +78,7 @@ def check_same_parts(parts: Mapping[str, P], state: Mapping[str, Any]) -> dict[s
 
 @contextlib.contextmanager
 def fitting(part: str) -> Iterator[None]:
-    """Turn whatever a part says of a state that does not fit it into a CheckpointError."""
+    """Turn any error in loading the state of a part into a CheckpointError."""
     try:
         yield
     except StateError as error:
@@ -99,7 +100,7 @@ def fitting(part: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def within(key: str) -> Iterator[None]:
-    """Put a key before those that the block finds wrong; name it for any other error."""
+    """Prefix the keys of errors raised in the block with this key; name it for any other error."""
     try:
         yield
     except StateError as error:
@@ -113,7 +114,7 @@ def within(key: str) -> Iterator[None]:
 
 
 def check_keys(state: object, *names: str, optional: Sequence[str] = ()) -> None:
-    """Raise unless the state is a mapping with these keys and no others but the optional ones."""
+    """Raise StateError unless the state is a mapping with these keys and no others but the optional ones."""
     if not isinstance(state, Mapping):
         raise StateError("", f"it is a {type(state).__name__}, not a mapping")
     for name in names:
@@ -125,7 +126,7 @@ def check_keys(state: object, *names: str, optional: Sequence[str] = ()) -> None
 
 
 def whole(state: Holds, key: Key, *, at_least: int = 0, at_most: int | None = None) -> int:
-    """Return a whole number of these bounds; without an upper one, what 64 bits can count."""
+    """Return an integer within these bounds; the default upper bound is that of 64 bits."""
     at_most = 2**63 - 1 if at_most is None else at_most
     value = _at(state, key)
     if type(value) is not int:
@@ -145,7 +146,7 @@ def real(state: Holds, key: Key) -> float:
 
 
 def number(state: Holds, key: Key, *, at_least: float = -math.inf) -> float:
-    """Return a finite number that is not below a bound."""
+    """Return a finite number of at least `at_least`."""
     value = real(state, key)
     if not math.isfinite(value) or value < at_least:
         bound = "finite" if at_least == -math.inf else f"finite and {at_least:g} or more"
@@ -162,7 +163,7 @@ def flag(state: Holds, key: Key) -> bool:
 
 
 def text(state: Holds, key: Key) -> str:
-    """Return a text."""
+    """Return a string."""
     value = _at(state, key)
     if type(value) is not str:
         raise StateError(str(key), f"is {_shown(value)}, not a text")
@@ -170,7 +171,7 @@ def text(state: Holds, key: Key) -> str:
 
 
 def texts(state: Holds, key: Key) -> list[str]:
-    """Return a list of texts, as a new list."""
+    """Return a list of strings, as a new list."""
     items = rows(state, key)
     with within(str(key)):
         return [text(items, index) for index in range(len(items))]
@@ -187,7 +188,7 @@ def rows(state: Holds, key: Key, *, length: int | None = None) -> list[Any]:
 
 
 def mapping(state: Holds, key: Key) -> dict[str, Any]:
-    """Return a mapping whose keys are texts, as a new dict."""
+    """Return a mapping with string keys, as a new dict."""
     value = _at(state, key)
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise StateError(str(key), f"is {_shown(value)}, not a mapping of names")
@@ -195,7 +196,7 @@ def mapping(state: Holds, key: Key) -> dict[str, Any]:
 
 
 def counts(state: Holds, key: Key) -> dict[str, int]:
-    """Return a mapping from names to whole numbers of 0 or more."""
+    """Return a mapping from names to integers of 0 or more."""
     found = mapping(state, key)
     with within(str(key)):
         return {name: whole(found, name) for name in found}
@@ -204,7 +205,7 @@ def counts(state: Holds, key: Key) -> dict[str, int]:
 def like(state: Holds, key: Key, own: N, *, finite: bool = False) -> N:
     """Return a tensor or an array of the kind, shape and dtype of `own`; `finite` forbids NaN and inf.
 
-    Where it lies does not matter: it is copied to where it belongs.
+    Its device does not matter: it is copied to the right one.
     """
     return shaped(state, key, own, tuple(own.shape), finite=finite)
 
@@ -212,7 +213,7 @@ def like(state: Holds, key: Key, own: N, *, finite: bool = False) -> N:
 def shaped(
     state: Holds, key: Key, own: N, shape: tuple[int | None, ...], *, finite: bool = False
 ) -> N:
-    """Return a tensor or an array of the kind and dtype of `own`, of a shape where None is any length."""
+    """Return a tensor or an array of the kind and dtype of `own`; in `shape` None is any length."""
     value = _at(state, key)
     has_tensors = hasattr(own, "detach")
     if not hasattr(value, "dtype") or hasattr(value, "detach") != has_tensors:
@@ -227,14 +228,14 @@ def shaped(
         raise StateError(
             str(key), f"is {value.dtype} of {found}; it must be {own.dtype} of {wanted}"
         )
-    # Written so that it needs neither library: a NaN is not below infinity.
+    # Written without importing NumPy or torch: a NaN is not below infinity.
     if finite and "float" in str(value.dtype) and not bool((abs(value) < math.inf).all()):
         raise StateError(str(key), "holds a number that is not finite")
     return value  # type: ignore[no-any-return]
 
 
 def between(key: Any, values: Any, *, low: float, high: float = math.inf) -> Any:
-    """Return an array or tensor just read if all its numbers are from `low` to `high`."""
+    """Return the array or tensor if all its numbers are from `low` to `high`."""
     if math.prod(values.shape) and not bool(((values >= low) & (values <= high)).all()):
         bounds = f"{low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
         raise StateError(str(key), f"holds a number out of its range; all must be {bounds}")

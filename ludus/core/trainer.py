@@ -1,4 +1,4 @@
-"""The base of every trainer: a plan, the parts that must survive, and `fit`, which walks the plan."""
+"""Base of every trainer: a plan, the parts that are checkpointed, and `fit`, which walks the plan."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ludus.core.unsaved import UnsavedStates, saved_companions
 
 
 class Trainer(Inspected):
-    """Write `plan` and `parts`, and ludus does the rest.
+    """A training algorithm: subclasses write `plan` and `parts`, and ludus does the rest.
 
-    Beside the six hooks below any `before_<name>` or `after_<name>` of a name in the plan is called.
+    Besides the six hooks below, any `before_<name>` or `after_<name>` for a name in the plan is called.
     """
 
     Config: ClassVar[type[Any]] = object
     derived: ClassVar[tuple[str, ...]] = ("_saved_cursor", "_unsaved", "_first_state")
-    """Attributes that change during a run but can be computed anew, so belong to no part."""
+    """Attributes that change during a run but can be recomputed, so belong to no part."""
 
     def __init__(self, config: object) -> None:
         if self.Config is not object and not isinstance(config, self.Config):
@@ -45,44 +45,44 @@ class Trainer(Inspected):
         self.storage: Files | None = None
         self.callbacks: dict[str, object] = {}
         self.recorder: Records | None = None
-        # What decides the run and is in no config: the class of all that a script gave, by role.
+        # Class names of all that a script gave, by role: they affect the run but are in no config.
         self.given_classes: dict[str, str] = {}
         self._saved_cursor: Any = []
         self._first_state, self._unsaved = FirstState(), UnsavedStates()
 
     def plan(self) -> Repeat:
-        """Return what happens, as a tree."""
+        """Return the plan of the run, a tree of loops and stages."""
         raise NotImplementedError(f"{type(self).__name__} must write plan()")
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return what must survive, by name."""
+        """Return the objects whose state is checkpointed, by name."""
         raise NotImplementedError(f"{type(self).__name__} must write parts()")
 
     def observers(self) -> Sequence[Observer]:
-        """Return what watches this trainer at every boundary, in order."""
+        """Return the observers called at every boundary, in order."""
         return ()
 
     def make_runtime(self, request: Request) -> Runtime:
-        """Return what stands around a walk where `fit` is not given it as `around`."""
+        """Return the runtime of a walk if `fit` is given none."""
         raise LudusError(
             f"{type(self).__name__} derives from ludus.core.Trainer, which knows no directory; derive it"
             " from ludus.session.trainer.Trainer, or call fit(runtime=ludus.core.runtime.InMemoryRuntime)"
         )
 
     def log_in_memory(self) -> Log:
-        """Return what a walk that keeps nothing is logged to, where no logger was set."""
+        """Return the log of an in-memory walk for which no logger was set."""
         return NoLog()
 
     def seed_generators(self) -> None:
-        """Set the global generators: every `fit` begins with it."""
+        """Seed the global random generators; called first in every `fit`."""
 
     def prepare(self, *, max_steps: int | None) -> None:
-        """Build what the plan and the parts need; called first by `fit`, once per process."""
+        """Build what the plan and the parts need; called by `fit` before both, once per process."""
         if max_steps is not None:
             raise ConfigError(f"{type(self).__name__} does not take max_steps")
 
     def best(self) -> Mapping[str, Any] | None:
-        """Return the best model so far by the first score: metric, score, where it is kept."""
+        """Return the best model so far by the first score: metric, score, where it is saved."""
         return None
 
     def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
@@ -90,34 +90,37 @@ class Trainer(Inspected):
         return {}
 
     def runners_up(self) -> Sequence[Mapping[str, Any]]:
-        """Return the same for each model that is kept after the best ones, the best first."""
+        """Return the same for each model kept besides the best ones, the best first."""
         return ()
 
     def inexact_because(self) -> Sequence[str]:
-        """Return the reasons why a resumed run may end with other bytes; none means exact."""
+        """Return the reasons why a resumed run may end with other bytes; empty means exact."""
         return ()
 
     def all_reasons(self) -> list[str]:
-        """Return inexact_because, and what was seen to change without being saved."""
+        """Return inexact_because, and the state that was seen to change without being saved."""
         return [*self.inexact_because(), *self._unsaved.reasons()]
 
     def forget_models(self, names: Collection[str] | None) -> None:
-        """Drop what a state says of best models that are not there: lost, or None: all, of another run."""
+        """Drop the records of best models whose weights are missing.
+
+        `names` are the models that were lost; None means all, for a state from another run.
+        """
 
     def open(self) -> None:
-        """Called once per process, before the walk; the place for worker processes and files."""
+        """Called once per process, before the walk; start worker processes and open files here."""
 
     def close(self) -> None:
-        """Called once per process that was prepared, after the walk, however it ended or if none was."""
+        """Called once per process after `prepare` returned, when the walk ends or if there was none."""
 
     def set_model(self, model: object) -> None:
-        """Train this model rather than the one the config describes."""
+        """Train this model instead of the one in the config."""
         self.model = model
         self._first_state.forget()
         self.note_given(model=model)
 
     def set_logger(self, logger: Log) -> None:
-        """Log through this logger rather than the one the settings describe."""
+        """Log to this logger instead of the one in the config."""
         self.given_logger = logger
 
     def set_evaluator(self, evaluator: EvaluatorHere | EvaluatorBeside) -> None:
@@ -131,40 +134,40 @@ class Trainer(Inspected):
         self.note_given(evaluator=evaluator)
 
     def set_storage(self, storage: Files) -> None:
-        """Keep the run in this storage."""
+        """Save the run to this storage."""
         self.storage = storage
 
     @property
     def logger(self) -> Log:
-        """The log that a script has set, or else that of the run."""
+        """The logger set by a script, else the log of the run."""
         return self.run.log if self.given_logger is None else self.given_logger
 
     @property
     def display(self) -> Display | None:
-        """What shows the run while it walks; None before."""
+        """The display of the run during the walk; None before."""
         return self.run.display
 
     terminal_display = display
-    """The same, by the name that scripts know: a context manager."""
+    """Alias of `display` for scripts; a context manager."""
 
     def add(self, callback: object, *, name: str | None = None) -> None:
-        """Take any object with hook methods; if it has state, the state becomes a part."""
+        """Add a callback: any object with hook methods; if it has state, the state becomes a part."""
         name = name or type(callback).__name__.lower()
         if name in self.callbacks:
             raise LudusError(f"a callback named '{name}' was added already; pass another name=")
         self.callbacks[name] = callback
 
     def note_given(self, **objects: object) -> None:
-        """Remember that a script gave these, by role, so that a resume without them is refused."""
+        """Record the classes of objects a script gave, by role; a resume without them is refused."""
         self.given_classes |= {r: type(o).__name__ for r, o in objects.items() if o is not None}
 
     @property
     def is_customised(self) -> bool:
-        """Whether a script gave what the config does not say: only the script can resume it."""
+        """Whether a script gave objects that are not in the config: then only the script can resume it."""
         return bool(self.given_classes or self.callbacks)
 
     def all_parts(self) -> dict[str, Stateful]:
-        """Return the parts, those of the companions included, and the run itself first."""
+        """Return all parts: the run itself first, then those of `parts`, then those of the companions."""
         parts: dict[str, Stateful] = {"run": self.run, **self.parts()}
         for name, part in parts.items():
             if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
@@ -179,11 +182,11 @@ class Trainer(Inspected):
         return {name: dict(part.state_dict()) for name, part in self.all_parts().items()}
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a state that an earlier version saved as this one would; any other as it is."""
+        """Convert a state saved by an earlier version to the current form; return any other unchanged."""
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give every part its saved state; the plan is walked from the saved cursor at the next fit."""
+        """Load the saved state of every part; the next fit walks the plan from the saved cursor."""
         parts, state = self.all_parts(), self.migrated(state)
         for name, part in check_same_parts(parts, state).items():
             with fitting(name):
@@ -202,10 +205,10 @@ class Trainer(Inspected):
         show_on: Literal["stdout", "stderr"] = "stdout",
         runtime: MakeRuntime | None = None,
     ) -> Result:
-        """Walk the plan to its end, or to where it is interrupted, and say how it ended.
+        """Walk the plan to its end, or until it is interrupted, and return the outcome.
 
-        `max_steps`, also called `num_train_steps`, counts optimisation steps, whatever the trainer.
-        What changes with it (an interval that is never reached is 0) is shown and in events.jsonl.
+        `max_steps`, also called `num_train_steps`, counts optimisation steps for every trainer.
+        Settings it changes (an interval that is never reached becomes 0) are displayed and in events.jsonl.
         """
         if max_steps is not None and num_train_steps not in (None, max_steps):
             both = f"max_steps={max_steps} and num_train_steps={num_train_steps}"
@@ -250,7 +253,7 @@ class Trainer(Inspected):
         return own.result(self.run)
 
     def _bind_hooks(self, plan: Repeat, runtime: Runtime, state: object) -> Hooks:
-        """Return all hooks, with the display opened after the root's first and closed before its last."""
+        """Return all hooks, with the display started after the root's first and stopped before its last."""
         first, last = hook_names(plan)
         offers = {first: {"trainer_state": lambda run: state}}
         owners = [self, *self.callbacks.values()]
@@ -261,15 +264,15 @@ class Trainer(Inspected):
         return hooks
 
     def _save_interrupted(self, hooks: Hooks, runtime: Runtime) -> None:
-        """Save what a stage that gave up has left."""
-        # It has changed nothing, so the state is still that of the boundary before it; unless a hook
-        # came between, which a resume calls again.
+        """Save a checkpoint after a stage raised Interrupted."""
+        # The stage changed nothing, so the state is still that of the boundary before it, unless a
+        # hook ran in between, which a resume calls again.
         if not hooks.get(f"before_{self.run.cursor[-1].name}"):
             self.run.is_pausing = True
             runtime.checkpoint(self.run)
 
     def _take_up(self, saved: Mapping[str, Any] | None, *, is_from_elsewhere: bool) -> None:
-        """Load a state, if there is one, and notice from now on what changes without being saved."""
+        """Load the saved state, if any, and start watching for state that changes without being saved."""
         if saved is not None:
             self.load_state_dict(saved)
             if is_from_elsewhere:
@@ -277,10 +280,10 @@ class Trainer(Inspected):
         self._unsaved.watch(self)
 
     def _take_up_again(self, plan: Repeat) -> bool:
-        """Return whether a finished run was made longer; the loop that ran out is then asked again."""
+        """Return whether a finished run was made longer; the loop that ran out is then entered again."""
         if self.run.stop_reason is not None or not self.run.exhausted:
             return False
-        self.run.cursor = from_json(self.run.exhausted, plan)  # `until` may ask for its round
+        self.run.cursor = from_json(self.run.exhausted, plan)  # `until` may read its round
         frame, loop = self.run.cursor[-1], last_loop(plan, self.run.exhausted)
         is_full = isinstance(loop.times, int) and frame.index >= loop.times
         is_over = is_full or (loop.until is not None and self.run.decide(loop.until(self.run)))

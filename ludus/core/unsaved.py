@@ -1,4 +1,4 @@
-"""Find what changes during a run but is not saved: state of the trainer and of what a script gave it."""
+"""Detect unsaved state: attributes of the trainer and its companions that change but are in no part."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Digests = dict[str, bytes]
 
 
 def served(trainer: Trainer, parts: Iterable[object]) -> list[object]:
-    """Return what is saved or served elsewhere: the parts, the companions, what the run offers."""
+    """Return what is saved or managed elsewhere: parts, companions, config, callbacks, run services."""
     given = (trainer.config, trainer.given_logger, trainer.storage, trainer.callbacks)
     companion = companions(trainer, parts).values()
     return [*parts, *companion, *given, trainer.run, *trainer.run.services()]
 
 
 def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
-    """Return what a script gave that is none of these parts; with a state to save it becomes one."""
+    """Return the objects a script gave that are none of these parts; those with state become parts."""
     found = {f"callback.{name}": callback for name, callback in trainer.callbacks.items()}
     evaluator = trainer.evaluator
     given = {"evaluator": evaluator, "score": getattr(evaluator, "scorer", None)}
@@ -37,14 +37,14 @@ def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
 
 
 def saved_companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, Stateful]:
-    """Return those of the companions that are parts: they have a state to save."""
+    """Return the companions that become parts because they have a state_dict."""
     once = {f"given.{role}" for role in trainer.asked_once}
     found = companions(trainer, parts).items()
     return {name: one for name, one in found if isinstance(one, Stateful) and name not in once}
 
 
 def _owner(one: object) -> object:
-    """Return the object whose method this is, or what it is itself."""
+    """Return the object that a method is bound to, or the object itself."""
     return one.__self__ if isinstance(one, types.MethodType) else one
 
 
@@ -55,7 +55,7 @@ def _is_of_user(one: object) -> bool:
 
 
 class UnsavedStates:
-    """Watches a trainer, and each of its companions that has no state of its own to save."""
+    """Watches a trainer and each of its companions that saves no state of its own."""
 
     def __init__(self) -> None:
         self._trainer: Trainer | None = None
@@ -66,12 +66,12 @@ class UnsavedStates:
         self._looked_at: tuple[object, ...] = ()
 
     def watch(self, trainer: Trainer) -> None:
-        """Notice from now on what changes and is in none of the parts."""
+        """Start watching for changes outside the parts."""
         self._trainer, self._found, self._once = trainer, {}, trainer.asked_once
         self._first, self._looked_at = self._look(), _instant(trainer)
 
     def changed(self) -> dict[str, list[str]]:
-        """Return, by owner, the names of all that was ever seen to change; a boundary is looked at once."""
+        """Return, by owner, every attribute ever seen to change; each boundary is inspected once."""
         now: dict[str, Digests] = {}
         if self._trainer is not None and self._looked_at != _instant(self._trainer):
             now, self._looked_at = self._look(), _instant(self._trainer)
@@ -82,7 +82,7 @@ class UnsavedStates:
         return {owner: list(names) for owner, names in self._found.items() if names}
 
     def reasons(self) -> list[str]:
-        """Return a sentence for each owner of which something changed unsaved."""
+        """Return a sentence for each owner with unsaved changes."""
         found = []
         for owner, names in self.changed().items():
             remedy = (
@@ -137,13 +137,13 @@ class UnsavedStates:
 
 
 def _instant(trainer: Trainer) -> tuple[object, ...]:
-    """Return what is another wherever something may have happened since."""
+    """Return a value that differs whenever something may have happened."""
     run = trainer.run
     return run.boundaries, run.is_pending, run.is_pausing, run.is_finished
 
 
 def _read(entries: Callable[[Any], Iterator[tuple[str, Any]]], owner: object) -> dict[str, Any]:
-    """Return all that can be read of an owner: a class that nobody knows must not end a run."""
+    """Return the readable entries of an owner: an error in an unknown class must not end a run."""
     found = {}
     try:
         for name, value in entries(owner):
@@ -154,7 +154,7 @@ def _read(entries: Callable[[Any], Iterator[tuple[str, Any]]], owner: object) ->
 
 
 def _attribute(name: str) -> str:
-    """Return what `derived` has to name, of `box.count` or `count in after_step`."""
+    """Return the name to put in `derived`, for `box.count` or `count in after_step`."""
     return name.partition(" in ")[0].partition(".")[0]
 
 
@@ -169,15 +169,15 @@ def _unsaved_companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, 
 
 
 def _derived(trainer: Trainer) -> list[object]:
-    """Return what the trainer can compute anew, with all that is in it."""
+    """Return the values of the trainer's recomputable attributes."""
     own = vars(trainer)
     return [own[name] for name in kinds.derived_names(trainer) if name in own]
 
 
 class UnsavedState:
-    """Watches one owner from now on; `changed` names the attributes that are not what they were.
+    """Watches one owner; `changed` names the attributes that differ from their first values.
 
-    `known` are objects that are saved or served elsewhere. What was once seen to change is named for ever.
+    `known` are objects that are saved or managed elsewhere. An attribute once seen to change stays named.
     """
 
     def __init__(self, owner: object, *, known: Iterable[object]) -> None:
@@ -186,7 +186,7 @@ class UnsavedState:
         self._first = self._look()
 
     def changed(self) -> list[str]:
-        """Return the names of all that has been seen to change."""
+        """Return the names of all attributes seen to change."""
         _note(self._first, self._look(), self._found)
         return list(self._found)
 
@@ -199,14 +199,14 @@ class UnsavedState:
 
 def _note(first: Digests, now: Digests, found: dict[str, None]) -> None:
     for name in sorted({*first, *now}):
-        # Where an object is another as a whole, its attributes are as well.
+        # If an object was replaced as a whole, its attributes have changed as well.
         is_named = name.rpartition(".")[0] in found
         if first.get(name) != now.get(name) and not is_named:
             found[name] = None
 
 
 def _entries(owner: object) -> Iterator[tuple[str, Any]]:
-    """Yield what an object, or a function, keeps by itself, by name: each once."""
+    """Yield the state of an object or a function by name, each entry once."""
     owner = _owner(owner)
     found: dict[str, Any] = {}
     if isinstance(owner, types.FunctionType):
@@ -222,7 +222,7 @@ def _entries(owner: object) -> Iterator[tuple[str, Any]]:
 
 
 def _class_entries(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield what a class of the user's keeps for all its objects, and what its methods refer to."""
+    """Yield the class attributes of a user's class, and what its methods refer to."""
     ignored = kinds.derived_of(kind)
     for name, value in kinds.class_attributes(kind):
         value = kinds.function_of(value)
@@ -235,7 +235,7 @@ def _class_entries(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _saves_itself(kind: type) -> bool:
-    """Return whether a class of the user's says what its objects' state is: it may be that of the class."""
+    """Return whether a user's class defines its own state, which may include the class's attributes."""
     if hasattr(kind, "state_dict"):
         return kinds.saved_names(kind) is None
     # As an env does.

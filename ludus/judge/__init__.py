@@ -1,1 +1,1 @@
-"""What is better: evaluators, best models, patience, the guard against divergence."""
+"""Model selection: evaluators, scores, best models, early stopping, the guard against divergence."""

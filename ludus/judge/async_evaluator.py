@@ -1,6 +1,6 @@
-"""Evaluate in a process of its own while training goes on, with an outcome that timing cannot change.
+"""Asynchronous evaluation in a worker process during training; timing cannot change its outcome.
 
-launch     a copy of the weights goes to the worker; training goes on
+launch     sends a copy of the weights to the worker; training continues
 collect    waits for the result of that launch, at a boundary the trainer fixes
 """
 
@@ -32,7 +32,7 @@ _START_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Launch:
-    """An evaluation that has been asked for: the counters and the weights of that moment."""
+    """A pending evaluation: the counters and the weights at its launch."""
 
     counters: dict[str, int]
     weights: dict[str, Tensor]
@@ -40,7 +40,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Collected:
-    """The outcome of an evaluation, with the counters and the weights of its launch."""
+    """The outcome of an evaluation, with the counters and the weights at its launch."""
 
     counters: dict[str, int]
     weights: dict[str, Tensor]
@@ -50,15 +50,15 @@ class Collected:
 
 
 class AsyncEvaluator(RunsEval):
-    """Keeps a worker process and at most one pending evaluation, which is its state.
+    """Evaluates in a worker process, with at most one pending evaluation, which is its state.
 
     A worker that dies, hangs or fails is replaced, a bounded number of times for each evaluation.
-    After that the evaluation is done in this process, unless it would take it down too; if there is
-    no result in the end, the metrics are NaN and the run says that it is not exact.
+    After that the evaluation is done in this process, unless it could crash or hang it too. If there
+    is no result in the end, the metrics are NaN and the run reports that it is not exact.
 
     AsyncEvaluator(config)    evaluates as runs of this config do: trainer.set_evaluator takes it
 
-    The worker reads the config, finds the trainer's class by its kind and asks it for its
+    The worker reads the config, finds the trainer's class by its kind and calls its
     `evaluation_job` (`ludus/core/abilities.py`), so a trainer of any family can have one: it lists the
     evaluator among its parts, launches in one stage and collects in a later one.
     """
@@ -80,34 +80,34 @@ class AsyncEvaluator(RunsEval):
             )
         self.config = config
         self.is_interrupted = is_interrupted
-        """Asked while waiting: a run that is to pause must not wait for the result."""
+        """Polled while waiting: a run that is to pause must not wait for the result."""
         self.on_event = on_event
-        """Called with a sentence whenever a worker fails or a result is missing."""
+        """Called with a message whenever a worker fails or a result is missing."""
         self._job: EvaluationJob = worker.job_of(config)
         self._plain = config.model_dump(mode="json")
         self._timeout = timeout
         self._max_restarts = max_restarts
         self._worker: Child | None = None
         self._is_ready = False
-        """Whether the worker has answered at all."""
+        """Whether the worker has answered yet."""
         self._pending: Launch | None = None
         self._sent_at: float | None = None
-        """When the worker was given what is pending; None if it still has to be."""
+        """Time at which the pending evaluation was sent to the worker; None if it was not sent yet."""
         self._reasons: list[str] = []
 
     @property
     def is_pending(self) -> bool:
-        """Whether there is something to collect."""
+        """Whether there is an evaluation to collect."""
         return self._pending is not None
 
     @property
     def worker_pid(self) -> int | None:
-        """The number of the worker process, if there is one."""
+        """Process id of the worker, if there is one."""
         return None if self._worker is None else self._worker.pid
 
     def open(self) -> None:
-        """Start the worker, so that the first launch need not wait for it; take up what is pending."""
-        # A worker that cannot be started is dealt with where the result is needed.
+        """Start the worker, so that the first launch need not wait for it; send the pending evaluation."""
+        # A worker that cannot be started is handled where the result is needed.
         with contextlib.suppress(ChildDied, ChildHung):
             self._start()
             if self._pending is not None and self._sent_at is None:
@@ -118,7 +118,7 @@ class AsyncEvaluator(RunsEval):
         self._start().send({"do": "rebuild", "config": self._plain})
         try:
             worker = self._start()
-            # It greets once, when it has started.
+            # The worker greets once, after it has started.
             for _ in ("rebuild",) if self._is_ready else ("greet", "rebuild"):
                 self._answer(worker, time.monotonic(), _START_SECONDS)
             self._is_ready = True
@@ -132,7 +132,7 @@ class AsyncEvaluator(RunsEval):
             ) from error
 
     def evaluate(self, agent: object) -> Outcome:
-        """Return the score and the metrics of this agent or model, measured in the worker; wait for them."""
+        """Return the score and the metrics of this agent or model, computed in the worker; wait for them."""
         model: Any = agent
         self.launch({}, model.weights() if hasattr(model, "weights") else model.state_dict())
         done = self.collect()
@@ -141,7 +141,7 @@ class AsyncEvaluator(RunsEval):
         return as_outcome(done.metrics, metric=next(iter(self._job.metrics)))
 
     def launch(self, run_counters: Mapping[str, int], weights: Mapping[str, Tensor]) -> None:
-        """Begin to evaluate a copy of these weights."""
+        """Start evaluating a copy of these weights."""
         if self._pending is not None:
             raise LudusError("an evaluation is pending already; collect it before the next launch")
         copied = {name: t.detach().to("cpu", copy=True) for name, t in weights.items()}
@@ -150,7 +150,7 @@ class AsyncEvaluator(RunsEval):
         self.open()
 
     def collect(self) -> Collected | None:
-        """Wait for what is pending and return its outcome; None where nothing was launched.
+        """Wait for the pending evaluation and return its outcome; None if nothing was launched.
 
         Raises Interrupted if the run is asked to pause; the evaluation is then still pending.
         """
@@ -175,13 +175,13 @@ class AsyncEvaluator(RunsEval):
         return Collected(launch.counters, launch.weights, metrics, is_lost)
 
     def _result(self, launch: Launch) -> dict[str, float] | None:
-        """Return the metrics of this launch from the worker, sending it first if that was not done."""
+        """Return the metrics of this launch from the worker, sending it first if necessary."""
         worker = self._start()
         if self._sent_at is None:
             self._send(launch)
         if not self._is_ready:
             self._answer(worker, time.monotonic(), _START_SECONDS)
-            # How long it took to start is no part of how long it may think.
+            # The time to start does not count against the timeout.
             self._is_ready, self._sent_at = True, time.monotonic()
         assert self._sent_at is not None
         header = self._answer(worker, self._sent_at, self._timeout)
@@ -189,7 +189,7 @@ class AsyncEvaluator(RunsEval):
         return metrics
 
     def _answer(self, worker: Child, since: float, seconds: float) -> dict[str, Any]:
-        # A signal does not end the wait by itself, so it is looked for once a second.
+        # A signal does not end the wait by itself, so it is polled once a second.
         while not worker.wait(min(1.0, max(0.0, since + seconds - time.monotonic()))):
             if self.is_interrupted():
                 raise Interrupted
@@ -198,7 +198,7 @@ class AsyncEvaluator(RunsEval):
         return worker.receive()[0]
 
     def _last_resort(self, launch: Launch, error: LudusError) -> dict[str, float] | None:
-        """Evaluate in this process if that is safe; otherwise say that there is no result."""
+        """Evaluate in this process if that is safe; otherwise record that there is no result."""
         if _may_try_here(error):
             try:
                 with _one_thread():
@@ -234,14 +234,14 @@ class AsyncEvaluator(RunsEval):
         self._worker = self._sent_at = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is pending and why results are missing."""
+        """Return the pending evaluation, and the reasons for missing results."""
         pending = None
         if (launch := self._pending) is not None:
             pending = {"counters": launch.counters, "weights": launch.weights}
         return {"pending": pending, "reasons": self._reasons}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what was pending; it is launched again by `open` or `collect`."""
+        """Restore the pending evaluation; `open` or `collect` launches it again."""
         states.check_keys(state, "pending", "reasons")
         reasons, pending = states.texts(state, "reasons"), None
         if state["pending"] is not None:
@@ -263,17 +263,17 @@ class AsyncEvaluator(RunsEval):
         return list(self._reasons)
 
     def close(self) -> None:
-        """End the worker; what is pending stays so."""
+        """End the worker; a pending evaluation stays pending."""
         if self._worker is not None and self._sent_at is None:
             self._worker.close()
         self._stop()
 
 
 def _may_try_here(error: LudusError) -> bool:
-    """Return whether what went wrong in the worker cannot take this process down as well.
+    """Return whether the failure of the worker cannot take down this process as well.
 
-    An error was raised and can be raised here; a worker that was killed was ended from outside. But
-    an env that crashes or hangs its process would do the same to the one that trains.
+    A raised error is safe to raise here, and a killed worker was ended from outside. But an env that
+    crashes or hangs its process would do the same to the training process.
     """
     if isinstance(error, ChildDied):
         return error.exit_code in (None, -signal.SIGKILL, -signal.SIGTERM)
@@ -282,7 +282,7 @@ def _may_try_here(error: LudusError) -> bool:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute as the worker does: the last bits can depend on the number of threads."""
+    """Use one thread, as the worker does: the last bits can depend on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

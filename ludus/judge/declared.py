@@ -1,4 +1,4 @@
-"""Which way the field's common metrics are better, by the words of their names."""
+"""Directions of common metrics: whether lower or higher is better, by the words of their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether less or more of a metric is better: one table, which every room and plugin adds to."""
+"""Direction of a metric, min or max: one table, to which every package and plugin adds."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ludus.core.errors import ConfigError
 Direction = Literal["min", "max"]
 
 _SPREADS: Final = frozenset({"std", "var", "se", "len", "length", "min", "max"})
-"""Words of a statistic of which neither less nor more is better, whatever it is of."""
+"""Words that name a statistic without a better direction, whatever it is computed from."""
 
 
 def known_direction(metric: str) -> Direction | None:
-    """Return which way this metric is better, or None where nobody has declared it.
+    """Return the better direction of this metric, or None if none is declared.
 
-    What is declared for its whole name goes first, then for its last part, then for any word of it;
-    an error of a reward is an error.
+    A declaration for the whole name comes first, then one for its last part, then those for its words;
+    min wins among words: an error of a reward is an error.
     """
     declared = families.directions()
     for name in (metric, metric.rpartition("/")[2]):
@@ -32,7 +32,7 @@ def known_direction(metric: str) -> Direction | None:
 
 
 def direction_of(metric: str, given: Direction | None = None) -> Direction:
-    """Return which way this metric is better, `given` first; raise ConfigError where nobody knows."""
+    """Return the better direction of this metric, `given` first; raise ConfigError if none is known."""
     direction = known_direction(metric) if given is None else given
     if direction is None:
         raise ConfigError(

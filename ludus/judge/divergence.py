@@ -1,4 +1,4 @@
-"""Stop a run whose loss or gradient is no longer finite, while its newest checkpoint is still good."""
+"""Divergence guard: stop a run whose loss or gradient is not finite, while its last checkpoint is good."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _GUARDED = ("train/loss", "train/grad_norm", "train/epoch_loss")
 
 
 class DivergenceGuard:
-    """Looks at the metrics of training for a loss or a gradient norm that is not finite.
+    """Checks the training metrics for a loss or a gradient norm that is NaN or infinite.
 
     A step along such a gradient is not taken (`ludus/nn/step.py`), so the weights are still good.
     """
 
     def __init__(self, *, remedy: str, guarded: Sequence[str] = _GUARDED) -> None:
-        """`remedy` ends the error's sentence, after the learning rate and max_grad_norm."""
+        """`remedy` ends the error message, after the learning rate and max_grad_norm."""
         self._remedy = remedy
         self._guarded = tuple(guarded)
 
@@ -31,7 +31,7 @@ class DivergenceGuard:
         return None
 
     def check(self, metrics: Mapping[str, float], opt_steps: int) -> None:
-        """Raise Diverged where a guarded metric is not finite."""
+        """Raise Diverged if a guarded metric is not finite."""
         if (name := self.diverged(metrics)) is not None:
             raise Diverged(
                 f"{name} became {metrics[name]} by opt_step {opt_steps}; lower the learning rate, set"
@@ -40,16 +40,16 @@ class DivergenceGuard:
 
 
 class WatchDivergence:
-    """Lets a guard look at what was logged, at each boundary where something was."""
+    """Observer that applies a divergence guard to the metrics logged at each boundary."""
 
     def __init__(
         self, guard: DivergenceGuard, log: Log, *, check: Callable[[], None] = lambda: None
     ) -> None:
-        """`check` may look at more than metrics, and raise."""
+        """`check` may inspect more than metrics, and raise."""
         self._guard, self._log, self._check = guard, log, check
 
     def __call__(self, run: Run) -> None:
-        """Look at the metrics written at this boundary."""
+        """Check the metrics written at this boundary."""
         if self._log.written_at == run.boundaries:
             self._check()
             self._guard.check(self._log.written, run.counters["opt_steps"])

@@ -1,4 +1,4 @@
-"""An evaluator says how good a model is now, without leaving a trace in it."""
+"""Evaluators: score the current model without changing its state."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ludus.store.models import read_model
 from ludus.store.places import open_storage, parted
 
 Outcome = tuple[float, dict[str, float]]
-"""The outcome of an evaluation: its score, and all its metrics."""
+"""Outcome of an evaluation: its score, and all its metrics."""
 
 
 class RunsEval:
-    """What every evaluator does with one model: it is set, loaded, measured and logged by these names."""
+    """Common interface of evaluators: set a model, load its weights, evaluate it, log the metrics."""
 
     model: Any = None
     logger: Log | None = None
@@ -28,11 +28,11 @@ class RunsEval:
         raise NotImplementedError
 
     def set_model(self, model: Any) -> None:
-        """Say what `run_eval` evaluates."""
+        """Set the model that `run_eval` evaluates."""
         self.model = model
 
     def load_model(self, directory: str | Path) -> None:
-        """Give the model that was set the weights in this directory, such as a run's models/best."""
+        """Load the weights in this directory, such as a run's models/best, into the model that was set."""
         if self.model is None:
             raise LudusError(
                 "load_model needs what the weights are for; call set_model(model) first"
@@ -43,11 +43,11 @@ class RunsEval:
         load(weights)
 
     def set_logger(self, logger: Log) -> None:
-        """Say where `run_eval` logs its metrics; they are written with the logger's next record."""
+        """Set the logger of `run_eval`; the metrics are written with the logger's next record."""
         self.logger = logger
 
     def run_eval(self) -> Outcome:
-        """Evaluate the model that was set, with `before_eval` and `after_eval` around it."""
+        """Evaluate the model that was set, calling `before_eval` and `after_eval`."""
         if self.model is None:
             raise LudusError("run_eval has nothing to evaluate; call set_model(model) first")
         self.before_eval()
@@ -58,17 +58,17 @@ class RunsEval:
         return outcome
 
     def before_eval(self) -> None:
-        """Called by run_eval first; yours to write."""
+        """Hook called first by run_eval; override it."""
 
     def after_eval(self, outcome: Outcome) -> None:
-        """Called by run_eval last, with the score and the metrics; yours to write."""
+        """Hook called last by run_eval, with the score and the metrics; override it."""
 
 
 class Evaluator(RunsEval):
-    """Scores what is being trained, for trainers of any kind: `trainer.set_evaluator(evaluator)`.
+    """Scores the model being trained, for any trainer: `trainer.set_evaluator(evaluator)`.
 
-    Evaluator(config)            as runs of this config are evaluated
-    Evaluator(score=function)    by a function of yours: of the agent or model, to a number or to a
+    Evaluator(config)            evaluates as runs of this config do
+    Evaluator(score=function)    calls your function with the agent or model; it returns a number, or a
                                  number and a mapping of metrics
     """
 
@@ -79,7 +79,7 @@ class Evaluator(RunsEval):
         score: Callable[[Any], Any] | None = None,
         metric: str = "eval/score",
     ) -> None:
-        """Take a config or a function; `metric` is what the function's number is logged as."""
+        """Take a config or a function; `metric` is the name under which the function's number is logged."""
         if (config is None) == (score is None):
             raise ConfigError(
                 "Evaluator takes a config, or score=a function of the agent or model; give one of them"
@@ -95,16 +95,16 @@ class Evaluator(RunsEval):
 
     @property
     def scorer(self) -> object:
-        """What the score comes from: the function, or the object whose method it is."""
+        """The source of the score: the function, or the object whose method it is."""
         return getattr(self._score, "__self__", self._score)
 
     def evaluate(self, agent: Any) -> Outcome:
-        """Return the score and the metrics; the mode of the agent is as it was, after."""
+        """Return the score and the metrics; the mode of the agent is restored afterwards."""
         return as_outcome(self._score(agent), metric=self._metric)
 
 
 def find_trainer(config: object) -> type[Any]:
-    """Return the class of the trainer that this config is for; ConfigError for what is no config."""
+    """Return the trainer class for this config; raise ConfigError for anything but a config."""
     if not isinstance(config, TrainerConfig):
         raise ConfigError(
             f"an evaluator is made from a trainer's config, not from a {type(config).__name__};"
@@ -124,7 +124,7 @@ def _make(config: TrainerConfig) -> EvaluatorHere:
 
 
 def check_made_for(trainer: type[object], config: TrainerConfig, evaluator: object) -> None:
-    """Raise ConfigError where an evaluator was made from a config of what is evaluated in another way."""
+    """Raise ConfigError if the evaluator was made from the config of a trainer that evaluates differently."""
     made = getattr(evaluator, "config", None)
     if not isinstance(made, TrainerConfig):
         return
@@ -137,7 +137,7 @@ def check_made_for(trainer: type[object], config: TrainerConfig, evaluator: obje
 
 
 def refuse_other_keys(config: TrainerConfig, evaluator: object, *, free: Collection[str]) -> None:
-    """Raise ConfigError where what is rebuilt from the evaluator's config is not what is trained."""
+    """Raise ConfigError if the evaluator's config would rebuild something other than what is trained."""
     made = getattr(evaluator, "config", None)
     if isinstance(made, TrainerConfig):
         one, two = made.model_dump(), config.model_dump()
@@ -150,9 +150,9 @@ def refuse_other_keys(config: TrainerConfig, evaluator: object, *, free: Collect
 
 
 def as_outcome(result: Any, *, metric: str) -> Outcome:
-    """Return what an evaluator gave, a number, metrics, or both, as a score and metrics."""
+    """Normalise the result of an evaluator, a number, metrics, or both, to a score and metrics."""
     if isinstance(result, Mapping) and (metric in result or len(result) == 1):
-        # Of metrics alone the score is the one that is judged, or the only one there is.
+        # Of metrics alone, the score is the judged metric, or the only one.
         score, metrics = result.get(metric, next(iter(result.values()))), result
     elif isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
         score, metrics = result

@@ -1,4 +1,4 @@
-"""Judge evaluations by named scores: keep the best model of each, and end the run when there is reason."""
+"""Judge: rank evaluations by named scores, keep the best model of each, and stop the run early."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.judge.score_state import Best, ScoreState, read_score_state
 from ludus.judge.scores import Score
 
 Weights = Callable[[Score], Mapping[str, Tensor]]
-"""Returns the weights to keep for this score; called only where they are among the best."""
+"""Returns the weights to save for this score; called only if they are among the best."""
 
 
 def stop_run(run: Run, reason: str) -> None:
@@ -25,10 +25,10 @@ def stop_run(run: Run, reason: str) -> None:
 
 
 def leave_loop(name: str) -> Callable[[Run, str], None]:
-    """Return how a judge ends one loop; a judgement that comes when it is closed ends nothing."""
+    """Return a function that ends one loop, for a judge; it does nothing if the loop has closed."""
 
     def leave(run: Run, reason: str) -> None:
-        # An evaluation beside training may be judged in a stage after the loop.
+        # An asynchronous evaluation may be judged in a stage after the loop.
         if any(frame.name == name for frame in run.cursor):
             run.leave(name, reason)
 
@@ -36,9 +36,9 @@ def leave_loop(name: str) -> Callable[[Run, str], None]:
 
 
 class Judge:
-    """Judges every evaluation, in order, by one or several scores, each with a best model of its own.
+    """Judges every evaluation, in order, by one or several scores, each with its own best model.
 
-    The run ends when any score reaches its target, or when every score that has a patience has used it
+    The run ends when any score reaches its target, or when every score with a patience has used it
     up: one role that has stopped improving does not stop another that still learns. A value that is
     not finite is never better and uses patience.
 
@@ -73,7 +73,7 @@ class Judge:
     """
 
     def __init__(self, *scores: Score, end: Callable[[Run, str], None] = stop_run) -> None:
-        """`end` is how a run is asked to end: `stop_run`, or `leave_loop("epoch")`."""
+        """`end` asks a run to end: `stop_run`, or `leave_loop("epoch")`."""
         names = [score.name for score in scores]
         for name in names:
             if names.count(name) > 1:
@@ -89,24 +89,24 @@ class Judge:
 
     @property
     def best(self) -> Best | None:
-        """The best by the first score of which models are kept; None before there is one."""
+        """The best model by the first score that keeps models; None before there is one."""
         return next((self.score_states[name].best for name in self._prefixes), None)
 
     @property
     def first(self) -> str | None:
-        """The name of the first score of which models are kept, whose best is models/best."""
+        """The name of the first score that keeps models, whose best is models/best."""
         return next(iter(self._prefixes), None)
 
     @property
     def more_bests(self) -> dict[str, Best]:
-        """The best by each further score, by the score's name."""
+        """The best model by each further score, by the score's name."""
         names = list(self._prefixes)[1:]
         found = ((name, self.score_states[name].best) for name in names)
         return {name: best for name, best in found if best is not None}
 
     @property
     def runners_up(self) -> list[Best]:
-        """The further models that are kept, score by score, the best first."""
+        """The models kept besides the best ones, score by score, the best first."""
         return [one for name in self._prefixes for one in self.score_states[name].kept[1:]]
 
     def update(
@@ -122,9 +122,9 @@ class Judge:
     ) -> None:
         """Judge the metrics of one evaluation; raise LudusError if a score's metric is not among them.
 
-        `counters` are those of the moment the weights were taken, now unless given; `keep` writes a
-        new best model, `run.keep_model` unless given; `scores` names those that this evaluation is of,
-        all unless given; those in `without` have no model now, and their patience is not waited for.
+        `counters` are those at which the weights were taken (default: now). `keep` saves a new best model
+        (default: `run.keep_model`). `scores` names the scores this evaluation covers (default: all). Scores
+        in `without` have no model now, and their patience is ignored.
         """
         judged = [
             (score, _value(score, metrics))
@@ -176,7 +176,7 @@ class Judge:
             state.num_bad += 1
 
     def _end_without_patience(self, run: Run, without: Collection[str]) -> None:
-        """Ask for the end where every score that has a patience, but for these, has used it up."""
+        """End the run if every score with a patience, except those in `without`, has used it up."""
         reasons = []
         for score in self.scores:
             if score.patience is not None and score.name not in without:
@@ -188,16 +188,16 @@ class Judge:
             self._end(run, " and ".join(reasons))
 
     def forget_models(self, names: Collection[str] | None) -> None:
-        """Forget the best models of these names, whose weights are not there, or all; patience stays."""
+        """Forget the best models with these names, whose weights are missing; None: all. Patience stays."""
         for state in self.score_states.values():
             state.forget(names)
 
     def reset(self) -> None:
-        """Begin anew, as for the first evaluation: for a loop that is entered again."""
+        """Reset to the state before the first evaluation: for a loop that is entered again."""
         self.score_states = {score.name: ScoreState() for score in self.scores}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the standing of each score by its name; of an only one, that alone."""
+        """Return the state of each score by its name; with a single score, its state alone."""
         found = {score.name: self.score_states[score.name].state(score) for score in self.scores}
         return next(iter(found.values())) if len(found) == 1 else found
 
@@ -216,7 +216,7 @@ class Judge:
 
 
 def _value(score: Score, metrics: Mapping[str, float]) -> float:
-    """Return the value of a score, such as a tensor of one element, as a number that can be saved."""
+    """Return the value of a score as a float that can be saved; it may be a tensor of one element."""
     metric = score.metric
     if metric not in metrics:
         raise LudusError(
@@ -233,7 +233,7 @@ def _value(score: Score, metrics: Mapping[str, float]) -> float:
 
 
 class JudgeLog:
-    """Lets a judge hear what was logged, at each boundary where something was."""
+    """Observer that passes the metrics logged at each boundary to a judge."""
 
     def __init__(self, judge: Judge, log: Log, weights: Weights, *, keep: Keep | None) -> None:
         self._judge, self._log, self._weights, self._keep = judge, log, weights, keep

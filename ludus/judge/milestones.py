@@ -1,4 +1,4 @@
-"""Keep the weights at regular intervals, whatever their score."""
+"""Save the weights at regular intervals, whatever their score."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Milestones:
         self._last_name = ""
 
     def __call__(self, run: Run) -> None:
-        """Save if it is time."""
+        """Save if the interval is due."""
         if self._every.is_due(run) or (run.is_finished and self._every.interval):
             name = f"models/{self._name(run)}"
-            # The last epoch may be a milestone of its own; what is saved is never written again.
+            # The last epoch may also be a milestone; a saved model is never written again.
             if name != self._last_name:
                 counters = {name: value for name, value in run.counters.items() if value}
                 self._save(name, {"counters": counters})

@@ -1,4 +1,4 @@
-"""How the evaluations of a run stand by one score: the models kept, and what patience is measured from."""
+"""State of one score: the models it keeps, and the value that patience is measured from."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ludus.judge.scores import Score, is_better
 
 
 class Best(TypedDict):
-    """A model that is kept for its score; it is saved, and given to commands, as it is."""
+    """Record of a saved model and its score; stored, and passed to commands, as it is."""
 
     metric: str
     mode: Direction
     score: float
     model: str
-    """The immutable directory of the weights."""
+    """Directory of the weights; it never changes."""
     counters: dict[str, int]
-    """Those of the moment the weights were taken."""
+    """Counters at which the weights were taken."""
 
 
 @dataclass
 class ScoreState:
-    """What the evaluations so far came to, by one score."""
+    """Results so far by one score."""
 
     kept: list[Best] = field(default_factory=list)
-    """The best models, the best first; of equal ones the earlier."""
+    """Best models, the best first; of equal ones the earlier."""
     peak: float | None = None
-    """The value that patience is measured from."""
+    """Value that patience is measured from."""
     num_bad: int = 0
-    """How many evaluations in a row were no better than the peak."""
+    """Number of consecutive evaluations that were no better than the peak."""
 
     @property
     def best(self) -> Best | None:
@@ -41,8 +41,8 @@ class ScoreState:
         return self.kept[0] if self.kept else None
 
     def enter(self, best: Best, *, keep: int) -> bool:
-        """Take a model in if it is among the `keep` best; return whether it is."""
-        # Of two that were judged at one boundary, which would have one name, the better is kept.
+        """Insert a model if it is among the `keep` best; return whether it is."""
+        # Two models judged at one boundary would share a name, so only the better is kept.
         others = [one for one in self.kept if one["model"] != best["model"]]
         same = [one["score"] for one in self.kept if one["model"] == best["model"]]
         if same and not is_better(best["score"], same[0], best["mode"]):
@@ -58,17 +58,17 @@ class ScoreState:
         return True
 
     def forget(self, names: Collection[str] | None) -> None:
-        """Forget the models of these names, or all of them."""
+        """Forget the models with these names; None forgets all."""
         self.kept = [one for one in self.kept if names is not None and one["model"] not in names]
 
     def state(self, score: Score) -> dict[str, Any]:
-        """Return it as it is saved; the models after the best only where several may be kept."""
+        """Return the state to save; it lists further models only if several may be kept."""
         more = {"runners_up": self.kept[1:]} if score.keep > 1 else {}
         return {"best": self.best, "peak": self.peak, "num_bad": self.num_bad, **more}
 
 
 def read_score_state(state: Mapping[str, Any], score: Score, prefix: str | None) -> ScoreState:
-    """Return a saved standing; `prefix` is what the names of its models begin with, if any are kept."""
+    """Read a saved state; `prefix` begins the names of its models, and is None if none are kept."""
     more = ["runners_up"] if score.keep > 1 else []
     states.check_keys(state, "best", "peak", "num_bad", *more)
     kept = [] if state["best"] is None else [_read_best(state, "best", prefix)]

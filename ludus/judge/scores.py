@@ -1,4 +1,4 @@
-"""A score: one metric that is judged, which way it is better, and what ends the run."""
+"""Score: a metric to judge models by, its better direction, and what ends the run."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Score:
     """One metric of an evaluation by which a model is judged; see `ludus/judge/directions.py`."""
 
     name: str
-    """What it is called: a role, such as host, or the thing judged."""
+    """Name of the score: a role, such as host, or the thing judged."""
     metric: str
-    """The metric of the evaluation that is compared."""
+    """Metric of the evaluation that is compared."""
     direction: Direction | None = None
-    """Whether less (min) or more (max) is better; None goes by the metric's name."""
+    """Whether lower (min) or higher (max) is better; None goes by the metric's name."""
     patience: int | None = None
-    """How many evaluations in a row may be no better; None for any number."""
+    """Number of consecutive evaluations that may be no better; None for no limit."""
     min_delta: float = 0.0
-    """For patience, a value is better only if it is better by more than this."""
+    """Minimum improvement: for patience, only a value better than the peak by more than this is better."""
     target: float | None = None
-    """The run ends at a value as good as this."""
+    """The run ends at a value at least as good as this."""
     keeps_best: bool = True
-    """Whether the weights of its best evaluation are kept."""
+    """Whether the weights of its best evaluation are saved."""
     keep: int = 1
-    """How many of the best models are kept; those after the best are the trainer's `runners_up`."""
+    """Number of best models to keep; those after the best are the trainer's `runners_up`."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -56,11 +56,11 @@ class Score:
 
     @property
     def mode(self) -> Direction:
-        """Which way it is better."""
+        """The better direction."""
         return direction_of(self.metric, self.direction)
 
     def is_reached(self, value: float) -> bool:
-        """Return whether this value is as good as the target."""
+        """Return whether this value is at least as good as the target."""
         if self.target is None or not math.isfinite(value):
             return False
         return value >= self.target if self.mode == "max" else value <= self.target

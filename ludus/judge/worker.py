@@ -1,4 +1,4 @@
-"""What the process of an evaluation beside training does: rebuild a model from its config, evaluate."""
+"""Worker process of an asynchronous evaluation: rebuild a model from its config, and evaluate it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ludus.process.messages import unpack
 
 
 def handlers() -> dict[str, Handler]:
-    """Return what this process can be asked to do."""
+    """Return the requests that this process handles."""
     return {"greet": lambda header, pieces: None, "rebuild": _rebuild, "evaluate": _evaluate}
 
 
 def job_of(config: TrainerConfig) -> EvaluationJob:
-    """Return what evaluates runs of this config, from the trainer of its kind in the registry."""
+    """Return the evaluation job of this config, from the trainer of its kind in the registry."""
     trainer: object = find_trainer(config)
     if not isinstance(trainer, EvaluatesBeside):
         raise ConfigError(
@@ -33,7 +33,7 @@ def _job(header: dict[str, Any]) -> EvaluationJob:
 
 
 def _rebuild(header: dict[str, Any], pieces: list[bytearray]) -> None:
-    """Make everything once, to find out whether it can be made here."""
+    """Build everything once, to check that it can be built here."""
     _job(header).rebuild()
 
 

@@ -1,4 +1,4 @@
-"""A Python process of our own: started, talked to over pipes, and never left behind."""
+"""Child process: a Python process driven over pipes that never outlives its use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GRACE = 5.0
 
 
 class ChildDied(LudusError):
-    """A child process ended by itself, or was killed; `exit_code` is minus the signal if it was one."""
+    """A child process exited or was killed; `exit_code` is minus the signal number if it was a signal."""
 
     def __init__(self, message: str, exit_code: int | None) -> None:
         super().__init__(message)
@@ -36,22 +36,21 @@ class ChildHung(LudusError):
 
 
 class ChildFailed(LudusError):
-    """A child process is well, but what it was asked to do raised an error there."""
+    """A request raised an error in the child process, which is still alive."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
-        """The name of the error's class in the child."""
+        """Class name of the error in the child."""
 
 
 class Child:
-    """Runs the `handlers()` of one of our modules in another process; see `ludus.process.child_main`.
+    """Runs the `handlers()` of a ludus module in another process; see `ludus.process.child_main`.
 
-    It knows the parent's import path and plugins, computes on one thread, and is as deterministic as
-    the parent. What it prints goes nowhere but into the last lines of an error. It inherits `fds`,
-    under the same numbers. It dies with the thread that started it, so start it from one that lives
-    as long; one that `outlives_parent`, a server with threads of its own, ends by `close`, `kill` or a
-    SIGTERM alone.
+    It has the parent's import path and plugins, computes on one thread, and is as deterministic as the
+    parent. Its output is dropped, except that errors quote the last lines. It inherits `fds` under the same
+    numbers. It dies with the thread that started it, so start it from one that lives as long. With
+    `outlives_parent`, for a server with its own threads, only `close`, `kill` or a SIGTERM ends it.
     """
 
     def __init__(
@@ -64,17 +63,17 @@ class Child:
         outlives_parent: bool = False,
     ) -> None:
         self.name = name
-        """What messages call it, such as "env worker 2"."""
+        """Name used in messages, such as "env worker 2"."""
         self.timeout = timeout
-        """How many seconds an answer may take unless `receive` is told otherwise."""
+        """Default number of seconds that an answer may take."""
         fill_standard_streams()
-        # Ours to write and the child's to read; the child's to write and ours; what it prints.
+        # Requests to the child; answers from it; its output.
         pipes = [os.pipe() for _ in range(3)]
         (to_child, writer), (reader, from_child), (printed, print_to) = pipes
         arguments = [module, str(to_child), str(from_child), str(os.getpid())]
         arguments.append(str(int(outlives_parent)))
         try:
-            # -P keeps the folder we happen to stand in out of the child's import path.
+            # -P keeps the current directory out of the child's import path.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "ludus.process.child_main", *arguments],
                 stdin=subprocess.DEVNULL,
@@ -103,12 +102,12 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """Process id."""
         return self._process.pid
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be talked to, as far as is known."""
+        """Whether it can still receive requests, as far as is known."""
         return bool(self._end.alive)
 
     def send(self, header: dict[str, Any], pieces: Sequence[Piece] = ()) -> None:
@@ -122,7 +121,7 @@ class Child:
             raise self.give_up(self.timeout) from None
 
     def receive(self, timeout: float | None = None) -> Message:
-        """Return the answer to the oldest request that has none yet."""
+        """Return the answer to the oldest unanswered request."""
         self._check_open()
         timeout = self.timeout if timeout is None else timeout
         try:
@@ -143,13 +142,13 @@ class Child:
         return self.receive(timeout)
 
     def wait(self, timeout: float) -> bool:
-        """Return whether `receive` has something to tell within `timeout` seconds."""
+        """Return whether `receive` would have an answer or an error within `timeout` seconds."""
         self._check_open()
         return self._frames.wait(timeout)
 
     def give_up(self, timeout: float) -> ChildHung:
-        """Kill it, and return the error that says it did not answer within this many seconds."""
-        # The child's fault handler answers this signal by printing where it is.
+        """Kill it, and return the error that it did not answer within this many seconds."""
+        # The child's fault handler prints a traceback on this signal.
         _kill_group(self._process.pid, signal.SIGUSR1)
         self._tail.thread.join(0.2)
         self.kill()
@@ -157,11 +156,11 @@ class Child:
         return ChildHung(f"{self.name} did not answer within {timeout:g} seconds{words}")
 
     def kill(self) -> None:
-        """End it at once, with every process it started."""
+        """Kill it at once, with every process it started."""
         self._finish()
 
     def close(self) -> None:
-        """Let it end by itself and close what it holds; kill it if that takes long."""
+        """Let it end by itself and release its resources; kill it if that takes too long."""
         if not self._end.alive:
             return
         with contextlib.suppress(ChildDied, ChildHung):
@@ -195,7 +194,7 @@ _SERVERS: set[Child] = set()
 
 
 class _Tail:
-    """Reads all that a child prints, so that it never waits for a reader, and keeps the end of it."""
+    """Drains the output of a child, so that it never blocks, and keeps the end of it."""
 
     def __init__(self, printed: int, death: int | None) -> None:
         self._printed = printed
@@ -206,9 +205,9 @@ class _Tail:
         self.thread.start()
 
     def words(self) -> str:
-        """Return the last lines, ready to stand at the end of a message."""
+        """Return the last lines, formatted for the end of a message."""
         lines = self._end.decode(errors="replace").splitlines()
-        # The fault handler lists every loaded module in one long line that says nothing.
+        # The fault handler lists every loaded module in one long, useless line.
         lines = [line.rstrip() for line in lines if not line.startswith("Extension modules:")]
         kept = [line for line in lines if line][-_TAIL_LINES:]
         plain = ["".join(c if c.isprintable() else " " for c in line)[:200] for line in kept]
@@ -223,7 +222,7 @@ class _Tail:
         while not is_over:
             is_over = any(fd == self._death for fd, _ in poll.poll())
             with contextlib.suppress(BlockingIOError):
-                # A dead child's pipe is emptied too; one that a grandchild keeps open is left.
+                # A dead child's pipe is drained too; one that a grandchild keeps open is left.
                 while data := os.read(self._printed, 1 << 16):
                     self._end = (self._end + data)[-_TAIL_BYTES:]
                 return
@@ -246,7 +245,7 @@ def _greeting() -> dict[str, Any]:
 
 
 def _open_death(pid: int) -> int | None:
-    """Return a descriptor that is readable once the process has ended, where the system has such."""
+    """Return a descriptor that becomes readable when the process ends; None if not supported."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -256,17 +255,17 @@ def _open_death(pid: int) -> int | None:
 
 
 def _kill_group(pid: int, number: int) -> None:
-    # The child leads a group of its own, so that what it started can be ended with it.
+    # The child leads its own process group, so that the processes it started end with it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
 
 def _end(process: subprocess.Popen[bytes], tail: threading.Thread, fds: list[int]) -> None:
-    """End the whole group, reap the child and close our ends; runs once, at exit at the latest."""
-    # The group first: while its leader is not reaped, its process id cannot have been reused.
+    """Kill the whole group, reap the child and close our ends; runs once, at exit at the latest."""
+    # The group first: until its leader is reaped, its process id cannot be reused.
     _kill_group(process.pid, signal.SIGKILL)
     process.wait()
-    # The garbage collector may run us in any thread, even in that one.
+    # The garbage collector may call this in any thread, even in that one.
     if tail is not threading.current_thread():
         tail.join(_GRACE)
     for fd in fds:

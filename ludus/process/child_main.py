@@ -1,4 +1,4 @@
-"""The child's side of `ludus.process.child`: it answers the requests in its pipe until that closes."""
+"""Main program of a child process: answers the requests in its pipe until the pipe closes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Set this process up as the parent asks, then serve the handlers of the module it names."""
+    """Set up this process as the parent asks, then serve the handlers of the module it names."""
     module, reader, writer, parent, outlives = arguments[0], *map(int, arguments[1:])
-    # The terminal and the batch system signal everyone; it is for the parent to save and close us.
+    # Terminals and batch systems signal every process; the parent saves and closes this one.
     ignored = [signal.SIGINT, signal.SIGHUP]
     if not outlives:
         _die_with(parent)
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _stay() -> None:
-    """Let the threads of a server go on when the parent is gone, until a SIGTERM ends the process."""
+    """Keep the threads of a server running when the parent is gone, until a SIGTERM."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
@@ -54,9 +54,9 @@ def _stay() -> None:
 
 
 def serve(frames: Frames, handlers: Mapping[str, Handler]) -> None:
-    """Answer requests in order until the parent says `end` or is gone.
+    """Answer requests in order until the parent sends `end` or is gone.
 
-    An error in a handler is the answer to that request; the next one is served as usual.
+    An error in a handler is sent as the answer; the next request is served as usual.
     """
     while True:
         header, pieces = frames.receive()
@@ -82,7 +82,7 @@ def _prepared(module: str, greeting: Message) -> Mapping[str, Handler]:
     """Return the module's handlers; if they cannot be imported, ones that answer with the error."""
     header, _ = greeting
     sys.path[:] = header["path"]
-    # It was set for our start alone; what we may start has nothing to do with it.
+    # It was set only to start this process, and must not reach its own children.
     os.environ.pop("PYTHONPATH", None)
     if header["python_path"] is not None:
         os.environ["PYTHONPATH"] = header["python_path"]
@@ -106,7 +106,7 @@ def _load_plugins(plugins: Sequence[str]) -> None:
 
 
 class _Excuse(dict[str, Handler]):
-    """Answers every request with the error that kept the real handlers from being there."""
+    """Answers every request with the error that prevented importing the real handlers."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Messages between a parent and its child: an 8-byte length, a JSON header, then raw bytes.
 
-A message whose header is empty is its length alone, eight zero bytes: the cheapest way to say "go on".
+A message with an empty header is its length alone, eight zero bytes: the cheapest possible request.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Message = tuple[dict[str, Any], list[bytearray]]
 
 
 class Frames:
-    """One end of two pipes. Given `death`, a descriptor readable once the other side is gone, the
-    end of the other side is seen even where a process it left behind holds the pipes open.
+    """One end of two pipes. Given `death`, a descriptor readable once the other process is gone, its end
+    is noticed even if a process it left behind holds the pipes open.
 
     Raises EOFError when the other side is gone, TimeoutError when it is too slow. After a
-    TimeoutError half a message may be under way: the pipes are of no more use.
+    TimeoutError half a message may be in transit: the pipes can no longer be used.
     """
 
     def __init__(self, reader: int, writer: int, *, death: int | None = None) -> None:
@@ -45,7 +45,7 @@ class Frames:
     def send(
         self, header: dict[str, Any], pieces: Sequence[Piece] = (), *, timeout: float | None = None
     ) -> None:
-        """Write one message, waiting `timeout` seconds at most for the other side to take it."""
+        """Write one message, waiting at most `timeout` seconds for the other side to take it."""
         if not header and not pieces:
             self._write(memoryview(_NOTHING), _deadline(timeout))
             return
@@ -57,7 +57,7 @@ class Frames:
             self._write(view, deadline)
 
     def receive(self, timeout: float | None = None) -> Message:
-        """Read one message, waiting `timeout` seconds at most for the whole of it."""
+        """Read one message, waiting at most `timeout` seconds for the whole of it."""
         deadline = _deadline(timeout)
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
         if length == 0:
@@ -67,7 +67,7 @@ class Frames:
         return header, [self._read(size, deadline) for size in sizes]
 
     def wait(self, timeout: float) -> bool:
-        """Return whether, within `timeout` seconds, there is a message, or the other side is gone."""
+        """Return whether a message arrives or the other side ends within `timeout` seconds."""
         return bool(_ready(self._readable, _deadline(timeout)))
 
     def _read(self, size: int, deadline: float | None) -> bytearray:
@@ -80,7 +80,7 @@ class Frames:
             try:
                 count = os.readv(self.reader, [view])
             except BlockingIOError:
-                # Nothing is left in the pipe, and its writer is dead.
+                # The pipe is empty, and its writer is dead.
                 if any(fd == self._death for fd, _ in ready):
                     raise EOFError from None
                 continue
@@ -113,5 +113,5 @@ def _ready(poll: select.poll, deadline: float | None) -> list[tuple[int, int]]:
     if deadline is None:
         return poll.poll()
     left = max(0.0, deadline - time.monotonic())
-    # A process that was stopped for a while wakes up late: what came meanwhile still counts.
+    # A process that was suspended wakes up late: messages that came meanwhile still count.
     return poll.poll(math.ceil(left * 1000)) or poll.poll(0)

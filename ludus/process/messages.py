@@ -10,7 +10,7 @@ from ludus.store import codec
 
 
 def pack(tree: object) -> tuple[Any, bytes]:
-    """Return the tree as plain JSON data and the bytes of all its tensors; it holds no segments."""
+    """Return the tree as plain JSON data and the bytes of all its tensors; it must hold no segments."""
     plain, tensors, segments = codec.encode(tree, keep=lambda path, t: t.cpu().clone().contiguous())
     assert not segments, "segments live on disk; another process cannot be handed one"
     return plain, save(tensors)

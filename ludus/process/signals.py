@@ -1,10 +1,10 @@
-"""A first SIGINT or SIGTERM asks the run to pause at its next boundary; a second one ends it at once.
+"""Signals: a first SIGINT or SIGTERM pauses the run at its next boundary; a second one ends it at once.
 
-So does a SIGHUP, when the terminal is closed or the connection lost; but of these any number may
-come, from the shell and from the system, without anyone asking again. Under `nohup` it is ignored.
+A SIGHUP, when the terminal is closed or the connection lost, also pauses it; several may come, from the
+shell and from the system, without counting as a second request. Under `nohup` it is ignored.
 
-While an update is being compiled, which takes many seconds in which nothing is learned, the first signal
-ends the run too; a resume goes on from the last checkpoint.
+While an update is being compiled, which takes many seconds without any training, the first signal ends
+the run too; a resume continues from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _under_way: list[str] = []
 
 @contextlib.contextmanager
 def ended_at_once(while_what: str) -> Iterator[None]:
-    """Let a first signal end the run at once inside: what is done there takes long and cannot pause."""
+    """Let a first signal end the run at once inside the block, which takes long and cannot pause."""
     _under_way.append(while_what)
     try:
         yield
@@ -36,7 +36,7 @@ def ended_at_once(while_what: str) -> Iterator[None]:
 
 
 class Signals:
-    """Listens while a run walks; only the main thread may listen, elsewhere this does nothing."""
+    """Handles signals during a walk; only in the main thread, elsewhere it does nothing."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -60,7 +60,7 @@ class Signals:
         told = "saving and stopping when the next boundary is reached; once more stops at once"
         if is_at_once:
             told = f"stopping at once, while {_under_way[-1]}"
-        # A handler may interrupt a half-done write to a stream, so it goes past them to the terminal.
+        # The handler may interrupt a write to a stream, so it writes to the terminal directly.
         with contextlib.suppress(OSError):
             os.write(2, f"\n{name}: {told}\n".encode())
         if is_at_once:

@@ -1,7 +1,7 @@
-"""Standard input, output and error are always there, be it that they lead nowhere.
+"""Standard streams: make sure that standard input, output and error are open, if only to the null device.
 
 A process may be started with any of them closed (`ludus train ... <&-`). The next file it opens then
-gets that number, and a child process, whose own three are put in these very places, loses it.
+gets that number, and a child process, whose own standard streams take these numbers, loses it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 def fill_standard_streams() -> None:
-    """Open the null device in the place of each standard stream that is closed."""
+    """Open the null device in place of each closed standard stream."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)

@@ -1,1 +1,1 @@
-"""What stands around one walk: the session, saving, signals, the fingerprint, the logger."""
+"""Runtime of a run: the session, checkpointing, resuming, the fingerprint, the logger."""

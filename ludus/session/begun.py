@@ -1,4 +1,4 @@
-"""What a run that has begun decided for good, so that a resume does not decide it anew."""
+"""Settings fixed when a run began, so that a resume does not choose them again."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ludus.store.directory import events, last_ending
 from ludus.store.storage import Storage
 
 CHANGED = "changed_by_fit"
-"""The event that `fit` changed keys of the config: `keys` has each with its value."""
+"""Event: `fit` changed keys of the config; `keys` maps each to its new value."""
 _DECIDED = ("engine", "memory_format")
-"""Keys that may say auto, and in a run that has begun what was chosen then."""
+"""Keys that may be `auto`; the choice is fixed when the run begins."""
 _NOTHING = object()
 
 
 class Change(str):
-    """A sentence for the user that a key has another value, which also has them as data."""
+    """A message that a key has another value; `keys` holds the same as data."""
 
     __slots__ = ("keys",)
     keys: Mapping[str, object]
 
 
 def changes_by_fit(config: object, changes: Mapping[str, object], max_steps: int) -> list[str]:
-    """Return a sentence for each key that `fit(max_steps=...)` changes besides the length, by its path."""
+    """Return a message for each key that `fit(max_steps=...)` changes besides the length, by its path."""
     notes: list[str] = []
     for path, value in changes.items():
         before = functools.reduce(getattr, path.split("."), config)
@@ -45,21 +45,21 @@ def _shown(value: object) -> object:
 
 
 def data_of(text: str) -> dict[str, Any]:
-    """Return what an event says besides the sentence."""
+    """Return the data of an event besides its message."""
     return {"keys": dict(text.keys)} if isinstance(text, Change) else {}
 
 
 def has_begun(files: Files | None) -> bool:
-    """Return whether these are the files of a run that has begun."""
+    """Return whether these are the files of an existing run."""
     return files is not None and files.exists("run.json")
 
 
 def as_begun(config: Any, files: Files | Begun | None, notes: list[str] | None = None) -> Any:
-    """Return the config with what the run of these files decided when it began.
+    """Return the config with the settings that the run in these files fixed when it began.
 
-    Its length may have grown since, and by the length go `engine: auto`, and the intervals that a shorter
-    `fit(max_steps=...)` had set to 0: they stay so, and `notes` is given a sentence for each. Without such a
-    run the config is returned as it is.
+    A resume may lengthen the run. `engine: auto` depends on the length, and so do the intervals that a
+    shorter `fit(max_steps=...)` set to 0: both keep their first values, and each such interval adds a
+    message to `notes`. Without such a run the config is returned unchanged.
     """
     begun = files if isinstance(files, Begun) else Begun(files)
     decided = {
@@ -83,18 +83,18 @@ def as_begun(config: Any, files: Files | Begun | None, notes: list[str] | None =
 
 
 class Begun:
-    """What the run of these files decided, if there is one; its config is read once, and only if needed."""
+    """Settings fixed by the run in these files, if there is one; its config is read once, if needed."""
 
     def __init__(self, files: Files | None) -> None:
         self._files = files
 
     @functools.cached_property
     def config(self) -> Mapping[str, Any]:
-        """The config that the run has now; an empty one where there is no such run."""
+        """Current config of the run; empty if there is no run."""
         return _begun_config(self._files)
 
     def turned_off(self) -> dict[str, object]:
-        """Return the keys that a `fit` of this run has set to 0 or null, since it was too short for them."""
+        """Return the keys that a `fit` of this run set to 0 or null because it was too short for them."""
         if not isinstance(self._files, Storage) or not has_begun(self._files):
             return {}
         told = [event.get("keys") for event in events(self._files, CHANGED)]
@@ -102,7 +102,7 @@ class Begun:
         return {path: value for path, value in keys if value is None or value == 0}
 
     def counters_at_end(self) -> Mapping[str, int]:
-        """Return the counters with which the run has ended; none where it has not."""
+        """Return the counters at the end of a finished run; empty if it has not finished."""
         if not isinstance(self._files, Storage) or not has_begun(self._files):
             return {}
         try:
@@ -114,7 +114,7 @@ class Begun:
 
 
 def _value(data: Any, path: str) -> object:
-    """Return what a dotted path names in nested mappings; a mark of its own where there is nothing."""
+    """Return the value at a dotted path in nested mappings; `_NOTHING` if there is none."""
     for key in path.split("."):
         if not isinstance(data, Mapping) or key not in data:
             return _NOTHING
@@ -129,4 +129,4 @@ def _begun_config(files: Files | None) -> Mapping[str, Any]:
         text = files.read("config.yaml", limit=strict_yaml.MAX_BYTES)
         return current(strict_yaml.parse(text, source="config.yaml"), source="config.yaml")
     except LudusError:
-        return {}  # the resume itself tells what is wrong with it
+        return {}  # the resume itself reports the error

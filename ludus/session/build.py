@@ -1,4 +1,4 @@
-"""Turn a config into a trainer with all its parts."""
+"""Build a trainer from a config, or from the config of an existing run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ludus.store.storage import Storage
 
 
 def build_trainer(config: TrainerConfig | Mapping[str, Any] | str | Path) -> Trainer:
-    """Return the trainer that this config, or the one in this dict or file, names."""
+    """Return the trainer for a typed config, or for the config in a dict or file."""
     typed_config = given(config)
     if not isinstance(typed_config, TrainerConfig):
         raise ConfigError(
@@ -36,11 +36,11 @@ def rebuild_trainer(
     is_for_weights: bool = False,
     tell: Tell = warnings.warn,
 ) -> tuple[Trainer, Storage]:
-    """Return the trainer of an existing run, from the config it was resolved to.
+    """Return the trainer of an existing run, from its resolved config.
 
-    Only the length and the settings can usefully be overridden; the run refuses the rest. A trainer that
-    is only to evaluate weights does without the callbacks that a script had added; a resume does not.
-    `tell` is given a sentence on what an override changes besides its own key.
+    Only the length and the settings can usefully be overridden; the run refuses the rest. A trainer built
+    only to evaluate weights omits the callbacks that a script had added; a resume needs them.
+    `tell` is called with a message on what an override changes besides its own key.
     """
     storage = found_run(path)
     note = refuse_script(path, storage, is_for_weights=is_for_weights)
@@ -57,7 +57,7 @@ def rebuild_trainer(
 
 
 def refuse_script(path: str | Path, storage: Storage, *, is_for_weights: bool) -> dict[str, Any]:
-    """Raise RunError for a run that only its script can build again; else return its note."""
+    """Raise RunError for a run that only its script can rebuild; else return its note."""
     note = read_note(storage)
     if builder(storage, note, is_for_weights=is_for_weights) == "script":
         raise RunError(_of_script(path, note))
@@ -65,7 +65,7 @@ def refuse_script(path: str | Path, storage: Storage, *, is_for_weights: bool) -
 
 
 def _of_script(path: str | Path, note: Mapping[str, Any]) -> str:
-    """Return why only a script can do it, and what to do."""
+    """Return the error message: why only a script can do it, and what to do."""
     script = f" ({note['script']})" if note.get("script") else ""
     had = "was built by a script, which alone knows its model and data"
     if note.get("model_origin") == "config":

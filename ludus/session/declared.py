@@ -1,4 +1,4 @@
-"""What this room adds to the words of the library."""
+"""Declarations of this package to the library's registry of names."""
 
 from ludus.config.families import declare
 

@@ -1,4 +1,4 @@
-"""Where a run computes: the device, its threads, whether torch must repeat its bytes, and TF32."""
+"""Compute settings of a run: device, threads, deterministic algorithms and TF32."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ludus.config.base import Settings, TrainerConfig
 from ludus.core.errors import ConfigError
 
 Tf32 = bool | Literal["convolutions"]
-"""Whether float32 products may be computed in TF32: none, those of convolutions (and RNNs), or all."""
+"""Which float32 products may use TF32: none, those of convolutions (and RNNs), or all."""
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device of this name; refuse one that this machine does not have."""
+    """Return the device of this name; raise ConfigError if this machine does not have it."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -43,15 +43,15 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-# A module of which torch says nothing to type checkers.
+# torch exports no types for this module.
 _filling: Any = torch.utils.deterministic
 
 
 class Compute:
-    """Sets torch and NumPy up as a config says, and puts them back as they were at the end."""
+    """Context manager: sets up torch and NumPy as a config says, and restores them on exit."""
 
     def __init__(self, settings: Settings, *, tf32: Tf32 | None = None) -> None:
-        """Without `tf32`, torch's own choice stays."""
+        """Without `tf32`, torch's own setting stays."""
         self.device = resolve_device(settings.device)
         self._settings = settings
         self._tf32 = tf32
@@ -59,7 +59,7 @@ class Compute:
 
     @classmethod
     def of(cls, config: TrainerConfig) -> Compute:
-        """Return it for runs of this config."""
+        """Return the compute settings of this config."""
         return cls(config.settings, tf32=getattr(config, "tf32", None))
 
     def __enter__(self) -> Compute:
@@ -68,7 +68,7 @@ class Compute:
         self._is_filled = _filling.fill_uninitialized_memory
         if self._settings.threads is not None:
             torch.set_num_threads(self._settings.threads)
-            # NumPy computes too, where small networks act, with threads of its own.
+            # NumPy has its own threads, and computes where small networks act.
             self._stack.enter_context(
                 threadpool_limits(limits=self._settings.threads, user_api="blas")
             )
@@ -79,7 +79,7 @@ class Compute:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             # The same as use_deterministic_algorithms, which would import the compiler as well.
             torch.set_deterministic_debug_mode("error")
-            # Filling every new tensor before it is written is for programs that read what they never wrote.
+            # Filling new tensors only helps programs that read uninitialised memory.
             _filling.fill_uninitialized_memory = False
         return self
 
@@ -97,8 +97,8 @@ class Compute:
 
 @contextlib.contextmanager
 def products_in(tf32: Tf32) -> Iterator[None]:
-    """Let CUDA compute these float32 products in TF32 inside the block, and as before after it."""
-    # Not by `fp32_precision`: after that torch's compiler, which asks by these names, refuses to answer.
+    """Allow TF32 for these float32 products on CUDA inside the block; restore the setting after it."""
+    # Not by `fp32_precision`: torch's compiler reads these older names and fails after that.
     try:
         before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     except RuntimeError:

@@ -1,8 +1,7 @@
-"""A digest of the weights beside each written line of the log: weights.jsonl, by which runs are compared.
+"""Digests of the weights for lines of the log, in weights.jsonl, to compare a run with its resume.
 
-It is one reduction of the bits of each weight vector, as whole numbers: no rounding, no order of adding.
-It is computed where the weights are and read when the metrics of the line are, so nothing waits for the
-device.
+A digest reduces the bits of each weight vector as integers: no rounding, and no order of addition. It is
+computed on the weights' device and read when the metrics of the line are, so nothing waits for the device.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from ludus.store.overlap import WEIGHTS, last_line
 from ludus.store.storage import Storage
 
 EVERY, EVERY_OF_LARGE = 100, 20
-"""How many steps lie between two digests at least, where lines are written more often.
+"""Minimum number of steps between two digests if lines are written more often.
 
 A step of a small network takes as long as a few digests of it, one of a large network as long as many.
 """
@@ -40,13 +39,13 @@ _CLOSED = (Tensor, type, ModuleType, FunctionType, MethodType, str, bytes)
 
 @dataclass(frozen=True)
 class Weights:
-    """Where weights that are learned are kept; whoever is there when it is asked, is asked."""
+    """Path from a part to its trained weights; the object at the path is looked up at each use."""
 
     part: object
     keys: tuple[Any, ...]
 
     def vectors(self) -> list[Tensor]:
-        """Return the weights as vectors of bits; raise LookupError where there are none any more."""
+        """Return the weights as byte vectors; raise LookupError if they are gone."""
         return [one.detach().contiguous().view(-1).view(torch.uint8) for one in self._tensors()]
 
     def _tensors(self) -> list[Tensor]:
@@ -62,12 +61,12 @@ class Weights:
         raise LookupError
 
     def size(self) -> int:
-        """Return how many numbers they are."""
+        """Return the number of weights."""
         return sum(one.numel() for one in self._tensors())
 
 
 def weights_in(parts: Mapping[str, object]) -> dict[str, Weights]:
-    """Return the weights that are learned, by where they are: those of learners, else of networks."""
+    """Return the trained weights by their path: those of learners, else those of networks."""
     learners: dict[str, Weights] = {}
     networks: dict[str, Weights] = {}
     queue: deque[tuple[str, tuple[object, ...]]] = deque()
@@ -90,7 +89,7 @@ def weights_in(parts: Mapping[str, object]) -> dict[str, Weights]:
 
 
 def _note(found: dict[str, Weights], part_name: str, path: Sequence[object]) -> None:
-    # Names are asked for on the way to weights alone: an object that is asked for its dict is slower after.
+    # Names are read only on the path to weights: reading an object's dict makes it slower.
     try:
         keys = [_key(owner, one) for owner, one in pairwise(path)]
     except LookupError:
@@ -112,7 +111,7 @@ def _inside(thing: object) -> Iterable[object]:
 
 
 def _learned(thing: object) -> list[Tensor] | None:
-    """Return the vectors of what holds its weights as the learner of ludus does."""
+    """Return the weight vectors of an object that stores them as the learner of ludus does, else None."""
     vectors = getattr(getattr(thing, "flat", None), "vectors", None)
     is_learner = isinstance(vectors, list) and all(isinstance(one, Tensor) for one in vectors)
     return vectors if is_learner else None
@@ -127,9 +126,9 @@ def _items(thing: object) -> Iterable[tuple[Any, Any]]:
 
 
 def reduced(vector: Tensor) -> list[Tensor]:
-    """Return the bits of a vector as few numbers: sums of its rows, and what is left over as it is.
+    """Reduce the bits of a vector to a few numbers: the sums of its rows, and the remainder unchanged.
 
-    Whole numbers are added modulo 2**64, so the change of any one weight changes a sum.
+    Integers are added modulo 2**64, so a change in any one weight changes a sum.
     """
     bits = vector.detach().view(torch.uint8)
     if bits.storage_offset() % 8:
@@ -140,7 +139,7 @@ def reduced(vector: Tensor) -> list[Tensor]:
 
 
 class Digests:
-    """Takes a digest before a line is written, and writes it once it is there."""
+    """Takes a digest before a line is written, and writes it once it is computed."""
 
     def __init__(
         self, storage: Storage, parts: Mapping[str, object], compare: Callable[[str, bytes], None]
@@ -158,7 +157,7 @@ class Digests:
                 self._last = (last.get("opt_steps", 0), last.get("boundary", 0))
 
     def take(self, run: Run) -> None:
-        """Begin to compute, unless the last digest is too near; called before the metrics are read."""
+        """Start computing a digest, unless one is recent enough; called before the metrics are read."""
         if not self._weights or not self._is_due(run):
             return
         at = {name: value for name, value in run.counters.items() if value}
@@ -172,10 +171,10 @@ class Digests:
                 places = self._weights.items()
                 return {name: Reading(weights.vectors()) for name, weights in places}
             except LookupError:
-                # A learner is gone, or was replaced: pretraining is over, another network chosen.
+                # A learner is gone or replaced: pretraining ended, or another network was chosen.
                 self._weights = weights_in(self._parts)
             except RuntimeError:
-                # Sparse weights, or no memory left: one who watches must not end a run.
+                # Sparse weights or out of memory: an observer must not end a run.
                 self._weights = {}
         return {}
 
@@ -183,7 +182,7 @@ class Digests:
         steps, boundary = run.counters.get("opt_steps", 0), run.boundaries
         if self._last is not None:
             then, boundary_then = self._last
-            # Without such steps the boundaries count.
+            # Without optimisation steps, boundaries count.
             passed = steps - then if steps else boundary - boundary_then
             if passed < self._every:
                 return False
@@ -191,12 +190,12 @@ class Digests:
         return True
 
     def write(self, record: Record) -> None:
-        """Write what has been computed by now, as a back end of the log."""
+        """Write the digests computed so far; called as a back end of the log."""
         while self._waiting and all(one.is_there for one in self._waiting[0][1].values()):
             self._write_first()
 
     def settle(self) -> None:
-        """Write all that has been taken: a checkpoint counts on it."""
+        """Write every pending digest: a checkpoint relies on it."""
         while self._waiting:
             self._write_first()
 
@@ -208,17 +207,17 @@ class Digests:
         self._compare(WEIGHTS, line)
 
     def close(self) -> None:
-        """The storage closes its files itself."""
+        """Do nothing: the storage closes its files itself."""
 
 
 class Reading:
-    """Numbers on their way from the device."""
+    """An asynchronous copy of reduced weights from the device."""
 
     def __init__(self, vectors: Iterable[Tensor]) -> None:
         pieces: dict[torch.device, list[Tensor]] = {}
         for vector in vectors:
             pieces.setdefault(vector.device, []).extend(reduced(vector))
-        # Few bytes of each vector, so that one copy brings them all.
+        # A few bytes of each vector, so that one copy transfers them all.
         self._found = [torch.cat([p.view(torch.uint8) for p in one]) for one in pieces.values()]
         self._events: list[torch.cuda.Event] = []
         for index, value in enumerate(self._found):
@@ -233,7 +232,7 @@ class Reading:
         return all(event.query() for event in self._events)
 
     def read(self) -> str:
-        """Return one digest of all of them, in hexadecimal; wait where they are not there yet."""
+        """Return one digest of all of them, in hexadecimal; wait for the copy if needed."""
         for event in self._events:
             event.synchronize()
         whole = hashlib.blake2b(digest_size=8)

@@ -1,4 +1,4 @@
-"""What a run's bytes depend on besides its config: versions, code, machine, device, threads."""
+"""Fingerprint of a run: versions, code, machine, device and threads, on which its bytes depend."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ludus.config.sections import StrictConfig
 from ludus.version import VERSION
 
 _NOTED_LATER = {"instructions", "cpu_model"}
-"""Facts of which older runs say nothing."""
+"""Facts that older runs lack."""
 DATA = "data of "
-"""What the name of a fact about data begins with; some runs say nothing of theirs."""
+"""Prefix of facts about data; some runs have none."""
 _INSTALLED = {"site-packages", "dist-packages"}
 # A script is not part of the fingerprint: it says how to resume, so it must be free to change.
 _NOT_OUTSIDE = {"ludus", "__main__", "builtins"}
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that numbers depend on."""
+    """Return the versions that numerical results depend on."""
     return {
         "ludus": VERSION,
         "python": platform.python_version(),
@@ -40,20 +40,20 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def cpu_name() -> str:
-    """Return the processor's own name for itself."""
+    """Return the model name of the processor."""
     return _first_cpu().get("model name") or platform.processor() or platform.machine()
 
 
 @functools.cache
 def cpu_model() -> str:
-    """Return the processor's family and model; empty where the system does not say."""
+    """Return the processor's family and model; empty if the system does not say."""
     facts = _first_cpu()
     return "/".join(facts[key] for key in ("cpu family", "model") if key in facts)
 
 
 @functools.cache
 def _first_cpu() -> dict[str, str]:
-    """Return what Linux says of the first processor; empty elsewhere."""
+    """Return the first processor's entry in /proc/cpuinfo; empty where there is none."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -63,12 +63,12 @@ def _first_cpu() -> dict[str, str]:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """Return what computes."""
+    """Return the hardware and thread settings."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
     return {
         "system": platform.system(),
         "cpu": cpu_name(),
-        # A virtual machine may give processors of two kinds one name, and two kinds with the same
+        # Virtual machines may give two kinds of processor one name, and two kinds with the same
         # vector instructions may still round differently in a math library that knows both.
         "cpu_model": cpu_model(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
@@ -85,10 +85,10 @@ def fingerprint(device: torch.device) -> dict[str, str]:
 
 
 def code_of(config: StrictConfig, plugins: Iterable[str]) -> dict[str, str]:
-    """Return the version or source hash of each module outside ludus that this config runs on.
+    """Return the version or source hash of each module outside ludus that this config runs.
 
-    Those are the plugins and the modules of the kinds it names, not what these import in turn; an
-    installed package has a version, any other module the hash of its source.
+    These are the plugins and the modules of the kinds it names, not what they import in turn. An
+    installed package has a version; any other module has the hash of its source.
     """
     facts: dict[str, str] = {}
     for name in sorted({*plugins, *_modules_of(config)}):
@@ -105,7 +105,7 @@ def code_of(config: StrictConfig, plugins: Iterable[str]) -> dict[str, str]:
 
 
 def _modules_of(value: object) -> Iterator[str]:
-    """Yield the module of every class that a section of this config is for, and those it names."""
+    """Yield the modules of the classes that the sections of this config belong to, and those they name."""
     if isinstance(value, StrictConfig):
         yield type(value).__module__
         for found in registry.classes_of(str(getattr(value, "kind", ""))):
@@ -121,7 +121,7 @@ def _modules_of(value: object) -> Iterator[str]:
 
 
 def _version_of(package: str) -> str | None:
-    """Return the version of the distribution that a package was installed with."""
+    """Return the version of the distribution that installed a package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -130,7 +130,7 @@ def _version_of(package: str) -> str | None:
 
 
 def _source_hash(file: Path) -> str:
-    """Return a hash of a module's file; of a package, of every Python file in it."""
+    """Return a hash of a module's file, or of every Python file of a package."""
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     digest = hashlib.sha256()
     for path in files:

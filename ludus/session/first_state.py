@@ -1,4 +1,4 @@
-"""How the states of models are copied and compared, for the first state of each that a trainer keeps."""
+"""Copy and compare model states, for the initial states that a trainer restores."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ludus.session.digests import Reading
 
 
 def copied(state: object) -> Any:
-    """Return a copy of a state in main memory, of the same kinds, with all that its mappings carry."""
+    """Return a copy of a state in main memory, with the same types and the attributes of its mappings."""
     tensors = {id(one): one.detach().to("cpu", copy=True) for one in _tensors(state)}
     return copy.deepcopy(state, tensors)
 
 
 def digest(state: object) -> object:
-    """Return what changes when a tensor of a state does; it reads few numbers from the device.
+    """Return a digest that changes when a tensor of a state does; it reads few numbers from the device.
 
-    None where a tensor has no bits to be had, as a sparse one.
+    None if the bits of a tensor cannot be read, as with a sparse one.
     """
     try:
         return [

@@ -1,4 +1,4 @@
-"""What of a run is as its config says, and what a script has given it."""
+"""Origin of a run: what its config builds, and what a script gave it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ludus.store.storage import Storage
 
 
 def is_all_of_config(trainer: Trainer) -> bool:
-    """Return whether the config alone, without a script, can build this trainer again and resume its run."""
+    """Return whether the config alone, without a script, can rebuild this trainer and resume its run."""
     return is_model_of_config(trainer) and not trainer.is_customised
 
 
 def is_model_of_config(trainer: Trainer) -> bool:
-    """Return whether the config alone builds the model and the data; callbacks are no part of either."""
+    """Return whether the config alone builds the model and the data; callbacks do not count."""
     try:
         is_registered = find("trainer", trainer.config.kind) is type(trainer)
     except ConfigError:
@@ -26,7 +26,7 @@ def is_model_of_config(trainer: Trainer) -> bool:
 
 
 def storage_of(trainer: Trainer, request: Request) -> Storage:
-    """Return the storage of a run, made or not."""
+    """Return the storage of a run, whether it exists yet or not."""
     storage = trainer.storage
     if storage is None:
         name = trainer.config.name if request.name is None else request.name
@@ -42,7 +42,7 @@ def storage_of(trainer: Trainer, request: Request) -> Storage:
 
 
 def logger_of(trainer: Trainer) -> Logger:
-    """Return the logger that gathers what stages record."""
+    """Return the logger that collects the metrics of stages."""
     given = trainer.given_logger
     if given is None:
         return Logger(Logger.Config(backends=trainer.config.settings.loggers))

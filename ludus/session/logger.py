@@ -1,4 +1,4 @@
-"""One Logger: it gathers what stages record and writes it, aggregated, to every back end."""
+"""Logger: collects the metrics of stages and writes them, aggregated, to every back end."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from ludus.store.storage import Storage
 
 
 class Backend(Protocol):
-    """Where records go. A back end is a class in one file, with a Config, registered as a logger."""
+    """A destination of records: a class in its own file, with a Config, registered as a logger."""
 
     def write(self, record: Record, /) -> None: ...
     def close(self) -> None: ...
 
 
 class Logger:
-    """Gathers scalars, texts, histograms and images between two writes; drops nothing.
+    """Collects scalars, texts, histograms and images between two writes; drops nothing.
 
-    Scalars of the same name become their mean. What is not yet written is state: the Logger is a
-    part, and saving it changes nothing.
+    Scalars of the same name are averaged. Unwritten metrics are state: the Logger is a part, and saving it
+    changes nothing.
     """
 
     class Config(StrictConfig):
-        """Which back ends a logger has."""
+        """Back ends of a logger."""
 
         backends: list[LoggerSection]
         """Where metrics go besides metrics.jsonl, which is always written."""
@@ -50,13 +50,13 @@ class Logger:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what an earlier run left: each begins with an empty page."""
+        """Drop everything from an earlier run."""
         self.written: dict[str, float] = {}
-        """The scalars of the last write."""
+        """Scalars of the last write."""
         self.written_at = -1
-        """The boundary of the last write: observers use `written` only there."""
+        """Boundary of the last write: observers use `written` only there."""
         self._axis: str | None = None
-        """What the run is plotted against, from the first write at which a counter has moved."""
+        """The x axis of the run's plots, chosen at the first write at which a counter has moved."""
         self._scalars: dict[str, list[float | Tensor]] = {}
         self._texts: dict[str, list[str]] = {}
         self._histograms: dict[str, Tensor] = {}
@@ -72,7 +72,7 @@ class Logger:
             self._backends.append(find("logger", section.kind)(section, storage))
 
     def attach(self, backend: Backend, *, before: Callable[[Run], None] | None = None) -> None:
-        """Send records to one more back end: the display, or a user's own.
+        """Add a back end: the display, or one of the user's.
 
         `before` is called at each write, before anything is read from the device.
         """
@@ -81,7 +81,7 @@ class Logger:
             self._before.append(before)
 
     def log(self, name: str, value: float | Tensor) -> None:
-        """Add one value of a scalar. A tensor stays where it is until the next write."""
+        """Add one value of a scalar. A tensor stays on its device until the next write."""
         values = self._scalars.get(name)
         if values is None:
             _check_name(name)
@@ -89,7 +89,7 @@ class Logger:
         values.append(value)
 
     def record(self, metrics: Mapping[str, Any] | None) -> None:
-        """Take the metrics that a stage returned."""
+        """Add the metrics that a stage returned."""
         if not metrics:
             return
         for name, value in metrics.items():
@@ -99,7 +99,7 @@ class Logger:
                 self.log(name, value)
 
     def rate(self, name: str, value: float) -> None:
-        """Set a rate or a duration for the next write; it depends on the clock, so it is no state."""
+        """Set a rate or a duration for the next write; it depends on the clock, so it is not state."""
         self._rates[name] = value
 
     def text(self, name: str, text: str) -> None:
@@ -108,7 +108,7 @@ class Logger:
         self._texts.setdefault(name, []).append(text)
 
     def histogram(self, name: str, values: Tensor) -> None:
-        """Set the values whose distribution is drawn at the next write; the last call counts."""
+        """Set the values of a histogram for the next write; the last call counts."""
         _check_name(name)
         self._histograms[name] = values.detach().flatten().float().cpu().clone()
 
@@ -123,7 +123,7 @@ class Logger:
         self._images[name] = image.detach().cpu().clone()
 
     def write(self, run: Run) -> None:
-        """Send everything gathered since the last write to every back end."""
+        """Write everything collected since the last write to every back end."""
         for begin in self._before:
             begin(run)
         values = {name: _floats(name, given) for name, given in self._scalars.items()}
@@ -149,7 +149,7 @@ class Logger:
     def write_past(
         self, run: Run, counters: Mapping[str, int], scalars: Mapping[str, float]
     ) -> None:
-        """Send what is known only now of an earlier moment; what is gathered is left as it is."""
+        """Write metrics of an earlier moment that arrived late; collected metrics are left alone."""
         told = {name: value for name, value in counters.items() if value}
         numbers = {name: float(value) for name, value in scalars.items()}
         self._choose_axis(run.counters)
@@ -163,7 +163,7 @@ class Logger:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything waits to be written."""
+        """Whether there is anything to write."""
         return bool(self._scalars or self._texts or self._histograms or self._images)
 
     def _timing(self, counters: Mapping[str, int]) -> dict[str, float]:
@@ -176,7 +176,7 @@ class Logger:
                 timing[f"{name}_per_second"] = gained / elapsed
         self._last_time, self._last_counters = now, dict(counters)
         if self._rates:
-            # A stage that measures a rate itself knows what to leave out of it.
+            # A stage that measures a rate itself knows what to exclude.
             timing = {"seconds": timing["seconds"], **self._rates}
         self._rates = {}
         return timing
@@ -188,7 +188,7 @@ class Logger:
         self._backends, self._before = [], []
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what waits to be written, and what the run is plotted against."""
+        """Return the unwritten metrics, and the axis of the run."""
         scalars = {
             name: np.asarray(_floats(name, values)) for name, values in self._scalars.items()
         }
@@ -198,12 +198,12 @@ class Logger:
             "texts": texts,
             "histograms": dict(self._histograms),
             "images": dict(self._images),
-            # Any other is found again by the counters.
+            # Any other is derived from the counters.
             **({"axis": FINEST} if self._axis == FINEST else {}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what waited to be written."""
+        """Restore unwritten metrics."""
         states.check_keys(state, "scalars", "texts", "histograms", "images", optional=("axis",))
         axis = state.get("axis")
         if axis is not None and not (isinstance(axis, str) and axis in AXES):
@@ -252,7 +252,7 @@ class WriteLog:
 
 
 def _floats(name: str, values: Sequence[float | Tensor]) -> list[float]:
-    """Return the values as numbers, each the same whatever stands beside it."""
+    """Return the values as floats; each is independent of the other values."""
     groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for index, value in enumerate(values):
         if isinstance(value, Tensor):
@@ -260,7 +260,7 @@ def _floats(name: str, values: Sequence[float | Tensor]) -> list[float]:
     found = list(values)
     try:
         for indices in groups.values():
-            # One transfer for all of one type: on a GPU each would cost a synchronisation.
+            # One transfer per dtype and device: each transfer from a GPU costs a synchronisation.
             tensors = [values[index].detach().reshape(()) for index in indices]  # type: ignore[union-attr]
             for index, number in zip(indices, torch.stack(tensors).tolist(), strict=True):
                 found[index] = number
@@ -276,7 +276,7 @@ def _mean(numbers: Sequence[float]) -> float:
     try:
         return math.fsum(numbers) / len(numbers)
     except (OverflowError, ValueError):
-        # The sum is too large to write, or holds both infinities.
+        # The sum overflows, or contains both infinities.
         return sum(number / len(numbers) for number in numbers)
 
 

@@ -1,4 +1,4 @@
-"""What one write of the log holds: counters, scalars, and what goes with them."""
+"""Record: the content of one write of the log, with counters, scalars, timing, texts and images."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ludus.core.errors import LudusError, nearest
 
 
 class UnknownMetric(LudusError, KeyError):
-    """A record was asked for a number it does not have."""
+    """A record does not have the requested metric."""
 
     __str__ = Exception.__str__
 
 
 FINEST = "finest"
-"""The axis of a run that counts neither env_steps nor opt_steps: the finest counter that a loop moves."""
+"""Axis of a run that counts neither env_steps nor opt_steps: the finest counter that a loop moves."""
 AXES = ("env_steps", "opt_steps", FINEST)
 
 
 def axis_of(counters: Mapping[str, int]) -> str | None:
-    """Return what a run is plotted against, by the counters that have moved; None if none has."""
+    """Return the axis to plot a run against, by the counters that have moved; None if none has."""
     for name in AXES:
         if counters.get(name):
             return name
@@ -38,26 +38,26 @@ def _finest(counters: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class Record:
-    """What one write holds; every back end gets the same one."""
+    """Content of one write; every back end gets the same one."""
 
     counters: Mapping[str, int]
     scalars: Mapping[str, float]
     timing: Mapping[str, float] = field(default_factory=dict)
-    """Rates and durations: they depend on the clock, so they promise nothing."""
+    """Rates and durations; they depend on the clock, so they are not reproducible."""
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     histograms: Mapping[str, Tensor] = field(default_factory=dict)
     images: Mapping[str, Tensor] = field(default_factory=dict)
     """Images as uint8 tensors of shape (channels, height, width)."""
 
     values: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """What each scalar is the mean of, in the order it came."""
+    """The values that each scalar is the mean of, in order."""
     counter_names: Sequence[str] = SHARED
-    """Every counter of the run, also those that are still 0."""
+    """Every counter of the run, including those still at 0."""
     axis: str | None = None
-    """What the run is plotted against, the same in all its records; None goes by this one's counters."""
+    """Axis to plot the run against, the same in all its records; None uses this record's counters."""
 
     def aggregate(self, name: str) -> dict[str, float]:
-        """Return min, max, mean and median of what a scalar was given since the write before."""
+        """Return min, max, mean and median of a scalar's values since the previous write."""
         values = self.values.get(name) or (self.scalars[name],)
         return {
             "min": min(values),
@@ -71,14 +71,14 @@ class Record:
         return {**self.counters, **self.scalars, **self.timing}
 
     def __getitem__(self, name: str) -> float:
-        """Return the number of this name; raise UnknownMetric, with the names there are, if there is none."""
+        """Return the number of this name; raise UnknownMetric, listing the known names, if there is none."""
         numbers = self.flat()
         if name not in numbers:
             raise UnknownMetric(f"this record has no {name!r}.{nearest(str(name), numbers)}")
         return numbers[name]
 
     def __contains__(self, name: object) -> bool:
-        """Return whether the record has a number of this name; not every one has those of an evaluation."""
+        """Return whether the record has this number; those of an evaluation are not in every record."""
         return name in self.flat()
 
     def __iter__(self) -> Iterator[str]:
@@ -91,6 +91,6 @@ class Record:
 
     @property
     def step(self) -> int:
-        """The value to plot against: env_steps, else opt_steps, else the finest that a loop moves."""
+        """The x value of the record: env_steps, else opt_steps, else the finest counter that a loop moves."""
         axis = self.axis or axis_of(self.counters)
         return _finest(self.counters) if axis == FINEST else self.counters.get(axis or "", 0)

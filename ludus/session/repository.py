@@ -1,8 +1,8 @@
-"""The commit of the working directory, read without running anything that its repository names.
+"""Read the git commit of the working directory without running anything its repository names.
 
 A `.git` may come from anywhere, and its config may name programs: core.fsmonitor, filters, hooks, the
-configs of submodules. So the commit is read from the files themselves, and whether anything differs
-from it is asked of a git that sees the objects and the index of the repository, but not its config.
+configs of submodules. So the commit is read from the files themselves. Whether the tree is dirty is
+checked by a git that sees the objects and the index of the repository, but not its config.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _STATUS = ("--no-optional-locks", "status", "--porcelain", "--ignore-submodules=
 def git_state() -> dict[str, Any] | None:
     """Return the commit of the working directory, or None outside a repository.
 
-    `dirty` says whether anything differs from the commit, but for submodules; it is None where git
-    is not installed, where there is no working tree, and where git does not answer in time.
+    `dirty` says whether anything but submodules differs from the commit; it is None if git is not
+    installed, if there is no working tree, or if git does not answer in time.
     """
     try:
         return next((state for above in _places() if (state := _state_of(above))), None)
@@ -43,7 +43,7 @@ def _places() -> Iterator[Path]:
 
 
 def _state_of(place: Path) -> dict[str, Any] | None:
-    """Return the state of the repository that begins in this directory, if one does."""
+    """Return the state of the repository rooted in this directory, or None."""
     for git, tree in ((place / ".git", place), (place, None)):
         folder = _pointed_to(git)
         if not ((folder / "HEAD").is_file() and (_common(folder) / "objects").is_dir()):
@@ -56,7 +56,7 @@ def _state_of(place: Path) -> dict[str, Any] | None:
 
 
 def _pointed_to(git: Path) -> Path:
-    """Return the directory that a `.git` is, or that its line `gitdir: ...` names."""
+    """Return the git directory: `.git` itself, or the one its line `gitdir: ...` names."""
     if not git.is_file():
         return git
     word, _, path = _text(git).partition(": ")
@@ -70,7 +70,7 @@ def _common(folder: Path) -> Path:
 
 
 def _commit(folder: Path, common: Path) -> str | None:
-    """Return the commit that HEAD leads to, None where its branch has none yet."""
+    """Return the commit that HEAD refers to; None if its branch has none yet."""
     found: str | None = _text(folder / "HEAD")
     for _ in range(_MOST_STEPS):
         if found is None or _COMMIT.fullmatch(found):
@@ -136,7 +136,7 @@ def _dirty(folder: Path, tree: Path, commit: str) -> bool | None:
 
 
 def _make_own(own: Path, common: Path, commit: str) -> None:
-    """Fill a git directory that has the commit and what is ignored, and a config of two lines."""
+    """Fill a git directory with the commit, the ignore rules and a two-line config."""
     (own / "refs").mkdir()
     (own / "HEAD").write_text(f"{commit}\n")
     if (common / "info").is_dir():

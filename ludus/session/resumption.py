@@ -1,4 +1,4 @@
-"""Whether a run may be taken up again: its checkpoints, its config, its machine, its models."""
+"""Resume checks: whether a run may continue with this checkpoint, config, machine and models."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ludus.store.strict_json import one_line
 
 Tell = Callable[..., None]
 GIVEN = "given "
-"""How a fact begins that is the class of an object which a script gave."""
+"""Prefix of facts about the class of an object that a script gave."""
 
 
 def newest(storage: Storage, *, tell: Tell) -> Saved | None:
-    """Return the newest checkpoint that can be trusted; raise CheckpointError where all were lost."""
+    """Return the newest valid checkpoint; raise CheckpointError if all were lost."""
     saved = checkpoint.read_newest(
         storage, damaged=lambda text: tell("checkpoint_damaged", reason=text)
     )
@@ -37,8 +37,8 @@ def newest(storage: Storage, *, tell: Tell) -> Saved | None:
 def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -> list[str]:
     """Return the lengths that this config changes; raise RunError if it changes anything else.
 
-    What counts is what the run was trained with, as its checkpoint says, or, before the first one, what
-    it was begun with: config.yaml is a file that anyone can edit.
+    It is compared with the config in the checkpoint or, before the first one, with the config in run.json,
+    because anyone can edit config.yaml.
     """
     lengths, others = _changed(storage, saved, new)
     if others:
@@ -59,9 +59,9 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
 
 
 def refuse_edited(storage: Storage, saved: Saved, found: TrainerConfig) -> None:
-    """Raise RunError unless config.yaml, found so, is what the run was trained with.
+    """Raise RunError unless this config, read from config.yaml, is the one the run was trained with.
 
-    Other weights would not fit it, or be measured by another task than the one they were trained for.
+    Otherwise the weights would not fit it, or would be measured on another task than their own.
     """
     _, others = _changed(storage, saved, found)
     if others:
@@ -72,7 +72,7 @@ def refuse_edited(storage: Storage, saved: Saved, found: TrainerConfig) -> None:
 
 
 def _changed(storage: Storage, saved: Saved | None, new: TrainerConfig) -> tuple[list[str], str]:
-    """Return the lengths that this config changes, and all else with its values then and now, as words."""
+    """Return the lengths that this config changes, and all other changes, old and new values, as text."""
     old = _trained_with(storage, saved, new)
     lengths, others = directory.changed_keys(old, new)
     return lengths, ", ".join(
@@ -89,19 +89,19 @@ def _trained_with(storage: Storage, saved: Saved | None, new: TrainerConfig) -> 
     about = note.read_note(storage)
     data: Any = saved.manifest["config"] if saved is not None else about.get("config")
     if data is None:
-        # A run of a ludus that kept its config nowhere else.
+        # A run of an older version, which stored its config nowhere else.
         text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
         data = strict_yaml.parse(text, source="config.yaml")
     elif not isinstance(data, Mapping):
         raise RunError(f"{storage.place}/run.json does not say what the run was begun with")
     if isinstance(data, Mapping):
-        # Neither is compared.
+        # Name and settings are not compared.
         data = {**data, **new.model_dump(include={"name", "settings"})}
     return from_data(data, source=f"the config that {storage.place} was trained with")
 
 
 def _refuse_passed(storage: Storage, saved: Saved, lengths: Mapping[str, Any]) -> None:
-    """Raise RunError where a run is past the length it is to have: it would do nothing."""
+    """Raise RunError if a run is already past its new length and would do nothing."""
     counters = saved.state.get("run", {}).get("counters", {})
     for path, length in lengths.items():
         counter = families.counter_of(path.split(".")[-1])
@@ -115,10 +115,10 @@ def _refuse_passed(storage: Storage, saved: Saved, lengths: Mapping[str, Any]) -
 def changed_facts(
     storage: Storage, saved: Saved, now: Mapping[str, str], *, is_approximate: bool
 ) -> list[str]:
-    """Return what is other than when the run was saved; raise CheckpointError unless that is allowed."""
+    """Return the facts that changed since the run was saved; raise CheckpointError unless that is allowed."""
     before: Mapping[str, str] = saved.manifest["fingerprint"]
     if saved.manifest["format"] == 1:
-        # It knew fewer facts, and what it did not know cannot have changed.
+        # Format 1 recorded fewer facts; only those can be compared.
         now = {name: value for name, value in now.items() if name in before}
     changed = differences(before, now)
     given = [fact for fact in changed if fact.startswith(GIVEN)]
@@ -146,7 +146,7 @@ def changed_facts(
 def reasons_against(
     saved: Saved, changed: Sequence[str], lengths: Sequence[str], unsaved: Sequence[str]
 ) -> list[str]:
-    """Return why a run that goes on from here is not exact, whatever the trainer says."""
+    """Return why a run that continues from here is not exact, whatever the trainer reports."""
     number = saved.number
     found = [f"at boundary {number} it was resumed with {fact}" for fact in changed]
     if lengths:
@@ -166,7 +166,7 @@ def _plugins(storage: Storage) -> str:
 
 
 def put_back(storage: Storage, saved: Saved, *, keep_last: int, tell: Tell) -> None:
-    """Leave in the directory what the checkpoint knew, whole again, and nothing that came after it."""
+    """Restore the directory to the state of the checkpoint: repair what it names, remove what came later."""
     checkpoint.set_newer_aside(storage, saved.number)
     segments.mend(
         storage,
@@ -174,12 +174,12 @@ def put_back(storage: Storage, saved: Saved, *, keep_last: int, tell: Tell) -> N
         tell=lambda text: tell("segment_restored", reason=text),
     )
     _restore_models(storage, saved, tell=tell)
-    # A kill just after a save may have left what that save made superfluous.
+    # A kill just after a save may have left files that this save made obsolete.
     checkpoint.collect(storage, keep_last=keep_last)
 
 
 def _restore_models(storage: Storage, saved: Saved, *, tell: Tell) -> None:
-    """Forget the best models since the checkpoint, and publish those it names."""
+    """Remove best models newer than the checkpoint, and publish those it names."""
     for name in storage.names("models"):
         found_at = best_number(name)
         if found_at is not None and found_at > saved.number:
@@ -200,7 +200,7 @@ def _restore_models(storage: Storage, saved: Saved, *, tell: Tell) -> None:
 
 
 def _copies(storage: Storage) -> list[str]:
-    """Return the copies of best models that are there; a directory of the user's own is none."""
+    """Return the existing copies of best models; a directory the user made does not count."""
     copies = [FIRST] if storage.exists(FIRST) else []
     for name in storage.names("models"):
         with contextlib.suppress(CheckpointError, StorageError):

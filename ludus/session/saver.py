@@ -1,4 +1,4 @@
-"""Decide when to save, take the state in an instant, and write it in the background."""
+"""Checkpointing: decide when to save, snapshot the state at once, and write it in the background."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MAX_FAILURES_AT_END = 3
 
 
 class Background:
-    """One thread that does pieces of work in order, so that training does not wait for the disk."""
+    """One thread that runs jobs in order, so that training does not wait for the disk."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self.errors: list[Exception] = []
 
     def start(self, work: Callable[[], None]) -> None:
-        """Wait for the piece before, then begin this one."""
+        """Wait for the previous job, then start this one."""
         self.wait()
         self._thread = threading.Thread(
             target=self._do, args=(work,), name="ludus-saver", daemon=True
@@ -42,13 +42,13 @@ class Background:
 
     def _do(self, work: Callable[[], None]) -> None:
         try:
-            # The writer must not take the core that training computes on. On Linux a thread can have
-            # a priority of its own; elsewhere the number would name some other process.
+            # The writer must not take the core that training uses. On Linux a thread can have its
+            # own priority; elsewhere the number would name some other process.
             if sys.platform == "linux":
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
             work()
         except Exception as error:
-            # Whatever it is, it must come to light in the thread that trains.
+            # Every error must be raised in the training thread.
             self.errors.append(error)
 
     @property
@@ -64,7 +64,7 @@ class Background:
 
 @dataclass(frozen=True)
 class WaitingModel:
-    """Weights that will not change any more and are not on disk yet."""
+    """A copy of model weights that is not on disk yet."""
 
     name: str
     weights: Mapping[str, Tensor]
@@ -99,20 +99,20 @@ class Saver:
         self._every_seconds = settings.every_seconds or math.inf
         self._last_save = time.monotonic()
         self._has_saved = False
-        # What run.json says of it.
+        # The exactness stored in run.json.
         self._noted: str | None = None
         self.saved_number = -1
-        """The boundary whose state is on disk already."""
+        """Boundary of the newest checkpoint on disk."""
         self._is_marked = False
         self._has_failed = False
         # All of these are written before the next checkpoint.
         self._models: list[WaitingModel] = []
         self._published: dict[str, str] = {}
-        # Each model that is gone, and whether that has been told.
+        # Models missing from disk, and whether that has been reported.
         self._gone: dict[str, bool] = {}
 
     def __call__(self, run: Run) -> None:
-        """Save if it is time, or if this is the last chance."""
+        """Save if a checkpoint is due, or if the run ends or pauses here."""
         if self._background.errors:
             self._report()
         is_last = run.is_finished or run.is_pausing
@@ -133,11 +133,11 @@ class Saver:
         return is_due or time.monotonic() - self._last_save >= self._every_seconds
 
     def save(self, run: Run) -> None:
-        """Take the state now; the writing goes on behind."""
+        """Snapshot the state now and write it in the background."""
         try:
             self._storage.check_owned()
         except StorageError as error:
-            # A connection that is lost now may be back when the next save is due.
+            # A lost connection may be back when the next save is due.
             self._background.wait()
             self._background.errors.append(error)
             self._last_save = time.monotonic()
@@ -180,7 +180,7 @@ class Saver:
         self._background.start(write)
 
     def _is_kept(self, name: str, copy: str) -> bool:
-        """Return whether a model that the state names is on disk; what is gone is told at the next save."""
+        """Return whether a model named by the state is on disk; if not, the next save reports it."""
         is_kept = mend(self._storage, name, copy)
         if not is_kept:
             self._gone.setdefault(name, False)
@@ -194,18 +194,18 @@ class Saver:
                 self._tell("best_model_lost", reason=reason)
 
     def _mark_first(self) -> None:
-        """Write down that there was a checkpoint: should all be lost, a resume must not begin afresh."""
+        """Record that a checkpoint exists, so that a resume never starts over if all are lost."""
         if self._has_saved and not self._is_marked:
             self._is_marked = True
             self._tell(directory.FIRST_CHECKPOINT)
 
     def keep_model(self, name: str, weights: Mapping[str, Tensor], note: Mapping[str, Any]) -> None:
-        """Take a copy of weights, which training may go on changing; it is written in the background."""
+        """Copy weights, which training may change, and write the copy in the background."""
         copied = {key: tensor.detach().to("cpu", copy=True) for key, tensor in weights.items()}
         self._models.append(WaitingModel(name, copied, dict(note)))
 
     def recall_model(self, name: str) -> Mapping[str, Tensor]:
-        """Return the weights kept under this name, be they on disk yet or not."""
+        """Return the weights saved under this name, whether they are on disk yet or not."""
         self._background.wait()
         for model in reversed(self._models):
             if model.name == name:
@@ -213,14 +213,14 @@ class Saver:
         return read_model(self._storage, name)[0]
 
     def _write_models(self) -> None:
-        # One is taken off the list only when it is on disk, so a full disk loses none.
+        # A model leaves the list only when it is on disk, so a full disk loses none.
         while self._models:
             model = self._models[0]
             write_model(self._storage, model.name, model.weights, model.note)
             self._models.pop(0)
 
     def _finish(self, run: Run) -> None:
-        """Wait for the last checkpoint; try again a few times if it fails."""
+        """Wait for the last checkpoint; retry a few times if it fails."""
         for attempt in range(MAX_FAILURES_AT_END):
             self._background.wait()
             if not self._background.errors:
@@ -239,14 +239,14 @@ class Saver:
             error = self._background.errors.pop(0)
             if isinstance(error, RunTaken) or not isinstance(error, LudusError | OSError):
                 raise error
-            # The models that wait are not tried again at every boundary, only with the next save.
+            # Pending models are not retried at every boundary, only with the next save.
             self._has_failed = True
             self._tell("checkpoint_failed", reason=str(error))
             if self._settings.on_failure == "stop":
                 raise error
 
     def wait(self) -> None:
-        """Return when nothing is being written; tell what failed and has not been told yet."""
+        """Return when nothing is being written; report failures that were not reported yet."""
         self._background.wait()
         for error in self._background.errors:
             if isinstance(error, RunTaken):

@@ -1,4 +1,4 @@
-"""What stands around one walk: the directory and its lock, the log, the display, signals, saving."""
+"""Session: the runtime of a run in a directory, with its lock, log, display, signals and checkpoints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ludus.store.note import run_id
 
 
 class Session:
-    """Everything around a run that the loop does not know; built anew for each call of `fit`."""
+    """The runtime of one call of `fit`: everything around a run that the loop does not know."""
 
     def __init__(self, trainer: Trainer, request: Request) -> None:
         config = trainer.config
@@ -64,7 +64,7 @@ class Session:
         self._serve(trainer.run)
 
     def _serve(self, run: Run) -> None:
-        """Give the run what can be had before its directory is taken."""
+        """Give the run the services that need no lock on its directory."""
         run.files, run.log, run.record = self._storage, self._logger, self._logger.record
         journal = functools.partial(Journal, self._storage, is_taken=lambda: self._is_taken)
         run.journal = functools.cache(journal)
@@ -80,14 +80,14 @@ class Session:
         directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
 
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
-        """Take the directory, load the newest good state if there is one, start the log."""
+        """Lock the directory, load the newest valid checkpoint if there is one, and start the log."""
         trainer, storage = self._trainer, self._storage
         lock = self._stack.enter_context(storage.lock())
         storage.check_owned = lock.check
         self._stack.callback(setattr, storage, "check_owned", lambda: None)
         self._is_taken = True
         self._stack.callback(setattr, self, "_is_taken", False)
-        # Another process may have made the run while this one came to its lock.
+        # Another process may have created the run before this one got the lock.
         self._refuse_foreign_directory()
         storage.sweep()
         self._stack.callback(storage.close)
@@ -132,7 +132,7 @@ class Session:
         return self._saved_state
 
     def ready(self, run: Run) -> None:
-        """Make the display, listen for signals, and put the generators back last."""
+        """Make the display, install the signal handlers, and restore the random generators last."""
         if self._lost_models:
             self._trainer.forget_models(self._lost_models)
         settings = self._trainer.config.settings
@@ -194,7 +194,7 @@ class Session:
             "plugins": list(registry.loaded_plugins),
             proofs.KEY: self._exactness.of.key,
             "exact": self._exactness.told()["exact"],
-            # A report is made without the plugin, and must tell a counter from a metric.
+            # A report is made without the plugin, and must distinguish counters from metrics.
             **({"counters": own} if own else {}),
         }
         directory.write_first_files(self._storage, self._trainer.config, about)
@@ -214,7 +214,7 @@ class Session:
         }
 
     def _bests(self) -> dict[str, Any]:
-        """Return what a manifest or an event says of the models that the trainer keeps."""
+        """Return the entries of a manifest or an event about the models that the trainer keeps."""
         trainer = self._trainer
         copies = bests({"best": trainer.best(), "more_bests": trainer.more_bests()})
         return told_of(copies, trainer.runners_up())
@@ -236,7 +236,7 @@ class Session:
         }
 
     def tell(self, event: str, **details: object) -> None:
-        """Write to the journal and, if it is trouble, to the screen."""
+        """Write an event to events.jsonl and, if it has a reason, show it on the screen."""
         directory.tell_event(self._storage, event, **details)
         if details.get("reason"):
             self._screen.say(f"{event.replace('_', ' ')}: {details['reason']}")
@@ -252,7 +252,7 @@ class Session:
         self._saver(run)
 
     def close(self, run: Run, error: BaseException | None) -> None:
-        """Write down how it ended and let everything go, whatever happened before."""
+        """Record how the run ended and release everything, whatever happened before."""
         with self._stack:
             if isinstance(error, RunTaken) or (error is not None and not hasattr(self, "_saver")):
                 return
@@ -260,7 +260,7 @@ class Session:
             self._storage.check_owned()
             event, reason = str(ending(run).status), ending(run).reason
             if isinstance(error, KeyboardInterrupt):
-                # Nothing is to be mended: somebody did not want to wait for the next boundary.
+                # Not a failure: someone did not want to wait for the next boundary.
                 reason = reason or (None if run.is_finished else "stopped at once")
             elif error is not None:
                 event, reason = (
@@ -269,7 +269,7 @@ class Session:
                 )
             directory.tell_event(self._storage, event, reason=reason, **self._ending(run))
             if run.interrupted and not run.is_finished:
-                # What the display still holds back was before this.
+                # Messages that the display still holds back come before this one.
                 self._screen.hide()
                 self._screen.say(self.way_to_resume())
 
@@ -281,13 +281,13 @@ class Session:
         }
 
     def way_to_resume(self) -> str:
-        """Return the sentence that tells how to go on."""
+        """Return the sentence that says how to resume."""
         if is_all_of_config(self._trainer):
             return f"to go on: {directory.way_to_resume(self._storage.place)}"
         return "to go on: run the same script with fit(resume=True)"
 
     def result(self, run: Run) -> Result:
-        """Return how it ended, with where everything is."""
+        """Return the outcome of the run, with the locations of its files."""
         told = self._exactness.told()
         return ending(
             run,

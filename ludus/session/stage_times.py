@@ -1,4 +1,4 @@
-"""How long stages take, measured only where a config asks for it: by the clock, or on a GPU by the GPU."""
+"""Time the stages of a run, if its config asks for it: by the clock, or on a GPU by CUDA events."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ludus.core import Run
 
 Work = Callable[[Run], Mapping[str, Any] | None]
 _MAX_PENDING = 10_000
-"""How many stages may be under way on a GPU, or not asked for yet; of more, some are not measured."""
+"""Maximum number of GPU stages whose times are unread; beyond it, some stages are not measured."""
 
 
 class StageTimes:
-    """Adds up the seconds of stages since the last record; they promise nothing, so they are no state.
+    """Adds up the seconds of stages since the last record; they are not reproducible, so they are not state.
 
-    A stage on a GPU returns while the GPU is still at work, so it is timed by events there. They are read
-    when the times are taken, so the stages themselves wait for nothing.
+    A stage on a GPU returns while the GPU is still working, so it is timed by CUDA events. They are read
+    when the times are taken, so the stages themselves never wait.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
-        """Time work of the host, or where a CUDA device is given, of that device."""
+        """Time work on the host or, given a CUDA device, on that device."""
         self._is_cuda = device is not None and device.type == "cuda"
         self._seconds: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._pending: deque[tuple[str, torch.cuda.Event, torch.cuda.Event]] = deque()
 
     def timed(self, name: str, work: Work) -> Work:
-        """Return the work of a stage, measured under this name."""
+        """Wrap the work of a stage to measure it under this name."""
 
         def measured(run: Run) -> Mapping[str, Any] | None:
             started = time.perf_counter()
@@ -59,7 +59,7 @@ class StageTimes:
         return measured
 
     def _read(self) -> None:
-        """Add the time of the oldest stage on the GPU, which has ended."""
+        """Add the time of the oldest GPU stage, which has ended."""
         name, first, last = self._pending.popleft()
         self._add(name, first.elapsed_time(last) / 1000)
 
@@ -68,7 +68,7 @@ class StageTimes:
         self._counts[name] = self._counts.get(name, 0) + 1
 
     def take(self) -> dict[str, float]:
-        """Return the mean milliseconds of each since the last call, and begin anew; this waits for a GPU."""
+        """Return the mean milliseconds per stage since the last call, and reset; this waits for the GPU."""
         if self._pending:
             self._pending[-1][2].synchronize()
         while self._pending:

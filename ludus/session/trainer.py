@@ -1,6 +1,6 @@
-"""The Trainer to derive from: the one of the core, which walks in a directory with a log, a display, signals.
+"""Trainer: the base class to derive from, whose runs have a directory, a log, a display and signals.
 
-The core says what a walk needs around it and provides none of it. Here, above both, they meet.
+The core defines what a walk needs and provides none of it; here both are joined.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from ludus.session.session import Session
 
 
 class Trainer(core.Trainer):
-    """A trainer that keeps its runs: give it a `plan` and `parts`."""
+    """A trainer that saves its runs; subclasses write `plan` and `parts`."""
 
     def __init__(self, config: object) -> None:
-        """Take a typed config, or a dict or the path of a file with one."""
+        """Take a typed config, a dict, or the path of a config file."""
         super().__init__(given(config))
         self._first_state = FirstState(first_state.copied, first_state.digest)
 
     def seed_generators(self) -> None:
-        """Set the global generators by the seed of the config, in memory as in a directory."""
+        """Seed the global random generators from the config's seed, also for a run in memory."""
         if isinstance(self.config, TrainerConfig):
             seed_everything(derive(self.config.seed, "global"))
 
     def log_in_memory(self) -> Log:
-        """Return a logger without back ends: what it holds last decides best models and early stopping."""
+        """Return a logger without back ends: its last write decides best models and early stopping."""
         return Logger(Logger.Config(backends=[]))
 
     def make_runtime(self, request: Request) -> Runtime:
-        """Return a session: the directory and its lock, the log, the display, signals, saving."""
+        """Return a session: the directory and its lock, the log, the display, signals, checkpoints."""
         return Session(self, request)

@@ -1,4 +1,4 @@
-"""A resumed run is compared with what it had logged before it was killed, line by line, as it passes."""
+"""Compare a resumed run, line by line, with what it had logged before it was killed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _FINEST = ("opt_steps", "env_steps")
 
 
 class Witness:
-    """Holds the lines that a killed run left beyond its checkpoint; each must be written again.
+    """Holds the log lines that a killed run wrote after its checkpoint; each must be written again.
 
-    The first difference is told and noted against the run, and then nothing is compared any more. When the
-    last line has been passed and all agreed, the run is proved.
+    The first difference is reported and recorded against the run, and comparing stops. If every line
+    agrees up to the last one, the run is proved.
     """
 
     def __init__(
@@ -37,19 +37,19 @@ class Witness:
         self._awaited: dict[str, deque[bytes]] = {}
         self._num_passed = 0
         self._num_missed = 0
-        """Digests that were to be compared, and were not taken again."""
+        """Digests that were not taken again, so could not be compared."""
         self._counters: Collection[str] = ()
         self._boundary = 0
         self._digests: Digests | None = None
 
     def follow(self, logger: Logger, parts: Mapping[str, object]) -> None:
-        """Hear every line from now on, and have a digest of the weights written beside them."""
+        """Compare every line from now on, and write digests of the weights."""
         self._digests = Digests(self._storage, parts, self.compare)
         logger.attach(self)
         logger.attach(self._digests, before=self._digests.take)
 
     def settle(self) -> None:
-        """Write all digests that are under way; a checkpoint notes how far the logs have been written."""
+        """Write all pending digests; a checkpoint records how far the logs have been written."""
         if self._digests is not None:
             self._digests.settle()
 
@@ -61,7 +61,7 @@ class Witness:
         boundary: int,
         run: Run,
     ) -> None:
-        """Put aside what is about to be cut off; where the run is not the same any more, forget it."""
+        """Keep the lines that are about to be truncated; drop them if the run has changed."""
         storage, self._boundary, self._counters = self._storage, boundary, tuple(run.counters)
         if not is_same:
             overlap.drop(storage)
@@ -74,7 +74,7 @@ class Witness:
             join = overlap.joined if name == METRICS else functools.partial(_merged, boundary)
             tails[name], differ = join(now, before)
             if differ is not None:
-                # It was killed before it could say so.
+                # It was killed before it could report this.
                 self._report(name, *differ)
                 return
         self._awaited = {name: deque(tail.lines()) for name, tail in tails.items()}
@@ -96,15 +96,15 @@ class Witness:
             return {}
 
     def write(self, record: Record) -> None:
-        """Compare the line that a record is, as a back end of the log."""
+        """Compare the line of a record; called as a back end of the log."""
         if self._awaited:
             self.compare(METRICS, line_of(record))
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
     def compare(self, name: str, line: bytes) -> None:
-        """Compare a line with the one that was written at this place before."""
+        """Compare a line with the one written at the same position before."""
         awaited = self._awaited.get(name)
         if awaited and name == WEIGHTS:
             self._compare_weights(awaited, line)
@@ -118,7 +118,7 @@ class Witness:
             self._agree()
 
     def _compare_weights(self, awaited: deque[bytes], line: bytes) -> None:
-        """Compare digests of the same weights at the same boundary, where there were any."""
+        """Compare digests of the same weights at the same boundary, if there are any."""
         now = overlap.read_line(line) or {}
         while awaited and (was := overlap.read_line(awaited[0]) or {}):
             if was.get("boundary", 0) > now.get("boundary", 0):
@@ -133,7 +133,7 @@ class Witness:
                 return
 
     def end(self) -> None:
-        """See that a run which has come to its end has passed every line."""
+        """Check that a finished run has repeated every line."""
         self.settle()
         if left := self._awaited.get(METRICS):
             self._report(METRICS, left[0], b"{}")
@@ -155,7 +155,7 @@ class Witness:
         self._tell("resume_agreed", lines=self._num_passed)
 
     def _report(self, name: str, before: bytes, now: bytes) -> None:
-        """Tell the first thing in which two lines differ, and compare nothing any more."""
+        """Report the first difference between two lines, and stop comparing."""
         self._awaited = {}
         was, found = overlap.read_line(before) or {}, overlap.read_line(now) or {}
         how, details = self._difference(name, was, found)
@@ -167,7 +167,7 @@ class Witness:
     def _difference(
         self, name: str, was: Mapping[str, Any], now: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        """Return what a run did that it had not done before, in words and as data."""
+        """Describe how a run differs from before, as text and as data."""
         where = self._where(was)
         if not now:
             return f"ended without the line of {name} at {where} that it had written before", {}
@@ -194,7 +194,7 @@ class Witness:
 
 
 def _first_difference(was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, object, object]:
-    """Return the first name of which two mappings say different things, and what each says."""
+    """Return the first key whose values differ in two mappings, and both values."""
     for name in {**was, **now}:
         if json.dumps(was.get(name)) != json.dumps(now.get(name)):
             return str(name), was.get(name), now.get(name)
@@ -207,7 +207,7 @@ def _weights(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _are_other_weights(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether the same weights have another digest at the same boundary."""
+    """Return whether the same weights have different digests at the same boundary."""
     then, found = _weights(was), _weights(now)
     is_there = was.get("boundary") == now.get("boundary")
     return is_there and any(then[name] != found[name] for name in found if name in then)
@@ -216,7 +216,7 @@ def _are_other_weights(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 def _merged(
     boundary: int, now: overlap.Tail, kept: overlap.Tail
 ) -> tuple[overlap.Tail, tuple[bytes, bytes] | None]:
-    """Return the digests of both tails that come after a boundary, and the first two that differ."""
+    """Return the digests of both tails after a boundary, and the first two that differ."""
     new, old = (
         {(overlap.read_line(line) or {}).get("boundary", 0): line for line in tail.lines()}
         for tail in (now, kept)
@@ -233,6 +233,6 @@ def _merged(
 
 
 def _short(value: object) -> str:
-    """Return a value as one reads it: a metric that is not there is nothing."""
+    """Return a value as short text; `nothing` for a missing metric."""
     text = "nothing" if value is None else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,1 +1,1 @@
-"""What people see of a run: the display, progress, and the report."""
+"""Display of a run in the terminal, its progress, and the HTML report."""

@@ -1,4 +1,4 @@
-"""What every display has in common: it watches a run, is told what is logged, and never disturbs it."""
+"""Base of every display: it observes a run, receives its log records, and never disturbs it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ludus.show.terminal import clean
 from ludus.show.wording import Value
 
 TERMINAL_IS_GONE = (OSError, ValueError, SystemExit)
-"""What is raised when nobody reads any more: by rich SystemExit, by a closed file ValueError."""
+"""Raised when the reader is gone: SystemExit by rich, ValueError by a closed file."""
 
 
 class Display(ABC):
-    """Watches a run and shows it. It never changes the run, and a lost terminal does not end it."""
+    """Observes a run and displays it. It never changes the run, and a lost terminal does not end it."""
 
     def __init__(self, plan: Repeat) -> None:
         self._run: Run | None = None
@@ -27,20 +27,20 @@ class Display(ABC):
         self._num_boundaries = 0
 
     outlives_its_close = False
-    """Whether it shows even what the logger writes after it was closed."""
+    """Whether it also shows what the logger writes after it was closed."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the run is being shown."""
+        """Whether the run is being displayed."""
         return True
 
     @abstractmethod
     def open(self) -> None:
-        """Begin to show; a second call does nothing."""
+        """Start displaying; a second call does nothing."""
 
     @abstractmethod
     def show(self, record: Mapping[str, Value], counters: Mapping[str, int]) -> None:
-        """Take what the logger has just written."""
+        """Show a record that the logger has just written."""
 
     @abstractmethod
     def message(self, text: str) -> None:
@@ -48,24 +48,24 @@ class Display(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the terminal as it was found; a second call does nothing."""
+        """Restore the terminal; a second call does nothing."""
 
     def phase(self, description: str, done: int, total: int) -> None:
-        """Take how far a phase is that the trainer counts itself."""
+        """Set the progress of a phase that the trainer counts itself."""
         self._phase = (clean(description), done, total)
 
     def end_phase(self) -> None:
-        """Forget the phase."""
+        """Remove the phase."""
         self._phase = None
 
     def __call__(self, run: Run, /) -> None:
-        """Watch this run. Called at every boundary, so it does more than compare ever more rarely."""
+        """Observe this run. Called at every boundary, so the costly part runs ever more rarely."""
         if run is not self._run:
             self._run = run
             self._odometer.begin(run)
         self._num_boundaries += 1
         if not self._num_boundaries & (self._num_boundaries - 1):
-            # How long an inner loop is shows only while it is open, and weighs in every percentage.
+            # An inner loop's length is known only while it is open, and changes every percentage.
             self._odometer.read(run)
 
     def __enter__(self) -> Self:

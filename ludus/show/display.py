@@ -1,4 +1,4 @@
-"""Show a run to whoever is watching: panels, one line, plain text for a pipe, or nothing."""
+"""Make the display of a run: panels, one line, plain text for a pipe, or nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_display(
 ) -> Display:
     """Return the display of this kind; 'auto' draws panels on a terminal, else writes plain lines.
 
-    `about` holds short facts about the run; 'device' is shown beside the memory in use.
+    `about` holds short facts about the run; 'device' is shown next to the memory in use.
     """
     console = Console() if console is None else console
     if kind == "auto":
@@ -61,7 +61,7 @@ class NoDisplay(Display):
 
 
 class LiveDisplay(Display):
-    """Redraws a few lines at the bottom of the terminal; all else is printed above them."""
+    """Redraws a few lines at the bottom of the terminal; everything else is printed above them."""
 
     def __init__(
         self, about: Mapping[str, str], plan: Repeat, console: Console, draw: Draw
@@ -88,7 +88,7 @@ class LiveDisplay(Display):
         _open_displays.add(self)
         try:
             self._live.start(refresh=True)
-            # A killed process has no chance to show the cursor again, so it is never hidden.
+            # A killed process could not show the cursor again, so it is never hidden.
             self._console.show_cursor(True)
         except BaseException:
             self.close()
@@ -127,7 +127,7 @@ class LiveDisplay(Display):
                 warn(f"the display stopped early: {live.failure!r}")
 
     def forget(self) -> None:
-        """Leave the terminal to the process this one was forked from."""
+        """Leave the terminal to the parent process after a fork."""
         if self._live is not None:
             self._live.let_go()
         self._live, self._console = None, Console(quiet=True)
@@ -153,7 +153,7 @@ _open_displays: weakref.WeakSet[LiveDisplay] = weakref.WeakSet()
 
 
 def _forget_open_displays() -> None:
-    # In a forked child the lock of the terminal may be held by a thread that does not exist there.
+    # In a forked child the terminal's lock may be held by a thread that does not exist there.
     for display in list(_open_displays):
         display.forget()
     _open_displays.clear()

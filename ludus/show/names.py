@@ -1,4 +1,4 @@
-"""What the name of a metric says: of which episodes or data it is, of which agent, and what it measures."""
+"""Parse metric names: the split (train, eval, test), the agent that owns the metric, and what it measures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ludus.config import families
 from ludus.judge.directions import known_direction
 
 MANY = 18
-"""Up to so many figures a record is shown whole and in its own order."""
+"""Records with at most this many metrics are shown in full and in their own order."""
 
 _LEARNED = ("train", "rollout", "pretraining")
 _CHOSEN_BY = ("eval", "validation")
@@ -19,42 +19,42 @@ _EVALUATED = (*_CHOSEN_BY, "test")
 
 @dataclass(frozen=True)
 class Parts:
-    """A name such as eval/verifier/accuracy, taken apart."""
+    """Parts of a name such as eval/verifier/accuracy."""
 
     split: str
-    """Of what it is, eval; empty where the name does not begin so."""
+    """The split, such as eval; empty if the name does not begin with one."""
     owner: str
-    """Whose it is, verifier; empty where it is of the whole, or nobody's."""
+    """The owner, such as verifier; empty if the metric has none or covers the whole."""
     kind: str
-    """What is measured, accuracy."""
+    """The measure, such as accuracy."""
 
     @property
     def line(self) -> str:
-        """Of what it is, in one word: train, eval or test; pretraining is learning, too."""
+        """The split in one word: train, eval or test; pretraining counts as train."""
         word = self.split.rpartition("/")[2]
         return "eval" if word in _CHOSEN_BY else "test" if word == "test" else "train"
 
 
 def may_choose_best(name: str) -> bool:
-    """Return whether a metric is of data by which the best model may be chosen."""
+    """Return whether the best model may be chosen by this metric, given its split."""
     return any(word in _CHOSEN_BY for word in _leading(name))
 
 
 def is_evaluation(name: str) -> bool:
-    """Return whether a metric is of an evaluation rather than of learning."""
+    """Return whether a metric comes from an evaluation rather than from training."""
     return any(word in _EVALUATED for word in _leading(name))
 
 
 def taken_apart(names: Iterable[str]) -> dict[str, Parts]:
-    """Return the parts of each name; what is an owner follows from all of them.
+    """Return the parts of each name; which words are owners follows from all names together.
 
-    In eval/verifier/accuracy the verifier is one, if there is an eval/accuracy or another's accuracy
-    beside it; then it is one in eval/bits/verifier, too, where bits are measured.
+    In eval/verifier/accuracy the verifier is an owner if there is also an eval/accuracy or another agent's
+    accuracy; it is then also the owner in eval/bits/verifier, where bits are measured.
     """
     behind = {name: tuple(name.split("/")[len(_leading(name)) :]) for name in names}
     ours = [rest for name, rest in behind.items() if _leading(name)]
     pairs = {rest for rest in ours if len(rest) == 2 and not rest[1].isdigit()}
-    # Where the last word is one that others begin with, the owner stands last.
+    # If the last word begins other names, the owner comes last.
     pairs = {rest for rest in pairs if rest[1] not in {first for first, _ in pairs}}
     measured = Counter(rest[-1] for rest in {*pairs, *(rest for rest in ours if len(rest) == 1)})
     owners = {owner for owner, kind in pairs if measured[kind] > 1}
@@ -73,17 +73,16 @@ def _parts(name: str, rest: tuple[str, ...], owners: set[str]) -> Parts:
 
 
 def by_telling(names: Iterable[str]) -> list[str]:
-    """Return the names of figures, those that tell most first.
+    """Return the names of metrics, the most informative first.
 
-    These are losses and scores of the whole, what else was evaluated of the whole, then the scores of
-    each agent.
+    These are losses and scores of the whole, other evaluations of the whole, then the scores of each agent.
     """
     scores = families.directions()
     return sorted(names, key=lambda name: _rank(name, scores))
 
 
 def telling_first(record: Mapping[str, object]) -> list[str]:
-    """Return the names of a record as they stand there; of many, texts and what tells most first."""
+    """Return the names of a record in order; in a long one, texts and the most informative first."""
     if len(record) <= MANY:
         return list(record)
     texts = [name for name, value in record.items() if isinstance(value, str)]
@@ -104,7 +103,7 @@ def _rank(name: str, scores: Mapping[str, str]) -> tuple[object, ...]:
 
 
 def _leading(name: str) -> list[str]:
-    """Return the words at the beginning that say of what it is; the last word never does."""
+    """Return the leading words that name the split; the last word never does."""
     leading: list[str] = []
     for word in name.split("/")[:-1]:
         if word not in (*_LEARNED, *_EVALUATED):

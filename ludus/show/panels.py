@@ -1,4 +1,4 @@
-"""What the live displays draw: the panels of a run, made to fit the terminal, or a single line."""
+"""Panels of the live display, fitted to the terminal, or a single line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REDRAWS_PER_SECOND = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """All that one drawing shows; nothing in it changes while it is drawn."""
+    """Everything that one frame shows; nothing in it changes while it is drawn."""
 
     about: Mapping[str, str]
     place: Place
@@ -42,7 +42,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """A bar as long as there is room for; None is a bar that cannot tell."""
+    """A progress bar that fills the available width; None if the fraction is unknown."""
 
     fraction: float | None
 
@@ -61,10 +61,10 @@ class _Block:
 
 
 def draw_panels(scene: Scene, width: int, height: int) -> RenderableType:
-    """Return the panels that fit; those that matter least are the first to go."""
+    """Return the panels that fit; the least important are dropped first."""
     blocks = {block.title.split(":")[0]: block for block in _blocks(scene) if block.rows}
     pairs = [["Progress"], ["Evaluation", "Metrics"]]
-    # What changes comes first: a short terminal does without the facts known from the start.
+    # Changing values come first: a short terminal omits the facts known from the start.
     if height >= (_TALL if width >= _WIDE else 2 * _TALL):
         pairs.append(["Run", "Device"])
     if width < _WIDE:
@@ -147,7 +147,7 @@ def _fact_rows(facts: Mapping[str, str]) -> list[_Row]:
 
 
 def _share(wanted: Sequence[int], available: int) -> list[int]:
-    """Give the first band all it wants, the others a row each, then the rest in turn."""
+    """Give the first band its full height, the others a row each, then the rest in turn."""
     heights: list[int] = []
     for index, lines in enumerate(wanted):
         given = min(lines, available) if index == 0 else _SHORTEST
@@ -164,7 +164,7 @@ def _share(wanted: Sequence[int], available: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _SideBySide:
-    """Panels of one height beside each other, much quicker to draw than a table of them."""
+    """Panels of equal height side by side, much faster to draw than a rich table."""
 
     panels: Sequence[Panel]
 
@@ -194,7 +194,7 @@ def _panel(block: _Block, width: int, height: int) -> Panel:
 
 
 def _lines(rows: Sequence[_Row], wide: int, width: int) -> Text:
-    """Set the rows in columns; the wide one takes, or gives up, what the others leave."""
+    """Lay out the rows in columns; the wide column takes the width that the others leave."""
     cells = [[_length(cell) for cell in row] for row in rows]
     widths = [min(max(lengths), 2 * width // 3) for lengths in zip(*cells, strict=True)]
     widths[wide] = 0
@@ -224,11 +224,11 @@ def _fit(cell: Text | _Bar, width: int) -> Text:
 
 
 class SteadyLive(Live):
-    """A rich Live that stops drawing at the first failure, rather than pass it on to the run."""
+    """A rich Live that stops drawing at the first failure, instead of raising it in the run."""
 
     def __init__(self, console: Console, render: Callable[[], RenderableType]) -> None:
         self.failure: BaseException | None = None
-        # A stream that goes elsewhere, such as a pipe for JSON, is not ours to take.
+        # A redirected stream, such as a pipe for JSON, is left alone.
         super().__init__(
             console=console,
             get_renderable=render,
@@ -238,31 +238,31 @@ class SteadyLive(Live):
         )
 
     def attempt(self, action: Callable[[], None]) -> None:
-        """Do it, unless something failed before."""
+        """Call it, unless something failed before."""
         if self.failure is None:
             try:
                 action()
-            # rich raises SystemExit when the reader of its output has gone away.
+            # rich raises SystemExit when the reader of its output is gone.
             except (Exception, SystemExit) as error:
                 self.failure = error
 
     def refresh(self) -> None:
-        """Draw once more."""
+        """Redraw."""
         self.attempt(super().refresh)
 
     def let_go(self) -> None:
-        """Give the streams back without drawing."""
+        """Restore the streams without drawing."""
         self._disable_redirect_io()
 
 
 def is_terminal(stream: object) -> bool:
-    """Return whether a person may be looking at what is written here."""
-    # Not rich's own answer: FORCE_COLOR makes that true for the pipe of a CI job.
+    """Return whether a stream is a terminal."""
+    # Not rich's own test: FORCE_COLOR makes that true for the pipe of a CI job.
     return bool(getattr(stream, "isatty", bool)())
 
 
 class Memory:
-    """Looks up, at most once a second, what this process takes of the machine."""
+    """Reads the memory use of this process, at most once a second."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
@@ -270,7 +270,7 @@ class Memory:
         self._found: dict[str, str] = {}
 
     def read(self) -> Mapping[str, str]:
-        """Return the memory in use, and that of the GPUs if this process has begun to use them."""
+        """Return the memory in use, and that of the GPUs if this process uses any."""
         now = time.monotonic()
         if now - self._looked >= 1.0:
             self._looked = now
@@ -280,7 +280,7 @@ class Memory:
 
 
 def _cuda_memory() -> dict[str, str]:
-    # Only looked at, never imported or started: the display must not be what wakes a GPU.
+    # Never imported or initialised here: the display must not be what starts a GPU.
     cuda = sys.modules.get("torch.cuda")
     if cuda is None or not getattr(cuda, "is_initialized", bool)():
         return {}

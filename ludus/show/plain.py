@@ -1,4 +1,4 @@
-"""A run as lines of text, for a pipe, a file or the log of a CI job."""
+"""Plain-text display, for a pipe, a file or the log of a CI job."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class PlainDisplay(Display):
     def show(self, record: Mapping[str, Value], counters: Mapping[str, int]) -> None:
         now = {} if self._run is None else self._run.counters
         if any(count < now.get(name, 0) for name, count in counters.items()):
-            # What an evaluation beside the run found comes late, with the counters it was begun at.
+            # An asynchronous evaluation arrives late, with the counters of its launch.
             self._write(*words(record, counters, None))
             return
         place, (held, then, there) = self._place(), self._held_back
         is_elsewhere = _outermost(there) != _outermost(place) and then != dict(counters)
         if is_elsewhere and not held.keys() <= record.keys():
-            # What was logged in pretraining is no news of the first iteration after it.
+            # Metrics logged in pretraining must not appear with the first iteration after it.
             self._write_record()
         self._held_back = ({**self._held_back[0], **record}, dict(counters), place)
         is_due = time.monotonic() - self._wrote >= SECONDS_BETWEEN_LINES
@@ -81,7 +81,7 @@ class PlainDisplay(Display):
 
     def _write(self, *said: str) -> None:
         line = "  ".join(filter(None, (clean(word, self._encoding) for word in said)))
-        # A reader who has gone away (`| head`) must not end the run, so such errors end here.
+        # A reader that is gone (`| head`) must not end the run, so such errors stop here.
         with contextlib.suppress(*TERMINAL_IS_GONE):
             self._file.write(line + "\n")
             self._file.flush()

@@ -1,4 +1,4 @@
-"""Pixels as a PNG file, for pages that hold their pictures themselves."""
+"""Encode pixels as a PNG file, for self-contained pages."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import struct
 import zlib
 
 _COLOURS = {1: 0, 3: 2}
-"""By the number of channels: PNG's word for grey and for red, green, blue."""
+"""Number of channels -> PNG colour type: grey or RGB."""
 
 
 def png(pixels: bytes, *, width: int, height: int, channels: int) -> bytes:
-    """Return rows of pixels, a byte for each channel of each, as a PNG file."""
+    """Return rows of pixels, one byte per channel, as a PNG file."""
     if channels not in _COLOURS or len(pixels) != width * height * channels:
         raise ValueError(
             f"{len(pixels)} bytes are not {width} x {height} pixels of 1 or 3 channels"
         )
     line = width * channels
-    # Each line begins with its filter: none.
+    # Each line begins with its filter type: none.
     lines = b"".join(b"\0" + pixels[at : at + line] for at in range(0, len(pixels), line))
     about = struct.pack(">IIBBBBB", width, height, 8, _COLOURS[channels], 0, 0, 0)
     pieces = ((b"IHDR", about), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))

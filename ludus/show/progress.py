@@ -1,4 +1,4 @@
-"""How far a run is: its place in the plan, the time left, and bars for a trainer's own phases."""
+"""Progress of a run: its position in the plan, the time left, and bars for a trainer's own phases."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class OpenLoop:
-    """One loop the run stands in; a round that has begun counts as reached."""
+    """An open loop of the run; a round that has begun counts as reached."""
 
     name: str
     reached: int
     total: int | None
     fraction: float | None
-    """How much of all its rounds is done, or None where nobody can know."""
+    """Fraction of all its rounds that is done; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run stood at one moment, and when it may end; times are in seconds."""
+    """Position of a run at one moment, with its estimated end; times are in seconds."""
 
     loops: tuple[OpenLoop, ...] = ()
-    """The open loops, outermost first, without the root, which runs once."""
+    """Open loops, outermost first, without the root, which runs once."""
     doing: str = "starting"
-    """The stage at work, or how the run ended."""
+    """The current stage, or how the run ended."""
     fraction: float | None = None
     elapsed: float = 0.0
     left: float | None = None
 
 
 class Odometer:
-    """Reads how far a run is. It may be read by another thread while the run goes on."""
+    """Measures the progress of a run. Another thread may read it while the run continues."""
 
     def __init__(self, plan: Repeat, clock: Callable[[], float] = time.monotonic) -> None:
         self._plan = plan
@@ -57,18 +57,18 @@ class Odometer:
         self._opened = self._began = self._clock()
 
     def begin(self, run: Run) -> None:
-        """Take this moment as the one to measure speed from: a resumed run does not start at 0."""
+        """Measure the speed from now on: a resumed run does not start at 0."""
         self._first = None
         self.read(run)
 
     def read(self, run: Run) -> Place:
-        """Return where the run stands now."""
-        # The run goes on while this is read, so all that follows looks at one copy.
+        """Return the current position of the run."""
+        # The run continues during this call, so everything below uses one copy.
         frames = [Frame(frame.name, frame.index, frame.total) for frame in list(run.cursor)]
-        # The root alone is open before all else, and again while its last hooks run.
+        # The root alone is open at the very beginning, and again during its last hooks.
         is_over = len(frames) == 1 and bool(run.exhausted or run.stop_reason or run.boundaries)
         if is_over and run.exhausted:
-            # All its loops have had their rounds.
+            # All its loops have done their rounds.
             frames = [read_frame(row) for row in run.exhausted]
         now = self._clock()
         if run.is_finished or (is_over and run.stop_reason):
@@ -83,7 +83,7 @@ class Odometer:
             if not isinstance(node, Repeat):
                 continue
             if node.goal is not None:
-                # What goes on inside such a loop is too quick to be looked at.
+                # The content of such a loop changes too fast to be shown.
                 counter, goal = node.goal
                 loops.append(OpenLoop(counter, run.counters[counter], goal, fraction))
                 break
@@ -102,7 +102,7 @@ class Odometer:
         return (now - self._began) * (1.0 - fraction) / (fraction - self._first)
 
     def _nodes(self, frames: list[Frame]) -> list[Node]:
-        """Return the plan's node for each frame, and fill in the rounds a loop is sure to take."""
+        """Return the plan's node for each frame, and fill in the known numbers of rounds."""
         nodes: list[Node] = []
         children: Sequence[Node] = (self._plan,)
         for frame in frames:
@@ -119,7 +119,7 @@ class Odometer:
         return nodes
 
     def _fractions(self, nodes: list[Node], frames: list[Frame], run: Run) -> list[float | None]:
-        """Return how much of each node is done, counting what is done of the node inside it."""
+        """Return the fraction of each node that is done, including that of the node inside it."""
         fractions: list[float | None] = []
         for depth in reversed(range(len(nodes))):
             node, frame = nodes[depth], frames[depth]
@@ -140,7 +140,7 @@ class Odometer:
         return fractions[::-1]
 
     def _within_round(self, loop: Repeat, at: Node, fraction: float | None) -> float | None:
-        """Return how much of this round is done, its children weighed by the stages they run."""
+        """Return the fraction of this round that is done, its children weighted by their stages."""
         sizes = [self._num_stages(child) for child in loop.body]
         place = next(index for index, child in enumerate(loop.body) if child is at)
         known = [size for size in sizes if size is not None]
@@ -168,14 +168,14 @@ def _of_rounds(frame: Frame, within: float | None) -> float | None:
 
 @runtime_checkable
 class ShowsPhases(Protocol):
-    """What a phase needs of a display."""
+    """The methods of a display that a phase calls."""
 
     def phase(self, description: str, done: int, total: int) -> None: ...
     def end_phase(self) -> None: ...
 
 
 class IterationContext:
-    """Counts the iterations of one phase and tells the display, where there is one."""
+    """Counts the iterations of one phase and updates the display, if there is one."""
 
     def __init__(self, num_iterations: int, display: ShowsPhases | None, description: str) -> None:
         self.num_iterations = num_iterations
@@ -185,7 +185,7 @@ class IterationContext:
         self._tell()
 
     def set_description(self, description: str) -> None:
-        """Say what the phase is doing."""
+        """Set the description of the phase."""
         self._description = description
         self._tell()
 
@@ -195,7 +195,7 @@ class IterationContext:
         self._tell()
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._display is not None:
             self._display.end_phase()
 
@@ -207,10 +207,10 @@ class IterationContext:
 def attach_progress_bar(
     num_iterations: Callable[[Any], int],
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Give a method an `iteration_context`, whose total is what `num_iterations(self)` answers.
+    """Give a method an `iteration_context`, whose total is `num_iterations(self)`.
 
     The method is called without that argument. If `self.display` is a display, it shows the bar. A
-    method that is handed an IterationContext, as by an override calling super(), uses that one.
+    method that is passed an IterationContext, as by an override calling super(), uses that one.
     """
 
     def attach(method: Callable[..., R]) -> Callable[..., R]:
@@ -240,10 +240,10 @@ def attach_progress_bar(
 
 
 def total_iterations(trainer: object) -> int:
-    """Return the iterations of all phases together, over the decorated methods of its class."""
+    """Return the number of iterations of all phases, over the decorated methods of its class."""
     cls = type(trainer)
     names = sorted({name for base in cls.__mro__ for name in vars(base)})
-    # Asked of the class and statically, so that no property runs.
+    # Looked up statically on the class, so that no property runs.
     attributes = [inspect.getattr_static(cls, name, None) for name in names]
     phases = {
         id(attribute): attribute.__dict__["num_iterations"]
@@ -254,7 +254,7 @@ def total_iterations(trainer: object) -> int:
 
 
 def _takes_it_first(method: Callable[..., Any]) -> bool:
-    """Return whether the context comes right after self, rather than by its name."""
+    """Return whether the context is passed right after self, rather than by keyword."""
     parameters = list(inspect.signature(method).parameters.values())[1:]
     first = parameters[0] if parameters else None
     if first is not None and first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):

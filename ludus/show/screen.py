@@ -1,4 +1,4 @@
-"""What a run says on the screen: in its display while that is open, in plain lines before and after."""
+"""Messages of a run: in its display while that is open, in plain lines before and after."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_TEXT = 60
 
 
 class Logged(Protocol):
-    """What the screen shows of a record of the log."""
+    """The part of a log record that the screen shows."""
 
     @property
     def counters(self) -> Mapping[str, int]: ...
@@ -23,7 +23,7 @@ class Logged(Protocol):
 
 
 class Screen:
-    """Holds a run's display, shown between the run's first and its last hook.
+    """Holds a run's display, which is open between the run's first and its last hook.
 
     It is also a back end of the log.
     """
@@ -34,25 +34,25 @@ class Screen:
         self._unsaid: list[str] = []
 
     def set(self, display: Display) -> None:
-        """Show the run in this display, once it is time."""
+        """Set the display to open later."""
         self._display = display
 
     def say(self, text: str) -> None:
-        """Show one line; what is said before the run is shown waits until then."""
+        """Show one line; messages before the display opens wait for it."""
         if self._display is None or not self._is_shown:
             self._unsaid.append(text)
         else:
             self._display.message(text)
 
     def show(self) -> None:
-        """Open the display and say what has waited."""
+        """Open the display and show the messages that waited."""
         assert self._display is not None
         self._display.open()
         self._is_shown = True
         self._say_the_unsaid()
 
     def hide(self) -> None:
-        """Close the display; what comes later is printed as it comes."""
+        """Close the display; later messages are printed as they come."""
         if self._display is None:
             return
         self._display.close()
@@ -65,7 +65,7 @@ class Screen:
             self.say(text)
 
     def write(self, record: Logged) -> None:
-        """Show what the log wrote; after the display has closed, as a line."""
+        """Show a record of the log; after the display has closed, as a line."""
         assert self._display is not None
         found: dict[str, Value] = {**_short(record.texts), **record.scalars}
         if self._display.is_open or self._display.outlives_its_close:
@@ -74,11 +74,11 @@ class Screen:
             self.say("  ".join(figures(found)))
 
     def close(self) -> None:
-        """The session closes the display itself."""
+        """Do nothing: the session closes the display."""
 
 
 def _short(texts: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the texts that fit in a line: they name something, such as the model that was tested."""
+    """Return the texts that fit in a line, such as the name of the tested model."""
     single = {name: said[0] for name, said in texts.items() if len(said) == 1}
     return {
         k: said for k, said in single.items() if len(said) <= _LONGEST_TEXT and "\n" not in said

@@ -1,7 +1,7 @@
-"""The one door to the terminal: what is printed holds nothing that could steer it.
+"""Print to the terminal safely: the only place that prints, without control characters.
 
-Names of directories and metrics, and the contents of files, may hold escape sequences; everything a
-command says goes through here, or through a display, which cleans its words likewise.
+Names of directories and metrics, and the contents of files, may hold escape sequences; all output of a
+command goes through here, or through a display, which cleans its text as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import unicodedata
 from typing import TextIO
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?")
-# Controls, and invisible marks such as those that turn the direction of writing.
+# Control characters, and invisible ones such as those that change the direction of writing.
 _UNSEEN = ("Cc", "Cf")
 
 
@@ -28,7 +28,7 @@ def warn(text: object) -> None:
 
 
 def tell(text: object) -> None:
-    """Print what a command has to say besides its answer."""
+    """Print what a command reports besides its result."""
     warn(f"ludus: {text}")
 
 
@@ -39,25 +39,25 @@ def pass_on(text: str) -> None:
 
 
 def _print(text: object, stream: TextIO | None) -> None:
-    # Python has no stream where the descriptor was closed before it started.
+    # Python has no stream if the descriptor was closed before it started.
     if stream is not None:
         stream.write(printable(str(text), stream.encoding or "utf-8") + "\n")
         stream.flush()
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
-    """Return the text with its lines and spaces, without anything that could steer a terminal."""
+    """Return the text with its lines and spaces, without control characters for a terminal."""
     lines = _ESCAPES.sub("", text).split("\n")
     return "\n".join(_visible(line.expandtabs(), encoding) for line in lines)
 
 
 @functools.lru_cache(maxsize=1024)
 def clean(text: str, encoding: str = "utf-8") -> str:
-    """Return the text on one line, without anything that could steer a terminal."""
+    """Return the text on one line, without control characters for a terminal."""
     return _visible(" ".join(_ESCAPES.sub("", text).split()), encoding)
 
 
 def _visible(line: str, encoding: str) -> str:
     shown = "".join(char for char in line if unicodedata.category(char) not in _UNSEEN)
-    # What the terminal's own encoding lacks is shown as a question mark.
+    # Characters missing in the terminal's encoding are shown as a question mark.
     return shown.encode(encoding, "replace").decode(encoding)

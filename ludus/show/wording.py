@@ -1,4 +1,4 @@
-"""What a display says: scores, numbers, times and places, safe to put on any terminal."""
+"""Format scores, numbers, times and positions for a display, safe for any terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_FIGURES = 10
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One evaluation metric: its last value, the one before, and the best if it has a best."""
+    """One evaluation metric: its last value, the previous one, and the best if it has one."""
 
     last: Value
     previous: Value | None = None
@@ -37,7 +37,7 @@ class Score:
 
 
 def better(name: str) -> int:
-    """Return 1 if more of this metric is better, -1 if less is, 0 if nobody knows."""
+    """Return 1 if higher is better for this metric, -1 if lower is, 0 if unknown."""
     direction = known_direction(name)
     return 0 if direction is None else 1 if direction == "max" else -1
 
@@ -51,7 +51,7 @@ def where(place: Place) -> str:
 def words(
     record: Mapping[str, Value], counters: Mapping[str, int], place: Place | None
 ) -> list[str]:
-    """Return a record as words for one line: where the run stood, counters, metrics, how long yet."""
+    """Return a record as words for one line: position, counters, metrics, time left."""
     loops = {loop.name for loop in place.loops} if place else set()
     counted = [f"{name} {count}" for name, count in counters.items() if count and name not in loops]
     found = figures(record)
@@ -61,7 +61,7 @@ def words(
 
 
 def figures(record: Mapping[str, Value]) -> list[str]:
-    """Return a record as words: all of a short one, those that tell most of a long one."""
+    """Return a record as words: all of a short one, the most informative of a long one."""
     names = telling_first(record)
     shown = names if len(names) <= MANY else names[:_MOST_FIGURES]
     found = [f"{name} {number(record[name])}" for name in shown]
@@ -70,7 +70,7 @@ def figures(record: Mapping[str, Value]) -> list[str]:
 
 
 def pace(place: Place, *, elapsed: bool = False) -> str:
-    """Return `12% 0:41 left`, or the time spent where that is unknown; both times if asked."""
+    """Return `12% 0:41 left`, or the elapsed time if that is unknown; both times if `elapsed`."""
     words = [] if place.fraction is None else [f"{place.fraction:.0%}"]
     words += [f"{duration(place.elapsed)} elapsed"] if elapsed or not place.left else []
     words += [f"{duration(place.left)} left"] if place.left else []
@@ -99,7 +99,7 @@ def number(value: Value) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def shorten(text: str, width: int) -> str:
-    """Return a text of at most this many cells, left out in the middle: both ends tell most."""
+    """Return a text of at most this many cells, shortened in the middle: both ends are informative."""
     if cell_len(text) <= width:
         return text
     head, tail = text[: (width - 1) // 3], text

@@ -1,1 +1,1 @@
-"""Where the bytes of a run live: storage, checkpoints, segments, models, the lock."""
+"""Files of a run: storage, checkpoints, segments, models, logs, the lock."""

@@ -1,8 +1,8 @@
-"""Tensors that cost seconds to make are made once, and kept for every later run on this machine.
+"""Cache of tensors that take seconds to compute, shared by all later runs on this machine.
 
-The folder is LUDUS_CACHE, or ~/.cache/ludus. A file is named by the hash of all that decides its content and
-holds the hash of its tensors. It appears whole or not at all, so any number of processes may make the same
-one at once. Nothing depends on a file being there.
+The folder is LUDUS_CACHE, or ~/.cache/ludus. A file is named by the hash of everything that determines its
+content, and holds the hash of its tensors. It is written atomically, so any number of processes may write
+the same file at once. Nothing depends on a file being there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DIGEST = "sha256"
 
 
 def cache_folder() -> Path:
-    """Return where such files are kept."""
+    """Return the folder of the cache."""
     given = os.environ.get("LUDUS_CACHE", "")
     return Path(given).expanduser() if given else Path.home() / ".cache" / "ludus"
 
@@ -40,10 +40,10 @@ def cached_tensors(
     *,
     tell: Tell = warnings.warn,
 ) -> dict[str, Tensor]:
-    """Return what `make` returns, from the cache where it has been made before.
+    """Return the result of `make`, from the cache if it was computed before.
 
-    `about` is all that decides it, as JSON has it. A damaged file, or a folder that cannot be written, is
-    told and does no harm.
+    `about` is everything that determines the result, as JSON. A damaged file or a folder that cannot be
+    written is reported through `tell`, and the result is computed.
     """
     identity = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
     path = cache_folder() / name / f"{identity}.safetensors"
@@ -61,7 +61,7 @@ def cached_tensors(
 
 
 def _checked(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file; raise LudusError where they are not those that were written."""
+    """Return the tensors of a file; raise LudusError if they are not those that were written."""
     tensors = read_tensors(path)
     told = tensors.pop(_DIGEST, None)
     if told is None or not torch.equal(told, _digest(tensors)):
@@ -70,7 +70,7 @@ def _checked(path: Path) -> dict[str, Tensor]:
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
-    """Return the hash of all names, types, shapes and bytes, as 32 numbers."""
+    """Return the hash of all names, dtypes, shapes and bytes, as 32 bytes."""
     whole = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
@@ -80,13 +80,13 @@ def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
 
 
 def _keep(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write the file beside its place, make it durable, and only then give it its name."""
+    """Write a temporary file in the same folder, make it durable, then rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     os.close(descriptor)
     try:
         write_tensors(Path(scratch), {**tensors, _DIGEST: _digest(tensors)})
-        # A temporary file is its owner's alone, but others may share the folder.
+        # mkstemp makes a file private to its owner, but others may share the folder.
         os.chmod(scratch, 0o644)
         sync_file(Path(scratch))
         os.replace(scratch, path)

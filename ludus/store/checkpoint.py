@@ -1,9 +1,9 @@
-"""Checkpoints: written whole or not at all, verified before they are believed, never by running code.
+"""Checkpoints: written atomically, and verified before they are loaded; loading runs no code from them.
 
     checkpoints/<number>/   state.json   tensors.safetensors   manifest.json (last: sizes and hashes)
 
-The number counts the boundaries passed. There is no pointer to the latest one: the newest directory
-that verifies is the one.
+The number counts the boundaries passed. There is no pointer to the latest checkpoint: it is the newest
+directory that verifies.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from ludus.store.tensors import read_stored, write_tensors
 
 
 def passed(point: str) -> None:
-    """Mark a point of the writer by name; the fault tests put a kill here."""
+    """Mark a named point of the writer; the fault tests kill the process here."""
 
 
 class ModelLost(CheckpointError):
-    """A model that a checkpoint names is damaged; all the rest of the checkpoint may be whole."""
+    """A model that a checkpoint names is damaged; the rest of the checkpoint may be intact."""
 
 
 @dataclass
 class Saved:
-    """A state taken at one boundary, ready to be written or just read."""
+    """The state at one boundary, ready to be written or just read."""
 
     number: int
     state: dict[str, Any]
     manifest: dict[str, Any] = field(default_factory=dict)
     lost_models: tuple[str, ...] = ()
-    """The best models that were damaged beyond repair; the manifest then does not name them."""
+    """Best models damaged beyond repair; the manifest then does not name them."""
 
 
 def write(
@@ -57,10 +57,9 @@ def write(
     taken: tuple[Any, dict[str, Tensor], list[codec.Segment]],
     about: Mapping[str, Any],
 ) -> None:
-    """Write one checkpoint: after this returns, it is on disk, whole and verified.
+    """Write one checkpoint; when this returns, it is on disk, complete and verified.
 
-    `about` holds the fields of the manifest that this module cannot know; the models it names must
-    be on disk.
+    `about` holds the manifest fields that this module cannot know; the models it names must be on disk.
     """
     tree, tensors, segments = taken
     names = write_segments(storage, segments)
@@ -79,7 +78,7 @@ def write(
             tensors_path.name: _describe(tensors_path),
         }
         models = {name: storage.sha256(f"{name}/model.json") for name in about["models"]}
-        # The log must be durable up to the offset that this manifest is about to promise.
+        # The log must be durable up to the offset that this manifest records.
         storage.sync_appends()
         fields = {"number": number, "files": files, "segments": names, **about, "models": models}
         write_durably(folder / "manifest.json", [dump_json(sealed(fields))])
@@ -102,12 +101,12 @@ def _state_json(tree: object, *, source: str) -> bytes:
 
 
 def is_model(storage: Storage, name: str, digest: str | None) -> bool:
-    """Return whether a model is as it was when a manifest noted the hash of its note."""
+    """Return whether a model matches the hash of its model.json in a manifest."""
     return model_problem(storage, name, digest) is None
 
 
 def model_problem(storage: Storage, name: str, digest: str | None) -> str | None:
-    """Return which file of a model is not as it was when a manifest noted this hash; None if all are."""
+    """Return which file of a model no longer matches this hash from a manifest; None if all do."""
     try:
         check_hash(storage, f"{name}/model.json", digest)
         note = parse_json(storage.read(f"{name}/model.json"), source=f"{name}/model.json")
@@ -121,9 +120,9 @@ def model_problem(storage: Storage, name: str, digest: str | None) -> str | None
 def _without_lost_models(
     storage: Storage, manifest: dict[str, Any], *, may_lose: bool
 ) -> dict[str, Any]:
-    """Return the manifest; raise CheckpointError for a damaged model, unless one may be lost.
+    """Return the manifest without lost models; raise ModelLost for a damaged one unless `may_lose`.
 
-    The copy of a best model that is made for people stands in for the model itself.
+    A best model whose published copy is intact is not lost.
     """
     named, models = bests(manifest), manifest["models"]
     copies = {best["model"]: copy for copy, best in named.items()}
@@ -145,9 +144,9 @@ def _without_lost_models(
 
 
 def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved:
-    """Verify one checkpoint, with all it refers to, and return its state.
+    """Verify one checkpoint, with everything it refers to, and return its state.
 
-    If it may be lost, a damaged best model makes the checkpoint one that names none.
+    With `may_lose_best`, damaged best models are dropped from the manifest instead of failing.
     """
     told = verify(storage, number)
     manifest = _without_lost_models(storage, told, may_lose=may_lose_best)
@@ -167,10 +166,10 @@ def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved
 def read_newest(
     storage: Storage, *, damaged: Callable[[str], None], may_lose_best: bool = False
 ) -> Saved | None:
-    """Return the newest checkpoint that verifies, or None where there never was one.
+    """Return the newest checkpoint that verifies, or None if there never was one.
 
-    Each that is passed over is told to `damaged`; if all are, that is an error, never a fresh start. One
-    whose best model alone is damaged is returned without it only where none is whole, or where the
+    Each one skipped is reported to `damaged`; if all are damaged it is an error, never a fresh start. A
+    checkpoint with only its best model damaged is returned without it if no other is intact, or if the
     caller may lose the best model.
     """
     found, errors, saved = numbers(storage), dict[int, Exception](), None
@@ -191,10 +190,10 @@ def read_newest(
 
 
 def told_last(storage: Storage) -> Saved | None:
-    """Return the newest manifest that is whole, with no state; None where there never was a checkpoint.
+    """Return the newest intact manifest, without state; None if there never was a checkpoint.
 
-    It says what the run was trained with and which models are its best. Both can be had although the
-    state beside it is damaged.
+    It holds the config that the run was trained with and names its best models; both are available even
+    if the state is damaged.
     """
     found, reason = numbers(storage), ""
     for number in reversed(found):
@@ -215,7 +214,7 @@ def _all_damaged(storage: Storage, found: Sequence[int], oldest: object) -> Chec
 
 
 def _without_best(storage: Storage, numbers: Sequence[int]) -> Saved | None:
-    """Return the first of these checkpoints that verifies but for its best model."""
+    """Return the first of these checkpoints that verifies apart from its best model."""
     for number in numbers:
         with contextlib.suppress(CheckpointError, StorageError):
             return read(storage, number, may_lose_best=True)
@@ -223,20 +222,20 @@ def _without_best(storage: Storage, numbers: Sequence[int]) -> Saved | None:
 
 
 def set_newer_aside(storage: Storage, number: int) -> None:
-    """Rename the damaged checkpoints after this one: they must not count as the newest any more."""
+    """Rename the damaged checkpoints after this one, so that they no longer count as the newest."""
     for newer in numbers(storage):
         if newer > number:
             storage.set_aside(f"checkpoints/{newer:010d}")
 
 
 def collect(storage: Storage, *, keep_last: int) -> None:
-    """Delete old checkpoints, and the segments and best models that no kept one names."""
+    """Delete old checkpoints, and the segments and best models that no remaining one names."""
     found = numbers(storage)
     kept = found[-keep_last:]
     segments: set[str] = set()
     models: set[str] = set()
     for number in kept:
-        # One that was damaged since can never be read, so what it names is not needed.
+        # A checkpoint damaged since can never be read, so nothing it names is needed.
         with contextlib.suppress(CheckpointError, StorageError):
             manifest = read_manifest(storage, number)
             segments.update(manifest["segments"])
@@ -245,7 +244,7 @@ def collect(storage: Storage, *, keep_last: int) -> None:
         passed("collecting")
         storage.remove(f"checkpoints/{number:010d}")
     collect_segments(storage, segments)
-    # A best model newer than the newest checkpoint is still to be named by the next one.
+    # A best model newer than the newest checkpoint will be named by the next one.
     newest = kept[-1] if kept else 0
     for name in storage.names("models"):
         found_at = best_number(name)
@@ -259,7 +258,7 @@ def _describe(path: Path) -> dict[str, Any]:
 
 
 def digest_of(state: Mapping[str, Any], *, leave_out: Sequence[str] = ()) -> str:
-    """Return one hash of a whole state: equal states, equal hashes, on any machine."""
+    """Return one hash of a whole state: equal states have equal hashes, on any machine."""
     tree, tensors, segments = codec.encode({k: v for k, v in state.items() if k not in leave_out})
     digest = hashlib.sha256(dump_json(tree))
     for index, segment in enumerate(segments):

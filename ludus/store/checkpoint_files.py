@@ -1,4 +1,4 @@
-"""The files of a checkpoint: listed, compared with what was written, and looked at without torch."""
+"""Files of a checkpoint: list them, verify their hashes, and read the metadata without torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.store.note import run_id
 from ludus.store.storage import Storage
 from ludus.store.strict_json import parse_json
 
-# Whatever JSON of this size says, it is read in about a second.
+# JSON of this size takes about a second to read, whatever it contains.
 MAX_STATE = 6 << 20
 FILES = ("state.json", "tensors.safetensors")
 
@@ -24,7 +24,7 @@ def numbers(storage: Storage) -> list[int]:
 
 
 def verify(storage: Storage, number: int) -> dict[str, Any]:
-    """Return the manifest of a checkpoint whose own files are all as they were written."""
+    """Return the manifest of a checkpoint; raise CheckpointError unless its own files all match it."""
     directory = f"checkpoints/{number:010d}"
     manifest = own_manifest(storage, number)
     found = set(storage.names(directory)) - {"manifest.json"}
@@ -40,7 +40,7 @@ def verify(storage: Storage, number: int) -> dict[str, Any]:
 
 
 def own_manifest(storage: Storage, number: int) -> dict[str, Any]:
-    """Return the manifest of a checkpoint; raise CheckpointError if it is another run's."""
+    """Return the manifest of a checkpoint; raise CheckpointError if it belongs to another run."""
     manifest = read_manifest(storage, number)
     if manifest["run_id"] != run_id(storage):
         raise CheckpointError(
@@ -56,7 +56,7 @@ def check_hash(storage: Storage, name: str, digest: str | None) -> None:
 
 
 def peek(storage: Storage) -> dict[str, Any]:
-    """Return what the newest checkpoint says of its run, without reading its tensors."""
+    """Return the metadata of the newest checkpoint, without reading its tensors."""
     for number in reversed(numbers(storage)):
         try:
             manifest = own_manifest(storage, number)

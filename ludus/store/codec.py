@@ -1,6 +1,6 @@
-"""Turn any tree of state into JSON plus named tensors, and back, losing nothing.
+"""Encode any tree of state as JSON plus named tensors, and decode it, without loss.
 
-What JSON cannot say is written as `{"$": kind, ...}`: tensors and arrays (their bytes go to
+Values that JSON lacks are written as `{"$": kind, ...}`: tensors and arrays (their bytes go to
 safetensors), tuples, mappings whose keys are not plain words, floats that are not finite, bytes.
 """
 
@@ -21,7 +21,7 @@ from ludus.store.strict_json import dump_json as dump_json
 from ludus.store.strict_json import parse_json as parse_json
 from ludus.store.tensors import can_save
 
-# One value may open three brackets of its own.
+# One value may itself open three brackets.
 _DEEPEST = MAX_DEPTH - 3
 _PLAIN_INT_BITS = 1024
 
@@ -29,8 +29,8 @@ _PLAIN_INT_BITS = 1024
 class Segment:
     """A piece of append-only data, stored once under the hash of its content and shared by checkpoints.
 
-    It is made from tensors, or from a stored name with the function that loads it when needed. Once it
-    is on disk it holds no memory: its tensors are read from the file.
+    It is made from tensors, or from a stored name and a function that loads it when needed. Once it is on
+    disk it holds no memory: its tensors are read from the file.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Segment:
         self._tensors = tensors
         self._load = load
         self.name = name
-        """None until it has been written."""
+        """Name on disk; None until it has been written."""
         self.is_lost = False
-        """Whether its file could not be read: who has the content must make the segment anew."""
+        """Whether its file could not be read: the owner of the content must then make a new segment."""
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> Segment:
@@ -53,15 +53,15 @@ class Segment:
         return cls(tensors, None, None)
 
     def settle(self, name: str, load: Callable[[], dict[str, Tensor]]) -> None:
-        """Let go of the tensors, which are now on disk under this name."""
-        # In this order, as another thread may be reading: a segment can be loaded before it is empty.
+        """Release the tensors, which are now on disk under this name."""
+        # In this order, because another thread may be reading: set the loader before clearing.
         self._load = load
         self.name = name
         self._tensors = None
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The content: what it was made from, or a fresh copy from disk."""
+        """The content: the tensors it was made from, or a fresh copy from disk."""
         tensors = self._tensors
         if tensors is not None:
             return tensors
@@ -81,8 +81,8 @@ def encode(
 ) -> tuple[Any, dict[str, Tensor], list[Segment]]:
     """Return the tree for JSON, its tensors by path, and its segments in order.
 
-    `keep` is given every tensor and returns what to hold on to: a copy, where the writing comes later.
-    Raises CheckpointError, naming the path, for a value that could not be read back as it was.
+    `keep` is called with every tensor and returns the one to store: a copy, if it is written later.
+    Raises CheckpointError, naming the path, for a value that could not be read back unchanged.
     """
     encoder = _Encoder(keep)
     return encoder.walk(tree, "", 0), encoder.tensors, encoder.segments
@@ -95,7 +95,7 @@ class _Encoder:
         self.segments: list[Segment] = []
 
     def walk(self, value: object, path: str, depth: int) -> Any:
-        """Return the value for JSON; `depth` is how many brackets are open around it."""
+        """Return the value for JSON; `depth` is the number of open brackets around it."""
         if value is None or isinstance(value, bool):
             return value
         if depth > _DEEPEST:
@@ -110,7 +110,7 @@ class _Encoder:
             kind = "array" if isinstance(value, np.ndarray) else "scalar"
             return _tagged(kind, name=self._hold(_as_tensor(value, path), path))
         if isinstance(value, int):
-            # Python refuses to print very long integers in decimals.
+            # Python refuses to print very long integers in decimal.
             is_plain = value.bit_length() <= _PLAIN_INT_BITS
             return int(value) if is_plain else _tagged("int", hex=hex(value))
         if isinstance(value, float):
@@ -159,7 +159,7 @@ def _tagged(kind: str, **fields: object) -> dict[str, Any]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether the text can be written as UTF-8: it holds no half of a surrogate pair."""
+    """Return whether the text can be encoded as UTF-8: it holds no lone surrogate."""
     if text.isascii():
         return True
     try:
@@ -174,7 +174,7 @@ def _surrogates(text: str) -> str:
 
 
 def _escaped(key: str) -> str:
-    """Return a key for a path in which '/' only ever divides, so that no two paths are the same."""
+    """Return a key in which '/' is escaped, so that no two paths are equal."""
     return key.replace("~", "~0").replace("/", "~1")
 
 

@@ -1,4 +1,4 @@
-"""The run directory: its name, its first files, its journal of events, and what they say of the run."""
+"""Run directory: its name, its first files, its events, and what they record about the run."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 FIRST_CHECKPOINT = "first_checkpoint"
 ENDINGS = ("finished", "stopped", "interrupted", "failed")
 JOURNALS = ("events.jsonl",)
-"""Files that tell what happened to the run; a resume only adds to them."""
+"""Files of events; a resume only appends to them."""
 _LOGS = ("metrics.jsonl", "timing.jsonl", "weights.jsonl", "metrics.csv")
 
 
 def run_storage(root: str | Path, name: str, *, is_resume: bool = False) -> Storage:
-    """Return the storage of a run, made or not; refuse a name that could lead out of the root.
+    """Return the storage of a run, whether it exists or not; refuse a name that could escape the root.
 
-    A run that is there already may have been renamed to anything that is one name.
+    An existing run may have been renamed to any single name.
     """
     is_one_name = name not in ("", ".", "..") and Path(name).name == name
     is_renamed = is_resume and is_one_name and open_storage(below(root, name)).exists("run.json")
@@ -53,7 +53,7 @@ def run_storage(root: str | Path, name: str, *, is_resume: bool = False) -> Stor
 
 
 def refuse_foreign_directory(storage: Storage, *, is_resume: bool) -> None:
-    """Raise RunError if a run cannot be kept here: because of another run, or other files."""
+    """Raise RunError if a run cannot be stored here, because of another run or other files."""
     storage.check_place()
     is_run, path = storage.exists("run.json"), storage.place
     if is_run and not is_resume:
@@ -63,7 +63,7 @@ def refuse_foreign_directory(storage: Storage, *, is_resume: bool) -> None:
         )
     if is_run:
         return
-    # A run that was killed at its very beginning may have left these.
+    # A run killed at its very beginning may have left these.
     ours = {"LOCK", "config.yaml", "run.json"}
     others = [name for name in storage.names("") if name.split(".tmp-")[0] not in ours]
     if others:
@@ -71,9 +71,9 @@ def refuse_foreign_directory(storage: Storage, *, is_resume: bool) -> None:
 
 
 def way_to_resume(path: str | Path, note: Mapping[str, Any] | None = None) -> str:
-    """Return the command that goes on with a run, as it can be pasted into a shell.
+    """Return the command that resumes a run, ready to be pasted into a shell.
 
-    `note` is its run.json: a run of plugins needs them again, and one of a script that script.
+    `note` is its run.json: a run with plugins needs them again, and a run of a script needs that script.
     """
     note = note or {}
     if note.get("origin") == "script":
@@ -99,7 +99,7 @@ def found_run(path: str | Path) -> Storage:
 
 
 def write_first_files(storage: Storage, config: TrainerConfig, about: Mapping[str, Any]) -> None:
-    """Write config.yaml and run.json, the mark of a run directory, in this order."""
+    """Write config.yaml, then run.json, which marks a run directory."""
     storage.write("config.yaml", config.to_yaml().encode())
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     note = {"format": 1, "kind": config.kind, "name": storage.name, "seed": config.seed}
@@ -108,26 +108,26 @@ def write_first_files(storage: Storage, config: TrainerConfig, about: Mapping[st
 
 
 def deciding(config: TrainerConfig) -> dict[str, Any]:
-    """Return the data of all that decides the result: not the name, not the settings."""
+    """Return the config data that affects the result: without the name and the settings."""
     return config.model_dump(exclude={"name", "settings"})
 
 
 def tell_event(storage: Storage, event: str, **details: object) -> None:
-    """Append to the journal of what happened to the run."""
+    """Append an event to events.jsonl."""
     line = {"time": round(time.time(), 3), "event": event, "pid": os.getpid(), **details}
     storage.append("events.jsonl").write(json.dumps(line).encode() + b"\n")
 
 
 def read_lines(storage: Storage, name: str) -> list[dict[str, Any]]:
-    """Return the records of a .jsonl file; a torn or damaged line is left out."""
+    """Return the records of a .jsonl file; torn or damaged lines are skipped."""
     return list(_records(storage, name)) if storage.exists(name) else []
 
 
 def _records(storage: Storage, name: str, *, words: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the records of a .jsonl file, or those in which one of the words stands."""
+    """Yield the records of a .jsonl file, or only those whose line contains one of the words."""
     wanted = [word.encode() for word in words]
     for line in storage.lines(name):
-        # A journal may be long: what cannot be meant is not parsed.
+        # The file may be long: lines that cannot match are not parsed.
         if wanted and not any(word in line for word in wanted):
             continue
         try:
@@ -147,31 +147,31 @@ def events(storage: Storage, *kinds: str) -> Iterator[dict[str, Any]]:
 
 
 def note_checkpoint(storage: Storage, exact: str) -> None:
-    """Write into run.json that there was a checkpoint, and how exact the run was then."""
+    """Record in run.json that a checkpoint exists, and the exactness of the run."""
     if storage.exists("run.json"):
         write_note(storage, {**read_note(storage), "has_checkpoint": True, "exact": exact})
 
 
 def had_checkpoints(storage: Storage) -> bool:
-    """Return whether run.json or the journal says that a checkpoint was once on disk."""
+    """Return whether run.json or the events say that a checkpoint was once on disk."""
     is_noted = bool(read_note(storage).get("has_checkpoint"))
     return is_noted or any(True for _ in events(storage, FIRST_CHECKPOINT))
 
 
 def told_reasons(storage: Storage, event: str) -> list[str]:
-    """Return the reasons that events of this kind were told with, oldest first."""
+    """Return the reasons in the events of this kind, oldest first."""
     return [str(found["reason"]) for found in events(storage, event) if "reason" in found]
 
 
 def last_ending(storage: Storage) -> dict[str, Any] | None:
-    """Return the event that says how the run last ended, unless it was taken up again since."""
+    """Return the event of the run's last end, unless it was resumed since."""
     ending = None
     for event in events(storage, *ENDINGS, "started", "resumed"):
         ending = event if event["event"] in ENDINGS else None
     if ending is not None and not _is_plain(ending):
         raise RunError(f"{storage.place}/events.jsonl does not say plainly how the run ended")
     if ending is not None and "exact" in ending:
-        # A run of an earlier ludus says true or false.
+        # Runs of older versions have true or false.
         ending["exact"] = exact_word(ending["exact"])
     return ending
 
@@ -199,9 +199,9 @@ def _is_score(best: object) -> bool:
 
 
 def check_metrics(storage: Storage, manifest: Mapping[str, Any]) -> None:
-    """Raise StorageError unless metrics.jsonl is, up to where the checkpoint saw it, as it was.
+    """Raise StorageError unless metrics.jsonl is unchanged up to the checkpoint's offset.
 
-    Without it the run cannot end as it should; any other log that was lost begins anew.
+    Without it the run cannot end with the right bytes; any other lost log is started again.
     """
     name = "metrics.jsonl"
     problem = _log_problem(storage, name, manifest)
@@ -212,7 +212,7 @@ def check_metrics(storage: Storage, manifest: Mapping[str, Any]) -> None:
 def log_offsets(
     storage: Storage, manifest: Mapping[str, Any], *, tell: Callable[..., None]
 ) -> dict[str, int]:
-    """Return where to cut each log back to: as the checkpoint saw it, or 0 if it saw none."""
+    """Return the offset to truncate each log to: that of the checkpoint, or 0 if it has none."""
     offsets = {**dict.fromkeys(_LOGS, 0), **manifest["offsets"]}
     for name in manifest["offsets"]:
         problem = None if name in JOURNALS else _log_problem(storage, name, manifest)
@@ -225,12 +225,12 @@ def log_offsets(
 
 
 def _log_problem(storage: Storage, name: str, manifest: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a log, up to where the checkpoint saw it, if anything is."""
+    """Return what is wrong with a log up to the checkpoint's offset, or None."""
     offset = manifest["offsets"].get(name, 0)
     size = storage.size(name) if storage.exists(name) else 0
     if size < offset:
         return f"has {size} bytes, but the checkpoint saw {offset}; it was shortened or lost"
-    # A log of which nothing was seen may be gone: a resume that was killed had begun it anew.
+    # A log with offset 0 may be missing: a killed resume had started it again.
     digest = manifest["log_hashes"].get(name) if offset else None
     if digest is not None and storage.sha256(name, length=offset) != digest:
         return f"has changed within the {offset} bytes that the checkpoint saw"
@@ -240,7 +240,7 @@ def _log_problem(storage: Storage, name: str, manifest: Mapping[str, Any]) -> st
 def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], list[str]]:
     """Return the keys that differ: those a resume may change (lengths), and those it may not.
 
-    How long to wait for a process changes no result, so it may change without a word.
+    Timeouts do not affect the result, so they may change silently.
     """
     before, after = deciding(old), deciding(new)
     lengths: list[str] = []
@@ -258,7 +258,7 @@ def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], lis
 
 
 def length_of(config: TrainerConfig) -> tuple[str, int]:
-    """Return a key that says how long a run of this config is, and its value."""
+    """Return a key that sets the length of a run of this config, and its value."""
     data = deciding(config)
     paths = [path for path in key_paths(data) if is_length(path)]
     found = [(path, _at(data, path)) for path in paths if isinstance(_at(data, path), int)]
@@ -266,7 +266,7 @@ def length_of(config: TrainerConfig) -> tuple[str, int]:
 
 
 def value_of(config: TrainerConfig, path: str) -> Any:
-    """Return the value of a key that decides the result, or MISSING."""
+    """Return the value of a key that affects the result, or MISSING."""
     return _at(deciding(config), path)
 
 
@@ -282,6 +282,6 @@ MISSING = object()
 
 
 def script_name() -> str | None:
-    """Return the script that runs, if one does."""
+    """Return the path of the running script, or None."""
     name = sys.argv[0] if sys.argv else ""
     return name if name.endswith(".py") else None

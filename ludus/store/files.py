@@ -1,4 +1,4 @@
-"""Single files: opened only if they are plain ones, made durable, hashed, and grown line by line."""
+"""Files on disk: opened only if regular, made durable, hashed, and appended to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.core.errors import StorageError
 
 _CHUNK = 1 << 20
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# A link could lead out of the run directory, and a pipe could hold the reader for ever.
+# A link could lead out of the run directory, and a pipe could block the reader forever.
 _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -50,7 +50,7 @@ def write_durably(path: Path, chunks: Iterable[Any]) -> tuple[int, str]:
 
 
 def hash_file(path: Path, *, length: int | None = None) -> str:
-    """Return the sha256 of a file, or of its first `length` bytes, read in pieces."""
+    """Return the sha256 of a file, or of its first `length` bytes, read in chunks."""
     digest, left = hashlib.sha256(), math.inf if length is None else length
     with open_plain(path) as file:
         while left > 0 and (chunk := file.read(int(min(_CHUNK, left)))):
@@ -60,13 +60,13 @@ def hash_file(path: Path, *, length: int | None = None) -> str:
 
 
 def sync_file(path: Path) -> None:
-    """Make one file durable."""
+    """Make one file durable (fsync)."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
-    """Make durable which names stand in a directory."""
+    """Make the entries of a directory durable (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -75,10 +75,10 @@ def sync_directory(path: Path) -> None:
 
 
 class Append:
-    """A file that only grows; what was written can be made durable and, on resume, cut back.
+    """An append-only file; its content can be made durable and, on resume, truncated.
 
-    What a full disk refuses is held in memory and goes out, in order, when there is space again.
-    A file of lines that a power cut left with half a line at its end loses that half when opened.
+    Bytes that a full disk refuses are kept in memory and written, in order, when there is space again.
+    A .jsonl file that a power cut left with half a line at its end loses that half when opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -99,7 +99,7 @@ class Append:
 
     @property
     def sha256(self) -> str:
-        """The hash of all that is in the file up to the offset."""
+        """Hash of the file up to the offset."""
         return self._digest.hexdigest()
 
     def _drop_torn_line(self) -> None:
@@ -115,12 +115,12 @@ class Append:
             self.offset = end
 
     def write(self, data: bytes) -> None:
-        """Add the bytes in one piece, or hold them back."""
+        """Append the bytes in one piece, or hold them back if the disk is full."""
         self.backlog += data
         self.flush()
 
     def flush(self) -> bool:
-        """Try to write what is held back; return whether nothing is left."""
+        """Try to write the backlog; return whether it is empty."""
         if not self.backlog:
             return True
         try:
@@ -142,11 +142,11 @@ class Append:
         return True
 
     def add_durably(self, data: bytes) -> None:
-        """Add the bytes and make them durable; if that fails, raise and leave the file as it was."""
+        """Append the bytes and make them durable; if that fails, raise and leave the file unchanged."""
         if not self.flush():
             raise StorageError(f"{self._path} cannot be written: there is no space left")
         try:
-            # A failed write or sync may have left any part of the bytes.
+            # A failed write or sync may leave any part of the bytes.
             self._is_torn = True
             view = memoryview(data)
             while view:

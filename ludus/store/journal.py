@@ -1,6 +1,6 @@
-"""Keyed records of effects outside the run: on disk before the effect, never cut back by a resume.
+"""Journal: keyed records of effects outside the run, durable before the effect, never truncated by a resume.
 
-journals/<name>.jsonl   one line a record: {"key": ..., "record": {...}}
+journals/<name>.jsonl   one record per line: {"key": ..., "record": {...}}
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ JsonObject = dict[str, Any]
 class Journal:
     """Records by key, for a paid job or a person's label; the last record of a key counts.
 
-    A stage that is run again after a kill asks for its key first, and does not pay twice:
+    A stage that is repeated after a kill looks up its key first, and does not pay twice:
 
         if (job := journal.get(key)) is None:
             journal.put(key, {"state": "asked"})     # durable before the effect
 
-    Reading changes no file, so a journal of a run that another process is writing may be read: half a
-    line at its end is left out. The first record that is put drops such a half line, if a kill left one.
+    Reading changes no file, so the journal of a run that another process is writing may be read: half a
+    line at its end is skipped. The first `put` removes such a half line, if a kill left one.
     """
 
     def __init__(
         self, storage: Storage, name: str, *, is_taken: Callable[[], bool] = lambda: True
     ) -> None:
-        """`is_taken` says whether the run is this process's own, so that a record may be put."""
+        """`is_taken` returns whether this process holds the run, so that records may be added."""
         if not is_safe_name(name) or "/" in name:
             raise StorageError(
                 f"{name[:40]!r} cannot name a journal; use letters, digits, '.', '_' and '-'"
@@ -41,13 +41,13 @@ class Journal:
         self._is_taken = is_taken
         self._lines: dict[str, str] = {}
         self._size_read = 0
-        """How large the file was when it was read."""
+        """Size of the file when it was read."""
         self._is_own = False
         """Whether this process writes it, so that all its records are known."""
         self._read_again()
 
     def _read_again(self) -> None:
-        """Read the records again if another process may have added some."""
+        """Reload the records if another process may have added some."""
         if self._is_own:
             return
         name = self._file_name
@@ -68,7 +68,7 @@ class Journal:
         except (ValueError, RecursionError, KeyError, TypeError):
             is_whole = False
         if not is_whole:
-            # To leave it out could have a job paid for twice.
+            # Skipping it could mean that a job is paid for twice.
             raise StorageError(
                 f"line {number} of {self._file_name} is damaged; mend it by hand, or delete the line if"
                 " its effect may happen again"
@@ -76,7 +76,7 @@ class Journal:
         return key, json.dumps(record)
 
     def get(self, key: str) -> JsonObject | None:
-        """Return a copy of the last record under this key, or None where there is none."""
+        """Return a copy of the last record under this key, or None."""
         self._read_again()
         line = self._lines.get(key)
         record: JsonObject | None = None if line is None else json.loads(line)
@@ -88,7 +88,7 @@ class Journal:
         return list(self._lines)
 
     def put(self, key: str, record: Mapping[str, Any]) -> None:
-        """Keep a record; when this returns it is durable, and when it raises nothing was kept."""
+        """Append a record; when this returns it is durable, and when it raises nothing was written."""
         text, line = as_line(key, record, where=self._file_name)
         if not self._is_taken():
             raise RunError(

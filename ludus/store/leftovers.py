@@ -1,4 +1,4 @@
-"""What a writer that was killed can have left in a run directory, told from files of the user's own."""
+"""Delete the temporary files of killed writers from a run directory, without touching the user's files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ludus.core.errors import StorageError
 
-# By folder, the names that a writer gives what it has not finished or is about to delete.
+# By folder, the names of unfinished files and of those about to be deleted.
 _NAMES = {
     "": re.compile(r"(config\.yaml|run\.json|report\.html|play\.gif|policy)\.(tmp|trash)-[0-9]+"),
     "checkpoints": re.compile(r"[0-9]{10}\.(tmp|trash)-[0-9]+"),
@@ -20,7 +20,7 @@ _OF_A_MODEL = {"weights.safetensors", "model.json"}
 
 
 def remove_leftovers(root: Path) -> None:
-    """Delete what crashed writers left behind, and nothing that has another name."""
+    """Delete the files that crashed writers left behind, and nothing with another name."""
     for name, pattern in _NAMES.items():
         folder = root / name
         if folder.is_symlink() or not folder.is_dir():

@@ -1,4 +1,4 @@
-"""A storage on the local disk: every file of a run there is opened through here and nowhere else."""
+"""Storage on the local disk: the only module that opens a run's files there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_LINE = 1 << 20
 
 
 class LocalStorage(GrowingLogs):
-    """A directory on the local disk, seen through safe relative names."""
+    """A directory on the local disk, with safe relative names."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class LocalStorage(GrowingLogs):
             raise RunError(f"{self.root} is a file; choose another name for the run")
 
     def lock(self) -> RunLock:
-        """Make the root where there is none, and return its lock, to be entered."""
+        """Create the root if necessary, and return its lock, to be entered."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -65,7 +65,7 @@ class LocalStorage(GrowingLogs):
         return is_locked(self.root)
 
     def path(self, name: str) -> Path:
-        """Return where this name lies; refuse a name that could lead out of the root."""
+        """Return the path of this name; refuse a name that could escape the root."""
         check_name(name)
         path = self.root
         for part in name.split("/"):
@@ -76,16 +76,16 @@ class LocalStorage(GrowingLogs):
         return path
 
     def make_root(self) -> None:
-        """Make the root itself, and the directories above it; nothing else here does."""
+        """Create the root and the directories above it; nothing else here does."""
         with _told(self.root, "made"):
             self.root.mkdir(parents=True, exist_ok=True)
 
     def make(self, name: str) -> Path:
-        """Make a directory, and those above it but for the root, and return its path."""
+        """Create a directory and its parents below the root, and return its path."""
         path = self.path(name)
         self.check_owned()
         if not path.is_dir():
-            # A root that was taken away since the check is not made again: then this fails.
+            # A root removed since the check is not created again: then this fails.
             above = self.make(name.rpartition("/")[0]) if "/" in name else self.root
             with _told(path, "made", self.root):
                 path.mkdir(exist_ok=True)
@@ -98,14 +98,14 @@ class LocalStorage(GrowingLogs):
             return path.exists()
 
     def names(self, directory: str) -> list[str]:
-        """Return the sorted names in a directory ('' is the root); none if it does not exist."""
+        """Return the sorted names in a directory ('' is the root); empty if it does not exist."""
         path = self.path(directory) if directory else self.root
         with _told(path, "read"), contextlib.suppress(FileNotFoundError):
             return sorted(os.listdir(path))
         return []
 
     def size(self, name: str) -> int:
-        """Return the bytes of one file."""
+        """Return the size of a file in bytes."""
         path = self.path(name)
         with _told(path, "read"):
             return path.stat().st_size
@@ -119,7 +119,7 @@ class LocalStorage(GrowingLogs):
             return file.read(limit)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a whole file so that a crash leaves the old one or the new one, never a part."""
+        """Write a whole file atomically: a crash leaves the old one or the new one, never a part."""
         path = self.path(name)
         if "/" in name:
             self.make(name.rpartition("/")[0])
@@ -138,9 +138,9 @@ class LocalStorage(GrowingLogs):
     def commit(
         self, name: str, fill: Callable[[Path], None], *, step: Callable[[str], None]
     ) -> None:
-        """Make a directory appear whole: `fill` writes into a temporary one, which is then renamed.
+        """Create a directory atomically: `fill` writes into a temporary one, which is then renamed.
 
-        `step` is told each point passed, so that tests can kill the process there.
+        `step` is called at each named point, so that tests can kill the process there.
         """
         path = self.path(name)
         if "/" in name:
@@ -166,7 +166,7 @@ class LocalStorage(GrowingLogs):
             raise
 
     def add(self, folder: str, suffix: str, fill: Callable[[Path], None]) -> str:
-        """Keep the file that `fill` writes under the hash of its content, and return its name."""
+        """Store the file that `fill` writes under the hash of its content, and return its name."""
         above = self.make(folder)
         temporary = above / f"new.tmp-{os.getpid()}"
         try:
@@ -174,7 +174,7 @@ class LocalStorage(GrowingLogs):
                 fill(temporary)
                 sync_file(temporary)
                 name = f"{hash_file(temporary)}{suffix}"
-                # One of the same content is replaced, in case its bytes on disk have changed since.
+                # A file with the same content is replaced, in case its bytes on disk have changed.
                 temporary.replace(above / name)
                 sync_directory(above)
         except StorageError:
@@ -183,7 +183,7 @@ class LocalStorage(GrowingLogs):
         return name
 
     def copy(self, source: str, name: str) -> None:
-        """Make one file the same as another; a crash leaves the old one or the new one."""
+        """Copy one file over another; a crash leaves the old one or the new one."""
         folder = self.make(name.rpartition("/")[0]) if "/" in name else self.root
         temporary = folder / f"new.tmp-{os.getpid()}"
         path = self.path(name)
@@ -199,11 +199,11 @@ class LocalStorage(GrowingLogs):
 
     @contextlib.contextmanager
     def local(self, name: str) -> Iterator[Path]:
-        """Give a path at which a library can read the file, for as long as the block lasts."""
+        """Yield a path at which a library can read the file, valid inside the block."""
         yield self.path(name)
 
     def set_aside(self, name: str) -> str:
-        """Rename something damaged or outdated out of the way, and return its new name."""
+        """Rename something damaged or outdated, and return its new name."""
         path = self.path(name)
         self.check_owned()
         number = 0
@@ -214,7 +214,7 @@ class LocalStorage(GrowingLogs):
         return aside.name
 
     def remove(self, name: str) -> None:
-        """Delete a file or directory; a crash half way leaves only a name that nobody reads."""
+        """Delete a file or directory; an interrupted deletion leaves only a name that is never read."""
         path = self.path(name)
         self.check_owned()
         with _told(path, "removed"):
@@ -231,11 +231,11 @@ class LocalStorage(GrowingLogs):
         shutil.rmtree(path, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Delete what crashed writers left behind; only the holder of the lock may do this."""
+        """Delete the files that crashed writers left behind; only the holder of the lock may do this."""
         remove_leftovers(self.root)
 
     def lines(self, name: str) -> Iterator[bytes]:
-        """Yield the whole lines of a file however large, but for those too long to be a record."""
+        """Yield the complete lines of a file of any size, skipping those too long to be a record."""
         with open_plain(self.path(name)) as file:
             is_whole = True
             while line := file.readline(_MAX_LINE):
@@ -259,7 +259,7 @@ class LocalStorage(GrowingLogs):
                 path.unlink(missing_ok=True)
 
     def sha256(self, name: str, *, length: int | None = None) -> str:
-        """Return the hash of one file, or of its first bytes, read in pieces."""
+        """Return the hash of a file, or of its first bytes, read in chunks."""
         path = self.path(name)
         with _told(path, "read"):
             return hash_file(path, length=length)
@@ -270,7 +270,7 @@ class LocalStorage(GrowingLogs):
 
 @contextlib.contextmanager
 def _told(path: Path, deed: str, root: Path | None = None) -> Iterator[None]:
-    """Turn an error of the system into one that says what could not be done, in which root."""
+    """Turn a system error into a StorageError that says what failed, in which root."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One process per run directory: a lock held for the whole run, which dies with its holder."""
+"""Lock on a run directory: one process per run, held for the whole run, released if the process dies."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from types import TracebackType
 from ludus.core.errors import RunError, RunTaken
 
 # A POSIX lock vanishes when its process closes any descriptor of the file, so within this process
-# the file is opened once, here, and this table answers for it.
+# the file is opened once, here, and this table is checked first.
 _held: dict[Path, int] = {}
 # Locks are not inherited: a forked child holds none of its parent's.
 os.register_at_fork(after_in_child=_held.clear)
-# A link in the place of the lock would have another file emptied.
+# If the lock were a link, another file would be truncated.
 _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-# Whoever only asks whether a run is going holds its lock for an instant, so one refusal is no answer.
+# `is_locked` holds the lock for an instant, so one failure is not enough.
 _TRIES, _PAUSE = 3, 0.05
 
 
@@ -32,7 +32,7 @@ class RunLock:
         self._path = _lock_path(directory)
 
     def __enter__(self) -> RunLock:
-        """Take the lock, or raise RunError naming who holds it."""
+        """Take the lock, or raise RunError naming its holder."""
         if self._path in _held:
             raise RunError(
                 f"{self._path.parent} is in use by this very process; let that run end first"
@@ -53,7 +53,7 @@ class RunLock:
             os.close(descriptor)
             raise
         _held[self._path] = descriptor
-        # The note is for people only: on a full disk there is none, and the lock holds all the same.
+        # The note is for people only: on a full disk it is missing, and the lock still holds.
         about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
@@ -61,7 +61,7 @@ class RunLock:
         return self
 
     def check(self) -> None:
-        """Raise RunTaken unless the lock that is held is still the one in the directory."""
+        """Raise RunTaken unless the lock file in the directory is still the one held."""
         held = os.fstat(_held[self._path])
         try:
             found = os.stat(self._path, follow_symlinks=False)
@@ -86,7 +86,7 @@ class RunLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let the next process in."""
+        """Release the lock."""
         os.close(_held.pop(self._path))
 
 

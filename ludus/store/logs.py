@@ -1,4 +1,4 @@
-"""The logs of a storage: files that only grow, and that a resume cuts back to where a checkpoint saw them."""
+"""Logs of a storage: append-only files, which a resume truncates to the offsets of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ludus.store.storage import Growing, check_name, is_log_name
 
 
 class GrowingLogs(ABC):
-    """What every kind of storage does alike with its logs; a kind says how one is opened and cut."""
+    """Common handling of logs for every storage; a subclass defines how one is opened and truncated."""
 
     def __init__(self) -> None:
         self._appends: dict[str, Growing] = {}
         self._guard = threading.Lock()
         self._continued: set[str] | None = None
         self.check_owned: Callable[[], None] = lambda: None
-        """Called before anything is made, replaced or removed; a run raises here once it is not its own."""
+        """Called before anything is created, replaced or removed; raises once the run is taken."""
 
     @property
     @abstractmethod
@@ -44,7 +44,7 @@ class GrowingLogs(ABC):
     def _shorten(self, name: str, length: int) -> None: ...
 
     def append(self, name: str) -> Growing:
-        """Return the growing file of this name, opening it at the first call."""
+        """Return the append-only file of this name, opening it at the first call."""
         with self._guard:
             if name not in self._appends:
                 check_name(name)
@@ -59,7 +59,7 @@ class GrowingLogs(ABC):
             return self._appends[name]
 
     def _clear_way(self, name: str) -> None:
-        """Put aside what stands where a log begins that the checkpoint did not know of.
+        """Set aside a file at the place of a log that the checkpoint does not know.
 
         A lost part of the run wrote it, or a user did. Other files are not touched.
         """
@@ -68,38 +68,38 @@ class GrowingLogs(ABC):
         if not self.exists(name):
             return
         if name.startswith("events/"):
-            # TensorBoard would go on reading a file that is only renamed.
+            # TensorBoard would keep reading a renamed file.
             self.remove(name)
         else:
             self.set_aside(name)
 
     def offsets(self) -> dict[str, int]:
-        """Return how far each growing file has been written, but for journals.
+        """Return the length of each append-only file, except journals.
 
-        What a stage writes below journals/ was done, whatever becomes of the run: no resume cuts it.
+        A record in journals/ has taken effect, whatever becomes of the run: no resume truncates it.
         """
         appends = sorted(self._appends.items())
         return {name: file.offset for name, file in appends if not name.startswith("journals/")}
 
     def log_hashes(self) -> dict[str, str]:
-        """Return the hash of each growing file up to its offset, but for journals."""
+        """Return the hash of each append-only file up to its offset, except journals."""
         return {name: self._appends[name].sha256 for name in self.offsets()}
 
     def flush_appends(self) -> bool:
-        """Try to write what a full disk made us hold back; return whether nothing is left."""
+        """Try to write what a full disk held back; return whether nothing is left."""
         flushed = [file.flush() for file in self._appends.values()]
         return all(flushed)
 
     def sync_appends(self) -> None:
-        """Make every growing file durable."""
+        """Make every append-only file durable."""
         for file in list(self._appends.values()):
             file.sync()
 
     def cut_back(self, offsets: Mapping[str, int], *, keep: tuple[str, ...]) -> None:
-        """Shorten growing files to where a checkpoint saw them.
+        """Truncate append-only files to the offsets of a checkpoint.
 
-        One that it did not know is put aside when the run begins to write it, and not before. The
-        files in `keep` (journals of what happened to the run) are left as they are.
+        A file it does not know is set aside when the run begins to write it, and not before. The files in
+        `keep` (the events of the run) are left alone.
         """
         for name, offset in sorted(offsets.items()):
             size = self.size(name) if self.exists(name) else 0
@@ -113,7 +113,7 @@ class GrowingLogs(ABC):
             self._shorten(name, offsets[name])
 
     def close(self) -> None:
-        """Make the growing files durable and close them."""
+        """Make the append-only files durable and close them."""
         for file in self._appends.values():
             file.flush()
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself; none of it is believed before every field has been checked."""
+"""Manifest of a checkpoint: its schema and seal; every field is checked before it is used."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ludus.store.strict_json import dump_json, parse_json
 
 FORMAT = 2
 MAX_MANIFEST = 4 << 20
-# What a checkpoint of format 1, or one that was written outside a run, does not say.
+# Fields missing in format 1, or in a checkpoint written outside a run.
 _UNSAID: dict[str, Any] = {"run_id": None, "config_hash": None, "config": None, "log_hashes": {}}
-# What is written only where there is any.
+# Fields written only if they are not empty.
 _RARE: dict[str, Any] = {"more_bests": {}, "runners_up": [], "proof": None}
 
 
@@ -47,14 +47,14 @@ class _Checked(BaseModel):
 
 
 class FileNote(_Checked):
-    """One file of the checkpoint, as it was written."""
+    """Size and hash of one file of the checkpoint."""
 
     bytes: Natural
     sha256: Sha256
 
 
 class Best(_Checked):
-    """The best model so far; a trainer may add what it likes."""
+    """The best model so far; a trainer may add fields."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -64,7 +64,7 @@ class Best(_Checked):
 
 
 class Proof(_Checked):
-    """By what a run was proved, and of what: see `store/proofs.py`."""
+    """How a run was proved, and for what: see `store/proofs.py`."""
 
     by: Literal["verify", "overlap"]
     key: Sha256 | None
@@ -72,41 +72,41 @@ class Proof(_Checked):
 
 
 class FirstManifest(_Checked):
-    """All that stood in manifest.json at format 1."""
+    """Fields of manifest.json in format 1."""
 
     format: int
     number: Natural
     files: dict[Literal["state.json", "tensors.safetensors"], FileNote]
     """Every file of the directory but this one."""
     segments: list[SegmentName]
-    """The segments that the state refers to, in order; a segment's name is its hash."""
+    """Segments that the state refers to, in order; a segment's name is its hash."""
     models: dict[ModelName, Sha256]
-    """The models that the state refers to, each with the hash of its model.json."""
+    """Models that the state refers to, each with the hash of its model.json."""
     offsets: dict[LogName, Natural]
-    """How far each growing file had been written."""
+    """Length of each append-only file."""
     fingerprint: dict[str, str]
     exact: bool | Literal["proved", "expected", "no"]
-    """A word; earlier ones have true or false."""
+    """`proved`, `expected` or `no`; true or false in older files."""
     inexact_because: list[str]
     best: Best | None
     seal: Sha256
-    """The hash of all the other fields, so that none can change unseen."""
+    """Hash of all other fields, so that no change goes undetected."""
 
 
 class Manifest(FirstManifest):
-    """All that stands in manifest.json."""
+    """Fields of manifest.json."""
 
     run_id: RunId | None
     """The run it belongs to, as run.json names it."""
     config_hash: Sha256 | None
     config: dict[str, Any] | None
-    """What the run was trained with up to here: all keys but its name and its settings."""
+    """Config that the run was trained with so far: all keys but its name and its settings."""
     log_hashes: dict[LogName, Sha256]
-    """The hash of each growing file up to its offset."""
+    """Hash of each append-only file up to its offset."""
     more_bests: dict[ScoreName, Best] = {}
     """The best model by each further score, by the score's name."""
     runners_up: list[Best] = []
-    """The further models that are kept, score by score, the best first."""
+    """The models kept besides the best ones, score by score, the best first."""
     proof: Proof | None = None
 
 
@@ -114,7 +114,7 @@ _FORMATS: dict[int, type[FirstManifest]] = {1: FirstManifest, FORMAT: Manifest}
 
 
 def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with their seal; raise CheckpointError unless they make a whole manifest."""
+    """Return the fields with their seal; raise CheckpointError unless they form a complete manifest."""
     manifest = {"format": FORMAT, **_UNSAID, **fields}
     manifest["seal"] = _seal(manifest)
     check_manifest(manifest, source="the manifest")
@@ -126,7 +126,7 @@ def _seal(fields: Mapping[str, Any]) -> str:
 
 
 def check_manifest(data: object, *, source: str) -> dict[str, Any]:
-    """Return the manifest, of any format, with every field; raise CheckpointError for anything else."""
+    """Return the manifest, of any format, with every field; raise CheckpointError if it is invalid."""
     given = data.get("format") if isinstance(data, dict) else FORMAT
     if type(given) is not int or given not in _FORMATS:
         raise CheckpointError(
@@ -141,13 +141,13 @@ def check_manifest(data: object, *, source: str) -> dict[str, Any]:
     assert isinstance(data, dict)
     if data["seal"] != _seal({name: value for name, value in data.items() if name != "seal"}):
         raise CheckpointError(f"{source} has changed since it was written")
-    # What is there keeps its order, which the seal is of.
+    # Present fields keep their order, because the seal depends on it.
     unsaid = {name: value for name, value in {**_UNSAID, **_RARE}.items() if name not in data}
     return {**data, **unsaid, "exact": exact_word(data["exact"])}
 
 
 def read_manifest(storage: Storage, number: int) -> dict[str, Any]:
-    """Return what a checkpoint says of itself, checked field by field."""
+    """Return the manifest of a checkpoint, validated field by field."""
     name = f"checkpoints/{number:010d}/manifest.json"
     manifest = check_manifest(
         parse_json(storage.read(name, limit=MAX_MANIFEST), source=name), source=name

@@ -1,4 +1,4 @@
-"""Model directories: the weights alone, immutable, with a note of what they are.
+"""Model directories: the weights alone, immutable, with a note that describes them.
 
 models/<name>/   weights.safetensors   model.json
 """
@@ -27,7 +27,7 @@ _REMEDY = "restore its directory from a backup, or take another model"
 def write_model(
     storage: Storage, name: str, weights: Mapping[str, Tensor], about: Mapping[str, Any]
 ) -> None:
-    """Write the weights under this name; what stood there before is replaced."""
+    """Write the weights under this name, replacing an earlier model."""
 
     def fill(folder: Path) -> None:
         path = folder / _FILES[0]
@@ -58,7 +58,7 @@ def read_model(storage: Storage, name: str) -> tuple[dict[str, Tensor], dict[str
 
 
 def publish(storage: Storage, source: str, name: str) -> None:
-    """Make `name` a copy of the model `source`; it shares no byte on disk with it."""
+    """Make `name` a copy of the model `source`; they share no bytes on disk."""
     note = storage.read(f"{source}/{_FILES[1]}", limit=MAX_NOTE)
     if _is_same(storage, name, note):
         return
@@ -75,7 +75,7 @@ def publish(storage: Storage, source: str, name: str) -> None:
 
 
 def _is_same(storage: Storage, name: str, note: bytes) -> bool:
-    """Return whether a whole model with just this note is kept under the name."""
+    """Return whether an intact model with exactly this note is stored under the name."""
     try:
         read_model(storage, name)
         return storage.read(f"{name}/{_FILES[1]}", limit=MAX_NOTE) == note
@@ -84,7 +84,7 @@ def _is_same(storage: Storage, name: str, note: bytes) -> bool:
 
 
 def mend(storage: Storage, name: str, copy: str) -> bool:
-    """Return whether the model is on disk; if its directory is gone, put its published copy there."""
+    """Return whether the model is on disk; if its directory is gone, restore it from its published copy."""
     if storage.exists(f"{name}/{_FILES[1]}"):
         return True
     try:

@@ -1,4 +1,4 @@
-"""run.json, the note of a run: what it is, how it was begun, and by what it can be built again."""
+"""run.json, the note of a run: what it is, how it began, and what can rebuild it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_note(storage: Storage, note: Mapping[str, Any]) -> None:
 
 
 def read_note(storage: Storage) -> dict[str, Any]:
-    """Return what run.json says."""
+    """Return the content of run.json."""
     place = f"{storage.place}/run.json"
     try:
         note = parse_json(storage.read("run.json", limit=1 << 20), source=place)
@@ -44,14 +44,14 @@ def _is_list_of_text(value: object) -> bool:
 
 
 def builder(storage: Storage, note: Mapping[str, Any], *, is_for_weights: bool) -> str:
-    """Return what can build the trainer of a run again: `config`, or only the `script` that began it.
+    """Return what can rebuild the trainer of a run: `config`, or only the `script` that began it.
 
-    A run to which a script added callbacks, and gave nothing else, is resumed by that script alone; but
-    its config builds the model and the data of its weights.
+    If a script added only callbacks, that script alone can resume the run, but the config builds the
+    model and the data of its weights.
     """
     origin = note.get("origin")
     if is_for_weights:
-        # Runs of an earlier ludus do not say it.
+        # Runs of older versions lack this field.
         origin = note.get("model_origin", origin)
     if origin not in ("config", "script"):
         raise RunError(
@@ -61,11 +61,11 @@ def builder(storage: Storage, note: Mapping[str, Any], *, is_for_weights: bool) 
 
 
 def run_id(storage: Storage) -> str | None:
-    """Return the id of the run in this directory; None for one that was begun without."""
+    """Return the id of the run in this directory; None if it has none."""
     return read_note(storage).get("run_id") if storage.exists("run.json") else None
 
 
 def missing_plugins(note: Mapping[str, Any]) -> str:
-    """Return the options that a run was begun with and this process was not, as --plugin NAME."""
+    """Return the plugins that the run had and this process lacks, as --plugin NAME options."""
     missing = [name for name in note.get("plugins", []) if name not in registry.loaded_plugins]
     return " ".join(f"--plugin {name}" for name in missing)

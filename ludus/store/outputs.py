@@ -1,6 +1,6 @@
-"""Where a command may write: nothing that ludus writes replaces what ludus did not write.
+"""Output files of commands: ludus never overwrites what it did not write.
 
-An output is refused unless its place is free, an empty directory, or holds what ludus wrote there
+An output is refused unless its path is free, an empty directory, or holds what ludus wrote there
 before, and nothing else.
 """
 
@@ -17,7 +17,7 @@ from ludus.store.files import open_plain, sync_directory, sync_file
 from ludus.store.storage import is_log_name
 
 IsOurs = Callable[[Path], bool]
-"""Says of a file or a directory that ludus wrote all of it, as an output of the same kind."""
+"""Returns whether ludus wrote all of a file or directory, as an output of the same kind."""
 
 _OF_A_RUN = {"checkpoints", "models", "segments", "events", "journals"}
 _OF_A_RUN |= {"run.json", "config.yaml", "LOCK"}
@@ -52,8 +52,8 @@ def check_directory(path: Path, is_ours: IsOurs, *, what: str) -> None:
 
 
 def _check_place(path: Path) -> None:
-    """Refuse a link, what a run itself keeps, and a place that cannot be written."""
-    # A link may lead anywhere, and what it leads to is not what was named.
+    """Refuse a link, a file that belongs to a run, and a path that cannot be written."""
+    # A link may lead anywhere, and its target is not what the user named.
     if path.is_symlink():
         raise StorageError(f"{path} is a link; give the place that it leads to")
     whole = Path(os.path.abspath(path))
@@ -72,13 +72,13 @@ def _check_place(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes, is_ours: IsOurs, *, what: str) -> None:
-    """Write a whole file so that a crash leaves the old one or the new one, never a part."""
+    """Write a whole file atomically: a crash leaves the old one or the new one, never a part."""
     check_file(path, is_ours, what=what)
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _write_beside(path, data)
         try:
-            # It may have taken minutes to make the data, and meanwhile someone may have come.
+            # Making the data may have taken minutes; the path may have been taken meanwhile.
             check_file(path, is_ours, what=what)
             temporary.replace(path)
         except BaseException:
@@ -88,9 +88,9 @@ def write_file(path: Path, data: bytes, is_ours: IsOurs, *, what: str) -> None:
 
 
 def write_directory(path: Path, files: Mapping[str, bytes], is_ours: IsOurs, *, what: str) -> None:
-    """Write these files to a directory, each whole; what ludus wrote there before is replaced.
+    """Write these files to a directory, each atomically; earlier output of ludus is replaced.
 
-    The directory itself is kept where there is one: it may be where somebody stands.
+    An existing directory is kept, because it may be someone's working directory.
     """
     check_directory(path, is_ours, what=what)
     is_new = not path.exists()
@@ -117,19 +117,19 @@ def write_directory(path: Path, files: Mapping[str, bytes], is_ours: IsOurs, *, 
 
 
 def is_temporary(name: str, files: Mapping[str, bytes] | tuple[str, ...]) -> bool:
-    """Return whether a writer of one of these files that was killed left this name behind."""
+    """Return whether this is the name of a temporary file that a killed writer of these files left."""
     return _TEMPORARY in name and name.split(_TEMPORARY)[0] in files
 
 
 def head_of(path: Path, num_bytes: int) -> bytes:
-    """Return how a plain file begins; nothing of one that cannot be read."""
+    """Return the first bytes of a regular file; empty if it cannot be read."""
     with contextlib.suppress(StorageError, OSError), open_plain(path) as file:
         return file.read(num_bytes)
     return b""
 
 
 def tail_of(path: Path, num_bytes: int) -> bytes:
-    """Return how a plain file ends; nothing of one that cannot be read."""
+    """Return the last bytes of a regular file; empty if it cannot be read."""
     with contextlib.suppress(StorageError, OSError), open_plain(path) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - num_bytes))
         return file.read(num_bytes)
@@ -137,13 +137,13 @@ def tail_of(path: Path, num_bytes: int) -> bytes:
 
 
 def _write_beside(path: Path, data: bytes) -> Path:
-    """Write the data durably to a new file beside this one, and return its path."""
+    """Write the data durably to a temporary file in the same directory, and return its path."""
     descriptor, name = tempfile.mkstemp(prefix=f"{path.name}{_TEMPORARY}", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        # mkstemp lets nobody else read: a new file has the usual permissions, another those it had.
+        # mkstemp makes private files: a new file gets the usual mode, an old one keeps its own.
         temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         sync_file(temporary)
     except BaseException:
@@ -160,7 +160,7 @@ def _umask() -> int:
 
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Turn an error of the system into one sentence."""
+    """Turn a system error into a StorageError."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,7 @@
-"""What a killed run had logged beyond its checkpoint, kept aside so that a resume can be compared with it.
+"""Overlap: the log lines that a killed run wrote after its checkpoint, kept to compare a resume with them.
 
-A resume cuts the logs back. What it cuts off was seen once, and must be written again, byte for byte, by a
-run that goes on as it would have without the kill. It lies in overlap.json until the run has ended, so that
-a second kill on the way loses none of it.
+A resume truncates the logs. The lines it removes must be written again, byte for byte, by a run that
+continues exactly. They are kept in overlap.json until the run has ended, so that a second kill loses none.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ from ludus.store.strict_json import dump_json, parse_json
 NAME = "overlap.json"
 METRICS, WEIGHTS = "metrics.jsonl", "weights.jsonl"
 MAX_BYTES = 4 << 20
-"""How much of each log is kept: its beginning, since that is passed first."""
+"""How much of each log is kept: its beginning, which is compared first."""
 _MAX_FILE = 8 * MAX_BYTES
 _MAX_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Tail:
-    """Whole lines of a log, from this offset on."""
+    """Complete lines of a log, starting at this offset."""
 
     offset: int = 0
     text: bytes = b""
 
     @property
     def end(self) -> int:
-        """Where the log went on."""
+        """Offset of the end."""
         return self.offset + len(self.text)
 
     def lines(self) -> list[bytes]:
-        """Return the lines, each with its end."""
+        """Return the lines, each with its line end."""
         return self.text.splitlines(keepends=True)
 
 
 def beyond(storage: Storage, name: str, offset: int) -> Tail:
-    """Return what a log holds from the offset on: its whole lines up to the first that is damaged."""
+    """Return the complete lines of a log after the offset, up to the first damaged one."""
     if not storage.exists(name):
         return Tail(offset)
     with storage.local(name) as path, open_plain(path) as file:
@@ -71,7 +70,7 @@ def last_line(storage: Storage, name: str, offset: int) -> dict[str, Any] | None
 
 
 def read_line(line: bytes) -> dict[str, Any] | None:
-    """Return the record of a line; None for one that is none."""
+    """Return the record of a line; None if it is not a JSON object."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -80,9 +79,9 @@ def read_line(line: bytes) -> dict[str, Any] | None:
 
 
 def joined(now: Tail, kept: Tail) -> tuple[Tail, tuple[bytes, bytes] | None]:
-    """Return both tails as one that begins where `now` does, and the first line in which they differ.
+    """Return both tails as one that starts where `now` does, and the first pair of lines that differ.
 
-    That is the line that was kept, then the one that was written in its place.
+    The pair is the line that was kept, then the one written in its place.
     """
     start = max(now.offset, kept.offset)
     new, old = now.text[start - now.offset :], kept.text[start - kept.offset :]
@@ -96,7 +95,7 @@ def joined(now: Tail, kept: Tail) -> tuple[Tail, tuple[bytes, bytes] | None]:
 
 
 def keep(storage: Storage, tails: Mapping[str, Tail]) -> None:
-    """Write the tails aside, whole or not at all."""
+    """Save the tails atomically."""
     logs = {
         name: {"offset": tail.offset, "text": tail.text.decode("latin-1")}
         for name, tail in tails.items()
@@ -105,7 +104,7 @@ def keep(storage: Storage, tails: Mapping[str, Tail]) -> None:
 
 
 def kept(storage: Storage, names: Iterable[str]) -> dict[str, Tail]:
-    """Return the tails that were put aside; raise StorageError where the file is damaged."""
+    """Return the saved tails; raise StorageError if the file is damaged."""
     if not storage.exists(NAME):
         return {}
     problem = f"{storage.place}/{NAME} is damaged"
@@ -128,6 +127,6 @@ def _seal(logs: object) -> str:
 
 
 def drop(storage: Storage) -> None:
-    """Delete what was put aside."""
+    """Delete the saved tails."""
     if storage.exists(NAME):
         storage.remove(NAME)

@@ -1,4 +1,4 @@
-"""Places that a user names: a directory, or a URL such as s3://bucket/runs; each opened as its kind."""
+"""Open storages by location: a directory, or a URL such as s3://bucket/runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MARK = "://"
 
 
 def is_url(place: str | Path) -> bool:
-    """Return whether a place is named by its scheme, and so is not a directory of this machine."""
+    """Return whether a location has a URL scheme, and so is not a local directory."""
     return _MARK in str(place)
 
 
 def below(root: str | Path, name: str) -> str:
-    """Return the place of this name in another one."""
+    """Return the location of this name inside another one."""
     if not is_url(root):
         return str(Path(root) / name)
     scheme, _, path = str(root).partition(_MARK)
@@ -26,20 +26,20 @@ def below(root: str | Path, name: str) -> str:
 
 
 def parted(place: str | Path) -> tuple[str, str]:
-    """Return the place that this one lies in, and its name there."""
+    """Return the parent of a location, and its name there."""
     if is_url(place):
         scheme, _, path = str(place).partition(_MARK)
         root, _, name = path.strip("/").rpartition("/")
         return f"{scheme}{_MARK}{root}", name
-    # A directory given as `.` has a name all the same.
+    # A directory given as `.` still has a name.
     whole = Path(place) if Path(place).name not in ("", "..") else Path(os.path.abspath(place))
     return str(whole.parent), whole.name
 
 
 def open_storage(place: str | Path) -> Storage:
-    """Return the storage at a place; nothing is made there yet."""
+    """Return the storage at a location, without creating anything."""
     if is_url(place):
-        # Only a run that is kept there pays for importing what it needs.
+        # Imported here, so that only a run in an object store pays for it.
         from ludus.store.cloud.remote import RemoteStorage
 
         return RemoteStorage(str(place))
@@ -47,7 +47,7 @@ def open_storage(place: str | Path) -> Storage:
 
 
 def make_storage(place: object = None) -> Storage:
-    """Return the storage at a place, and make the directory where there is none."""
+    """Return the storage at a location, creating a local directory if necessary."""
     if not isinstance(place, str | Path) or not str(place):
         raise ConfigError(
             f"Storage was given {place!r}; give it a place: a directory, or a URL such as s3://bucket/runs"
@@ -59,7 +59,7 @@ def make_storage(place: object = None) -> Storage:
 
 
 def runs_in(root: str | Path) -> list[str]:
-    """Return the place of every run in this one, sorted by name."""
+    """Return the location of every run in this one, sorted by name."""
     if is_url(root):
         there = open_storage(root)
         return [below(root, name) for name in there.names("") if there.exists(f"{name}/run.json")]

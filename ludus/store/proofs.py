@@ -1,8 +1,8 @@
-"""What `ludus verify` has proved on this machine, so that a later run of the very same can say so.
+"""Proofs of exactness: what `ludus verify` has proved on this machine, for later runs of the same subject.
 
 A proof is a small file in the folder `proved` of the cache (LUDUS_CACHE, or ~/.cache/ludus), named by the
-hash of all that it holds for: the config, the fingerprint (versions, code, machine, device, threads), and for
-a run that a script built the script, its arguments and every module of the user's that is loaded. A cache may
+hash of everything it depends on: the config, the fingerprint (versions, code, machine, device, threads) and,
+for a run that a script built, the script, its arguments and every loaded module of the user's. The cache may
 be emptied at any time: a run is then `expected` to be exact, no longer `proved`.
 """
 
@@ -28,34 +28,34 @@ from ludus.store.strict_json import parse_json
 
 _FOLDER = "proved"
 KEY = "proof_key"
-"""Under what name run.json has the hash of all that a proof of this run holds for."""
+"""Key in run.json of the hash of everything that a proof of this run depends on."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a proof is of: all that decides a run, and of that the files of a script and its modules."""
+    """Subject of a proof: a hash of everything that determines a run, and one of a script's files."""
 
     key: str | None
-    """None where a script built the run that cannot be found again."""
+    """None if the script that built the run cannot be found again."""
     code: str | None
-    """None where the config alone built the run."""
+    """None if the config alone built the run."""
 
     def is_that_of(self, proof: Mapping[str, Any]) -> bool:
-        """Return whether a proof that a checkpoint tells of holds for this too."""
+        """Return whether the proof in a checkpoint also holds for this subject."""
         if self.key is not None:
             return bool(proof["key"] == self.key)
-        # All that stood around the resume which agreed is not known, but for its files.
+        # Of the resume that agreed, only the files are known, not what else was around it.
         return bool(proof["by"] == "overlap" and proof["code"] == self.code)
 
 
 def subject_of(config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool) -> Subject:
-    """Return what a proof of this run would be of."""
+    """Return the subject of a proof of this run."""
     code = _digest({"files": sorted(_files(Path.cwd(), set()).values())}) if by_script else None
     return Subject(key_of(config_hash, fingerprint, by_script=by_script), code)
 
 
 def key_of(config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool) -> str | None:
-    """Return the name of a proof; None where a script built the run that cannot be found again."""
+    """Return the name of a proof; None if the script that built the run cannot be found again."""
     script = _script() if by_script else {}
     if script is None:
         return None
@@ -68,7 +68,7 @@ def _digest(about: Mapping[str, object]) -> str:
 
 
 def _script() -> dict[str, object] | None:
-    """Return the hash of the script that runs and of each module of the user's, and its arguments."""
+    """Return hashes of the running script and the user's modules, and the arguments."""
     main = Path(sys.argv[0] if sys.argv else "").absolute()
     if main.suffix != ".py" or not main.is_file():
         return None
@@ -76,7 +76,7 @@ def _script() -> dict[str, object] | None:
 
 
 def _files(start: Path, also: set[Path]) -> dict[str, str]:
-    """Return the hash of the file of each module of the user's, wherever it lies, by its way from `start`."""
+    """Return the hash of the file of each of the user's modules, by its path relative to `start`."""
     loaded = [
         Path(file).absolute()
         for name, module in list(sys.modules.items())
@@ -84,7 +84,7 @@ def _files(start: Path, also: set[Path]) -> dict[str, str]:
         and file.endswith(".py")
         and is_of_user(name)
     ]
-    # `ludus verify` starts a script by a module of its own, which is then called __main__.
+    # `ludus verify` starts a script from a module of ludus, which is then called __main__.
     others = (Path(__file__).parents[1], Path(sysconfig.get_path("stdlib")))
     own = {path for path in loaded if not any(path.is_relative_to(folder) for folder in others)}
     files = {path for path in own if path.is_file()} | also
@@ -96,10 +96,10 @@ def _hash(path: Path) -> str:
 
 
 def record(place: str | Path, *, num_kills: int) -> bool:
-    """Write down that a run like the one kept here was killed so often and ended with the same bytes.
+    """Record that a run like this one was killed `num_kills` times and ended with the same bytes.
 
-    `place` is a run that this machine has made, unbroken or resumed: its run.json says what was proved.
-    Return whether it could be written down.
+    `place` is a run made on this machine, unbroken or resumed: its run.json says what was proved.
+    Return whether the proof could be written.
     """
     key = read_note(open_storage(place)).get(KEY)
     if not isinstance(key, str):
@@ -114,7 +114,7 @@ def record(place: str | Path, *, num_kills: int) -> bool:
 
 
 def forget(place: str | Path) -> None:
-    """Withdraw the proof of runs like the one kept here: it was found to end with other bytes."""
+    """Delete the proof of runs like this one: it was found to end with other bytes."""
     key = read_note(open_storage(place)).get(KEY)
     folder = LocalStorage(cache_folder() / _FOLDER)
     if isinstance(key, str) and folder.exists(f"{key}.json"):
@@ -122,7 +122,7 @@ def forget(place: str | Path) -> None:
 
 
 def is_proved(key: str | None) -> bool:
-    """Return whether there is a proof of this name; a damaged one is none."""
+    """Return whether there is an intact proof of this name."""
     folder, name = LocalStorage(cache_folder() / _FOLDER), f"{key}.json"
     try:
         if key is None or not folder.exists(name):

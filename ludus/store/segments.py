@@ -1,7 +1,7 @@
-"""Segments on disk: append-only data under the hash of its content, every file of it twice.
+"""Segments on disk: append-only data named by the hash of its content, every file stored twice.
 
-All checkpoints share the segments of what did not change between them, so one damaged file would cost
-them all. Each segment has a copy, written with it, which a resume puts in its place.
+All checkpoints share the segments that did not change between them, so one damaged file would damage
+them all. Each segment has a copy, written with it, from which a resume restores it.
 
     segments/<sha256>.safetensors   segments-copy/<sha256>.safetensors
 """
@@ -25,7 +25,7 @@ _OURS = re.compile(r"[0-9a-f]{64}\.safetensors")
 
 
 def write_segments(storage: Storage, segments: Sequence[Segment]) -> list[str]:
-    """Store each segment under the hash of its file, unless it is there, and return the names."""
+    """Store each segment under the hash of its file, unless it exists, and return the names."""
     names = []
     known: set[str] = set()
     for segment in segments:
@@ -49,7 +49,7 @@ def _pair(name: str) -> tuple[str, str]:
 
 
 def _loader(storage: Storage, *paths: str) -> Callable[[], dict[str, Tensor]]:
-    """Return a function that reads the first of these files that can be read."""
+    """Return a function that reads the first readable one of these files."""
 
     def load() -> dict[str, Tensor]:
         for path in paths[:-1]:
@@ -61,10 +61,10 @@ def _loader(storage: Storage, *paths: str) -> Callable[[], dict[str, Tensor]]:
 
 
 def read_segments(storage: Storage, names: Sequence[str]) -> list[Segment]:
-    """Return the stored segments; raise CheckpointError unless each is there, or else its copy."""
+    """Return the stored segments; raise CheckpointError if one and its copy are both damaged or missing."""
     sound: dict[str, list[str]] = {}
     for name in set(names):
-        # The copy is looked at only where it is needed.
+        # The copy is checked only if it is needed.
         found = (path for path in _pair(name) if _is_sound(storage, path))
         sound[name] = list(itertools.islice(found, 1))
         if not sound[name]:
@@ -73,11 +73,11 @@ def read_segments(storage: Storage, names: Sequence[str]) -> list[Segment]:
 
 
 def mend(storage: Storage, names: Iterable[str], *, tell: Callable[[str], None]) -> None:
-    """Write anew whichever of a segment and its copy is damaged or missing; one of them is sound."""
+    """Restore whichever of a segment and its copy is damaged or missing from the intact one."""
     for name in sorted(set(names)):
         sound = [path for path in _pair(name) if _is_sound(storage, path)]
         for path in sorted({*_pair(name)} - {*sound}) if sound else ():
-            # A run of a ludus that made no copies is given them without a word.
+            # Runs of older versions have no copies; these are created silently.
             if path.startswith("segments/") or storage.exists(path):
                 tell(f"{path} was damaged and was restored from its copy")
             storage.copy(sound[0], path)
@@ -91,7 +91,7 @@ def _is_sound(storage: Storage, path: str) -> bool:
 
 
 def collect_segments(storage: Storage, needed: set[str]) -> None:
-    """Delete the segments that are not among these, with their copies."""
+    """Delete all other segments, with their copies."""
     for folder in _FOLDERS:
         for name in storage.names(folder):
             if _OURS.fullmatch(name) and name not in needed:

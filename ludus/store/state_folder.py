@@ -1,4 +1,4 @@
-"""A state by itself, in a directory that a script names: what a checkpoint holds, without its run.
+"""Save a state on its own, in a directory that a script names: the content of a checkpoint without a run.
 
 <path>/   state.json   tensors.safetensors
 """
@@ -28,9 +28,9 @@ _STATE, _TENSORS = _FILES = ("state.json", "tensors.safetensors")
 def write_state(
     path: str | Path, state: object, *, what: str, about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a tree of state to a directory of its own; only one that ludus wrote as this is replaced.
+    """Write a tree of state to a directory; only a directory that ludus wrote as the same kind is replaced.
 
-    `what` it is, such as "a replay buffer", is written down, and `about` beside it: plain data.
+    `what` names the kind, such as "a replay buffer", and is stored with `about`, which is plain data.
     """
     path = Path(os.path.abspath(path))
     tree, tensors, segments = encode(state, keep=lambda name, tensor: tensor.cpu())
@@ -52,7 +52,7 @@ def write_state(
     before: list[str] = []
 
     def exchange(point: str) -> None:
-        # What stood there is deleted when the new one stands, and not where that cannot be written.
+        # The old directory is deleted once the new one is in place, and kept if writing fails.
         if point == "filled" and storage.exists(path.name):
             before.append(storage.set_aside(path.name))
         elif point == "renamed":
@@ -63,7 +63,7 @@ def write_state(
 
 
 def read_state(path: str | Path, *, what: str) -> tuple[Any, dict[str, Any]]:
-    """Return the state and what was written about it; CheckpointError unless it is as it was written."""
+    """Return the state and `about`; raise CheckpointError if anything has changed since it was written."""
     path = Path(os.path.abspath(path))
     if not path.is_dir():
         raise CheckpointError(f"{path} is no directory; name the one that {what} was saved to")
@@ -92,7 +92,7 @@ def _read_note(storage: LocalStorage, what: str) -> dict[str, Any]:
 
 
 def _is_ours(path: Path, what: str) -> bool:
-    """Return whether a directory holds what was written there as this, and nothing else."""
+    """Return whether a directory holds output of this kind, and nothing else."""
     if sorted(os.listdir(path)) != sorted(_FILES):
         return False
     try:

@@ -1,4 +1,4 @@
-"""JSON without surprises: read within bounds, written with no number that JSON does not have."""
+"""Strict JSON: reading is bounded, and only numbers that JSON has are written."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ludus.core.errors import CheckpointError
 MAX_DEPTH = 60
 MAX_CONTAINERS = 400_000
 
-# A string that never ends is taken to the end at once: looking again from each quote would take for ever.
+# A string that never ends is matched to the end at once; retrying at each quote would be quadratic.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 
 def one_line(tree: object) -> str:
-    """Return the tree as one line for another program; what is not finite is "nan", "inf" or "-inf"."""
+    """Return the tree as one line of JSON for other programs; NaN and inf become "nan", "inf" or "-inf"."""
     return json.dumps(_finite(tree), allow_nan=False)
 
 
@@ -52,7 +52,7 @@ def check_bounds(data: bytes, *, source: str) -> None:
 
 
 def parse_json(data: bytes, *, source: str) -> Any:
-    """Read JSON from a file that may be hostile: bounded depth, no duplicate keys, no NaN."""
+    """Parse JSON that may be hostile: bounded depth, no duplicate keys, no NaN."""
     check_bounds(data, source=source)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

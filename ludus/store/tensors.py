@@ -1,4 +1,4 @@
-"""Tensors on disk as safetensors, read with every size checked before anything is believed."""
+"""Tensors on disk as safetensors; every size is checked before a file is loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ludus.store.storage import Storage
 
 MAX_HEADER = 8 << 20
 MAX_TENSORS = 20_000
-# Each tensor in a header has two lists: its shape and its place in the file.
+# Each tensor in a header has two lists: its shape and its offsets in the file.
 _LIST = re.compile(rb":\s*\[")
 _SAVED = {
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.bool),
@@ -29,12 +29,12 @@ _SAVED = {
 
 
 def can_save(tensor: Tensor) -> bool:
-    """Return whether a tensor comes back from disk as it was."""
+    """Return whether a tensor can be saved and read back unchanged."""
     return tensor.layout == torch.strided and tensor.dtype in _SAVED and not tensor.is_meta
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write named CPU tensors to a new file. It is not yet durable."""
+    """Write named CPU tensors to a new file, without making it durable."""
     if len(tensors) > MAX_TENSORS:
         raise StorageError(
             f"{path} would hold {len(tensors)} tensors, more than the {MAX_TENSORS} that can be read"
@@ -47,7 +47,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors with their values laid out in order, no two in the same memory."""
+    """Return contiguous tensors, no two sharing memory."""
     found: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -59,7 +59,7 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a whole file; raise CheckpointError for anything that is not a plausible one."""
+    """Read a whole file; raise CheckpointError if it is not a plausible safetensors file."""
     try:
         size = path.stat().st_size
         with open_plain(path) as file:
@@ -68,10 +68,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             if not 2 <= length <= min(MAX_HEADER, size - 8):
                 raise CheckpointError(f"{path} is not a safetensors file")
             header = file.read(length)
-        # Counted before it is parsed: a hundred thousand empty tensors take seconds to make.
+        # Counted before parsing: creating a hundred thousand empty tensors takes seconds.
         if len(_LIST.findall(header)) > 2 * MAX_TENSORS:
             raise CheckpointError(f"{path} holds more than {MAX_TENSORS} tensors")
-        # What is loaded is a map of the file; a copy does not change, or vanish, with the file.
+        # The loaded tensors map the file; a copy does not change, or vanish, with it.
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
         raise CheckpointError(f"{path} is not a whole safetensors file: {error}") from None
@@ -84,13 +84,13 @@ def read_stored(storage: Storage, name: str) -> dict[str, Tensor]:
 
 
 class Snapshot:
-    """Copies of the tensors of one save, in buffers kept from save to save so that copying is fast."""
+    """Copies tensors for a checkpoint into buffers that are reused from save to save, which is fast."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, Tensor] = {}
 
     def keep(self, path: str, tensor: Tensor) -> Tensor:
-        """Return a CPU copy that later training steps will not change."""
+        """Return a CPU copy that later training steps do not change."""
         buffer = self._buffers.get(path)
         if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
             buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)

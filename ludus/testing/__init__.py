@@ -1,1 +1,1 @@
-"""Contract suites: what any trainer, part, logger back end or storage must do to be trusted."""
+"""Contract suites: the checks that any trainer, part, logger back end or storage must pass."""

@@ -1,4 +1,4 @@
-"""The contract of a logger back end: it takes every record, and a resume leaves no trace in it."""
+"""Contract of a logger back end: it takes every record, and a resume leaves no trace in its file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ludus.store.storage import Storage
 
 
 def records(count: int) -> list[Record]:
-    """Return records of every type: scalars, rates, texts, histograms, images."""
+    """Return records with every type of content: scalars, rates, texts, histograms, images."""
     found = []
     for step in range(1, count + 1):
         counters = {"opt_steps": step * 10, "epoch": step // 3}
@@ -36,7 +36,7 @@ def records(count: int) -> list[Record]:
 
 
 def check_backend(make: Callable[[Storage], Backend], root: Path, *, is_file: bool) -> None:
-    """Write all, then the same with a cut and a resume between; the files must be as long."""
+    """Write all records, then the same with a truncation and a resume between; the files must be as long."""
     whole = _write(make, root / "whole", records(8))
     if not is_file:
         return

@@ -1,4 +1,4 @@
-"""Say in words where two runs that should have ended alike did not."""
+"""Describe where two runs that should have ended alike differ."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Ending:
 
 
 def ending_of(place: str | Path) -> Ending:
-    """Return what is left of a run that has ended."""
+    """Return the ending of a run that has ended."""
     storage = open_storage(place)
-    # Which older best models are still kept depends on how often the run was saved; those named do not.
+    # Older best models depend on how often the run was saved; those that are named do not.
     saved = checkpoint.read(storage, checkpoint.numbers(storage)[-1])
     named = [best["model"] for best in every_best(saved.manifest)]
     models = tuple(
@@ -42,7 +42,7 @@ def ending_of(place: str | Path) -> Ending:
 
 
 def differences(unbroken: str | Path, other: str | Path) -> list[str]:
-    """Return what differs between the ends of two runs, each in words; none means the same bytes."""
+    """Return what differs between the ends of two runs, as text; empty means the same bytes."""
     one, two = open_storage(unbroken), open_storage(other)
     expected, found = ending_of(unbroken), ending_of(other)
     told = []

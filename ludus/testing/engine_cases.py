@@ -1,4 +1,4 @@
-"""An update that an engine executes, and what may change about it between two calls."""
+"""Test cases for engines: an update to execute, and changes to it between two calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Inputs = Sequence[Tensor | None]
 
 
 class EngineCase(NamedTuple):
-    """An update to execute: its method, inputs of it, and the state that it changes."""
+    """An update to execute: its method, example inputs, and the state that it changes."""
 
     method: Callable[..., Any]
     inputs: Inputs
@@ -25,19 +25,19 @@ class EngineCase(NamedTuple):
     state: Callable[[], Mapping[str, Any]]
     device: torch.device
     owner: object = None
-    """Whose class says what is computed, as in `Subject`."""
+    """Object whose class defines the computation, as in `Subject`."""
     learners: Sequence[Learner] = ()
-    """What moves the weights of the networks."""
+    """Learners that update the networks' weights."""
     others: Sequence[object] = ()
 
     @property
     def modules(self) -> list[nn.Module]:
-        """The networks that learn."""
+        """The trained networks."""
         return [learner.module for learner in self.learners]
 
     @property
     def subject(self) -> Subject:
-        """The update as an engine is chosen for it."""
+        """The subject from which an engine is chosen."""
         return Subject(
             self.method, self.owner, self.modules, self.device, lambda: self.inputs, self.others
         )
@@ -45,7 +45,7 @@ class EngineCase(NamedTuple):
 
 Undo = Callable[[], None]
 Change = Callable[[EngineCase], Undo | None]
-"""Changes something an update depends on; returns what undoes it, None where there is no such thing."""
+"""Changes something an update depends on; returns a function that undoes it, None if not applicable."""
 
 
 def _other_mode(case: EngineCase) -> Undo:
@@ -96,11 +96,11 @@ CHANGES: Mapping[str, Change] = {
     "frozen group": _freeze,
     "loaded weights": _load,
 }
-"""What a script may do to networks between two updates."""
+"""Changes that a script may make to networks between two updates."""
 
 
 def _fewer(inputs: Inputs, index: int) -> Inputs | None:
-    """Return a batch with one example less: it is of all inputs, so it is asked for once."""
+    """Return a batch with one example less; it concerns all inputs, so only index 0 returns one."""
     count = len(inputs[0]) if inputs[0] is not None and inputs[0].ndim else 0
     if index or count < 2:
         return None
@@ -108,13 +108,13 @@ def _fewer(inputs: Inputs, index: int) -> Inputs | None:
 
 
 def _shortened(value: Tensor, count: int) -> Tensor:
-    """Return a tensor without its last example, which its first dimension of this length counts."""
+    """Return a tensor without its last example, along its first dimension of length `count`."""
     along = [dim for dim, size in enumerate(value.shape) if size == count]
     return value.narrow(along[0], 0, count - 1) if along else value
 
 
 def _double(inputs: Inputs, index: int) -> Inputs | None:
-    """Return inputs one of which has twice the precision."""
+    """Return the inputs with one of them in double precision."""
     value = inputs[index]
     if value is None or value.dtype != torch.float32:
         return None
@@ -125,4 +125,4 @@ OTHER_INPUTS: Mapping[str, Callable[[Inputs, int], Inputs | None]] = {
     "shape": _fewer,
     "dtype": _double,
 }
-"""How the batch may differ from the one before it."""
+"""Ways in which a batch may differ from the one before it."""

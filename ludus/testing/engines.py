@@ -1,6 +1,6 @@
-"""The contract of an engine: an update that it executes does what the eager one does.
+"""Contract of an engine: an update that it executes does what the eager one does.
 
-`check_engine` gives it other numbers at each call. `check_followed` changes the update itself between two
+`check_engine` changes the numbers at each call. `check_followed` changes the update itself between two
 calls: the mode of its networks, a hook, a frozen group, loaded weights, the shape and type of the batch.
 """
 
@@ -18,15 +18,15 @@ from ludus.nn.engines.choice import Engine, EngineKey, Executor, Subject, choose
 from ludus.testing.engine_cases import CHANGES, OTHER_INPUTS, Change, EngineCase, Inputs, Undo
 
 CALLS = 6
-"""Enough for an engine to warm up, to be made ready, and to be replayed."""
+"""Enough calls for an engine to warm up, to capture, and to replay."""
 
 
 def check_engine(
     engine: Engine, make: Callable[[], EngineCase], *, rtol: float = 0.0, atol: float = 0.0
 ) -> None:
-    """Fail unless results and state are the eager ones after each call; without tolerance, to the bit.
+    """Fail unless results and state equal the eager ones after each call; without tolerance, bit for bit.
 
-    `make` builds the same subject each time. Inputs are other numbers at every call.
+    `make` builds the same case each time. Inputs have other numbers at every call.
     """
     eager, executed = make(), make()
     before = deepcopy(dict(eager.state()))
@@ -51,10 +51,10 @@ def check_followed(
     atol: float = 0.0,
     changes: Collection[str] | None = None,
 ) -> set[str]:
-    """Fail unless an executed update follows each of these changes and its undoing, by default all there are.
+    """Fail unless an executed update follows each change and its undoing; the default is all changes.
 
     To follow is to do as the eager call does, or to refuse with a LudusError of one sentence and leave
-    the state alone. Return the names of the changes that made a difference: of others nothing is proved.
+    the state alone. Return the names of the changes that made a difference: the others prove nothing.
     """
     shown = set()
     for name in [*CHANGES, *OTHER_INPUTS] if changes is None else changes:
@@ -65,7 +65,7 @@ def check_followed(
 
 
 def _changed(pair_of: Callable[[str], _Pair], name: str) -> bool:
-    """Compare before a change, with it, and after it; return whether it made a difference."""
+    """Compare before, during and after a change; return whether it made a difference."""
     pair = pair_of(name)
     pair.call(CALLS)
     undo = pair.change(CHANGES[name])
@@ -94,12 +94,12 @@ def _given_others(pair_of: Callable[[str], _Pair], name: str) -> bool:
 
 
 def by_name(engine: EngineKey) -> Callable[[Subject], Executor]:
-    """Return what executes a subject as a config with this `engine` would have it."""
+    """Return the executor that a config with this `engine` would choose for a subject."""
     return lambda subject: choose_engine(engine, subject, is_long=False).by
 
 
 class _Pair:
-    """An eager update and an executed one that are changed alike, and an eager one that is not."""
+    """An eager update and an executed one that are changed alike, and an unchanged eager one."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Pair:
         self._num_calls = 0
 
     def change(self, change: Change) -> Undo | None:
-        """Change both; return what undoes it in both, None where nothing can be changed."""
+        """Change both; return a function that undoes it in both, None if not applicable."""
         undo, other = change(self.eager), change(self._executed)
         if undo is None or other is None:
             return None
@@ -127,7 +127,7 @@ class _Pair:
         return both
 
     def call(self, times: int, inputs: Inputs | None = None) -> bool:
-        """Call all, and compare the executed with the eager; return whether neither was refused."""
+        """Call all, and compare the executed with the eager one; return whether neither was refused."""
         given = self.eager.inputs if inputs is None else inputs
         for _ in range(times):
             self._num_calls += 1
@@ -163,12 +163,12 @@ class _Pair:
         )
 
     def is_as_unchanged(self) -> bool:
-        """Return whether the changes have made no difference to the eager update."""
+        """Return whether the changes made no difference to the eager update."""
         return not _differ(dict(self.eager.state()), dict(self._unchanged.state()))
 
 
 def _noisy(inputs: Inputs, number: int) -> list[Tensor | None]:
-    """Return inputs near their examples, so near that an index stays the index it is."""
+    """Return the inputs with small noise added to floating-point ones; indices stay the same."""
     found: list[Tensor | None] = []
     for value in inputs:
         if value is not None and value.is_floating_point():

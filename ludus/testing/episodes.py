@@ -1,4 +1,4 @@
-"""The contract of episodes of a protocol: what is said is heard, what is over stands still.
+"""Contract of a protocol's episodes: messages enter the history, and finished episodes do not change.
 
 Shapes: B episodes, A agents, C channels, R rounds, K = 1 + C numbers of an action.
 """
@@ -16,7 +16,7 @@ _NOTHING = -1
 
 
 class Moment(Protocol):
-    """Where the episodes stand before a step."""
+    """State of the episodes before a step."""
 
     @property
     def seen(self) -> dict[str, Tensor]: ...
@@ -38,7 +38,7 @@ M = TypeVar("M", bound=Moment)
 
 
 class Episodes(Protocol[M]):
-    """What is asked of an environment here; `ludus.arena.playing.environment` says what each of it means."""
+    """Methods of an environment that are checked here; `ludus.arena.playing.environment` documents them."""
 
     handler: Handler
     num_steps: int
@@ -48,7 +48,7 @@ class Episodes(Protocol[M]):
 
 
 def check_episodes(environment: Episodes[M], *, num_symbols: int, iteration: int = 0) -> None:
-    """Fail with an AssertionError unless random episodes go as the protocol says, round by round."""
+    """Fail with an AssertionError unless random episodes follow the protocol, round by round."""
     handler, moment = environment.handler, environment.begin(iteration)
     generator = torch.Generator().manual_seed(7)
     seed_B, y_B = moment.hidden["seed"], moment.hidden["y"]
@@ -92,7 +92,7 @@ def _check_hidden(moment: Moment) -> None:
 def _check_moment(
     handler: Handler, moment: Moment, index: int, over_B: Tensor, seed_B: Tensor
 ) -> None:
-    """Check the masks: who is over neither speaks nor decides, and a forced decision is not an agent's."""
+    """Check the masks: no agent acts in a finished episode, and a forced decision is no agent's."""
     speaks_BAC = handler.speakers(index, seed_B) & ~over_B[:, None, None]
     decides_BA = handler.deciders(index, seed_B) & ~over_B[:, None]
     if handler.rules.force_guess is not None:
@@ -105,7 +105,7 @@ def _check_moment(
 
 
 def _drawn(handler: Handler, count: int, num_symbols: int, generator: torch.Generator) -> Tensor:
-    """Return random actions, of which a third decides nothing."""
+    """Return random actions, a third of which decide nothing."""
     shape = count, len(handler.agent_names), len(handler.message_channel_names)
     said_BAC = torch.randint(num_symbols, shape, generator=generator)
     decision_BA1 = torch.randint(3, (*shape[:2], 1), generator=generator)
@@ -120,7 +120,7 @@ def _heard(
     over_B: Tensor,
     seed_B: Tensor,
 ) -> Tensor:
-    """Return the history with this round in it, episode by episode."""
+    """Return the history including this round, computed episode by episode."""
     history_BRC = before_BRC.clone()
     speaks_BAC = handler.speakers(index, seed_B)
     for episode in range(len(before_BRC)):

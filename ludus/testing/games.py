@@ -1,4 +1,4 @@
-"""The contract of a game on tensors: it is played at random, and every promise is looked at.
+"""Contract of a game on tensors: it is played at random, and every promise is checked.
 
 Shapes: B games, O features of an observation, A moves, R roles.
 """
@@ -19,7 +19,7 @@ State = Mapping[str, Tensor]
 
 
 class Game(Protocol):
-    """What is asked of a game here; `ludus.games.FusedGame` says what each of it means."""
+    """Methods of a game that are checked here; `ludus.games.FusedGame` documents them."""
 
     roles: tuple[str, ...]
     is_symmetric: bool
@@ -39,10 +39,10 @@ class Game(Protocol):
 
 
 def check_game(make: Callable[[], Game], *, games: int = 48, turns: int = 60) -> None:
-    """Fail with an AssertionError unless the game keeps the contract of a FusedGame.
+    """Fail with an AssertionError unless the game fulfils the contract of a FusedGame.
 
     `make` returns a fresh game each time. A batch of `games` is played at random for `turns` moves of
-    every role; choose as many turns as some games need to end.
+    every role; choose enough turns for some games to end.
     """
     game = make()
     assert games >= 2, (
@@ -56,7 +56,7 @@ def check_game(make: Callable[[], Game], *, games: int = 48, turns: int = 60) ->
 
 
 def _check_refusals(game: Game) -> None:
-    """Check that what cannot be played is refused in a sentence."""
+    """Check that invalid calls are refused with a LudusError."""
     calls: dict[str, Callable[[], object]] = {
         "a batch of no games is not refused": lambda: game.reset(0, torch.Generator()),
         "a role that there is not has actions": lambda: game.actions("nobody"),
@@ -71,7 +71,7 @@ def _check_refusals(game: Game) -> None:
 
 
 def _played(game: Game, games: int, turns: int, globally: int) -> tuple[State, Tensor]:
-    """Return the last state and the sum of the rewards of a random play, each move of which is checked."""
+    """Play at random, checking each move; return the last state and the sum of the rewards."""
     generator = torch.Generator().manual_seed(7)
     with forked(globally):
         state = game.reset(games, generator)
@@ -109,7 +109,7 @@ def _form(value: object) -> str:
 
 
 def _seen(game: Game, state: dict[str, Tensor], role: str) -> tuple[Tensor, Tensor | None]:
-    """Return what a role sees and what is legal for it, once both have the right form."""
+    """Return the observation and the legal moves of a role, after checking their form."""
     over_B = game.over(state)
     obs_BO = game.observe(state, role)
     wanted = len(over_B), game.observation_size(role)
@@ -134,7 +134,7 @@ def _seen(game: Game, state: dict[str, Tensor], role: str) -> tuple[Tensor, Tens
 def _random_actions(
     game: Game, role: str, legal_BA: Tensor | None, games: int, generator: torch.Generator
 ) -> Tensor:
-    """Return legal actions, drawn at random."""
+    """Return random legal actions."""
     what = game.actions(role)
     if not hasattr(what, "count"):
         low, high = torch.tensor(what.low), torch.tensor(what.high)  # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ def _random_actions(
 def _check_illegal(
     game: Game, state: dict[str, Tensor], role: str, legal_BA: Tensor | None, actions: Tensor
 ) -> None:
-    """Check that legal actions are taken, and illegal ones refused by game, role and index."""
+    """Check that legal actions are accepted, and illegal ones refused by game, role and index."""
     game.check_actions(state, role, actions)
     going_B = ~game.over(state)
     count = getattr(game.actions(role), "count", None)
@@ -167,7 +167,7 @@ def _check_illegal(
 
 
 def _refusal(call: Callable[[], object]) -> str | None:
-    """Return what was said when a call was refused; None where it was not."""
+    """Return the message of a refused call; None if it was not refused."""
     try:
         call()
     except LudusError as error:
@@ -178,7 +178,7 @@ def _refusal(call: Callable[[], object]) -> str | None:
 def _checked_step(
     game: Game, state: dict[str, Tensor], role: str, actions: Tensor, obs_BO: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Return what comes of a move, once all that a step promises is seen to hold."""
+    """Return the result of a move, after checking everything that a step promises."""
     before, seen = _copied(state), obs_BO.clone()
     over_B, games = game.over(state), len(actions)
     after, rewards_BR = game.step(state, role, actions)
@@ -213,7 +213,7 @@ def _check_alone(
     after: State,
     rewards_BR: Tensor,
 ) -> None:
-    """Check that some games of the batch, without the others and the other way round, play the same."""
+    """Check that a subset of the batch, in reverse order, plays the same without the others."""
     chosen = torch.arange(len(actions) - 1, -1, -3)
     some = {name: value[chosen] for name, value in state.items()}
     alone, gained = game.step(some, role, actions[chosen])
@@ -223,12 +223,12 @@ def _check_alone(
 
 
 def _check_on_device(game: Game, games: int) -> None:
-    """Check that no number of a tensor is read on the host, on tensors that have none."""
+    """Check with fake tensors that no value of a tensor is read on the host."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     generator = torch.Generator().manual_seed(7)
     state, actions = game.reset(games, generator), {}
-    # A first round for real: what a game makes once and keeps is there before anything is captured.
+    # A first real round, so that whatever a game creates once exists before the capture.
     for role in game.roles:
         legal_BA = game.legal(game.observe(state, role), role)
         actions[role] = _random_actions(game, role, legal_BA, games, generator)

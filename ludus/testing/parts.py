@@ -1,4 +1,4 @@
-"""The contract of a part: its state comes back from disk, and saving it changes nothing."""
+"""Contract of a part: its state survives a round trip through disk, and saving it changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_part(make: Callable[[], Stateful], use: Callable[[Stateful], object]) 
     fresh = make()
     fresh.load_state_dict(codec.decode(stored, tensors, segments))
     assert digest_of(dict(fresh.state_dict())) == first, "loading does not bring the state back"
-    # The same use from the same state must lead to the same place.
+    # The same use from the same state must lead to the same state.
     use(fresh)
     use(used)
     after = [digest_of(dict(part.state_dict())) for part in (fresh, used)]

@@ -1,6 +1,6 @@
-"""The contract of a protocol: every round, decision and label is tried, and every promise is looked at.
+"""Contract of a protocol: every round, decision and label is tried, and every promise is checked.
 
-`check_protocol` looks at the rules alone, `ludus.testing.episodes` at episodes that are played by them.
+`check_protocol` checks the rules alone, `ludus.testing.episodes` episodes that are played by them.
 
 Shapes: B episodes, A agents, C channels, R rounds, K = 1 + C numbers of an action.
 """
@@ -19,7 +19,7 @@ _SEEDS = (0, 1, 2, 3, 5, 8, 1_000_003, 2**31 - 1)
 
 
 class Handler(Protocol):
-    """What is asked of a protocol here; `ludus.arena.protocol` says what each of it means."""
+    """Methods of a protocol that are checked here; `ludus.arena.protocol` documents them."""
 
     rules: Any
 
@@ -60,10 +60,10 @@ RowsOf = Callable[[int, Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 
 def check_protocol(handler: Handler, *, rows_of: RowsOf | None = None) -> None:
-    """Fail with an AssertionError unless the rules keep the contract of a protocol.
+    """Fail with an AssertionError unless the rules fulfil the contract of a protocol.
 
-    `rows_of` is what agents are shown by, such as `CombinedAgents.rows_of`; with it, no agent may be shown
-    a channel that it may not read.
+    `rows_of` returns what agents see, such as `CombinedAgents.rows_of`; with it, no agent may see a channel
+    that it may not read.
     """
     _check_names(handler)
     for index in range(handler.max_message_rounds):
@@ -94,7 +94,7 @@ def _check_names(handler: Handler) -> None:
 
 
 def _check_masks(handler: Handler, index: int) -> None:
-    """Check who speaks, has a turn and decides in a round, for seeds of all sorts."""
+    """Check the masks of speakers, turns and deciders in a round, for various seeds."""
     seed_B = torch.tensor(_SEEDS)
     told = f"in round {index} "
     agents, channels = len(handler.agent_names), len(handler.message_channel_names)
@@ -134,14 +134,14 @@ def _cases(handler: Handler) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rows = [*itertools.product((_REJECT, _ACCEPT, _CONTINUE), (0, 1), (False, True), _SEEDS)]
     decision_B, y_B, over_B, seed_B = (torch.tensor(column) for column in zip(*rows, strict=True))
     shape = len(rows), len(handler.agent_names), 1 + len(handler.message_channel_names)
-    # Few symbols, so that agents often say the same.
+    # Few symbols, so that agents often send the same one.
     action_BAK = torch.randint(2, shape, generator=torch.Generator().manual_seed(7))
     action_BAK[..., 0] = decision_B[:, None]
     return action_BAK, y_B, over_B, seed_B
 
 
 def _check_step(handler: Handler, index: int) -> None:
-    """Check rewards, ends and verdicts in every branch against the slow version below."""
+    """Check rewards, ends and verdicts in every branch against the slow reference below."""
     cases = _cases(handler)
     before = [tensor.clone() for tensor in cases]
     outcome = handler.step(index, *cases)
@@ -170,7 +170,7 @@ def _check_step(handler: Handler, index: int) -> None:
 def _slow_step(
     handler: Handler, index: int, action_AK: Tensor, y: int, is_over: bool, seed: int
 ) -> tuple[dict[str, float], bool, int]:
-    """Return the gains of one episode, whether it ends and its verdict, by the book."""
+    """Return the rewards of one episode, whether it ends and its verdict: a slow reference version."""
     rules, seeds = handler.rules, torch.tensor([seed])
     gains = dict.fromkeys(handler.agent_names, 0.0)
     if is_over:
@@ -203,10 +203,10 @@ def _slow_step(
 
 
 def _check_on_device(handler: Handler, index: int) -> None:
-    """Check that no number of a tensor is read on the host, on tensors that have none."""
+    """Check with fake tensors that no value of a tensor is read on the host."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    # All constants were made by the checks before: what is made once may be made of the host's numbers.
+    # Constants were created by the checks before; creating one may use values on the host.
     cases = _cases(handler)
     try:
         with FakeTensorMode(allow_non_fake_inputs=True) as fake:
@@ -222,7 +222,7 @@ def _check_on_device(handler: Handler, index: int) -> None:
 
 
 def _check_termination(handler: Handler) -> None:
-    """Check that every episode ends once, by the last round at the latest, and gains nothing after."""
+    """Check that every episode ends once, by the last round at the latest, with no rewards after."""
     generator = torch.Generator().manual_seed(7)
     seed_B = torch.arange(64)
     y_B, over_B = seed_B % 2, torch.zeros(64, dtype=torch.bool)
@@ -237,7 +237,7 @@ def _check_termination(handler: Handler) -> None:
 
 
 def _check_visibility(handler: Handler, rows_of: RowsOf | None) -> None:
-    """Check that what an agent is shown depends on all channels that it may read and on no other."""
+    """Check that what an agent sees depends on all channels that it may read and on no other."""
     names, channels = handler.agent_names, handler.message_channel_names
     visible_AC = handler.visibility(torch.device("cpu"))
     for place, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""A callback that logs every hook call, so that two runs can be compared event by event."""
+"""A callback that records every hook call, so that two runs can be compared event by event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.core.trainer import Trainer
 
 
 class Recorder:
-    """Hears every hook of a plan; what it heard, with the counters at that moment, is its state."""
+    """Records every hook of a plan, with the counters at that moment; the record is its state."""
 
     def __init__(self, plan: Repeat) -> None:
         self.heard: list[str] = []
@@ -34,7 +34,7 @@ class Recorder:
 
 
 def listen(trainer: Trainer) -> None:
-    """Add a Recorder once the trainer's plan can be drawn, which is after it was prepared."""
+    """Add a Recorder as soon as the trainer has a plan, which is after `prepare`."""
     prepare = trainer.prepare
 
     def prepare_and_listen(*, max_steps: int | None) -> None:

@@ -1,9 +1,9 @@
-"""Run a script of a user's in a process that may kill itself, with its runs kept in another place.
+"""Run a user's script in a process that may kill itself, with its runs stored in another directory.
 
 python -m ludus.testing.script_victim ROOT [--at-boundary RUN:N] [--at-point NAME] -- SCRIPT [ARGUMENT]...
 
-Nothing of the script is changed. Each run that its `fit` would keep is kept below ROOT, and goes on where
-it has begun already; it is saved as often as asked for, and shows nothing.
+The script itself is not changed. Each run of its `fit` is stored below ROOT, and resumed if it has begun
+already; it is saved as often as asked for, and shows nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ludus.testing.trainers import Watched
 from ludus.testing.victim import kill_at, killer
 
 FAILED = "ludus verify: "
-"""Before the sentence on standard error that says why a script failed."""
+"""Prefix of the message on standard error that says why a script failed."""
 
 
 def main() -> None:
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--every-stages", type=int)
     parser.add_argument("--like", type=Path)
     parser.add_argument("--plugin", action="append", default=[])
-    # Everything after the first -- is the script's.
+    # Everything after the first -- belongs to the script.
     cut = sys.argv.index("--")
     options = parser.parse_args(sys.argv[1:cut])
     script, *arguments = sys.argv[cut + 1 :]
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def run_script(script: str, arguments: Sequence[str]) -> int:
-    """Run a script as `python SCRIPT ARGUMENTS` would; return its exit code, with a sentence if it failed."""
+    """Run a script as `python SCRIPT ARGUMENTS` would; return its exit code, and print why it failed."""
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).absolute().parent)
     sys.stdin = NoInput()
@@ -81,7 +81,7 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
         return 1
     except Exception as error:
         traceback.print_exc()
-        # The innermost line of the script itself, for the mistake is likely there.
+        # The innermost line of the script itself: the mistake is likely there.
         lines = [
             frame.lineno
             for frame in traceback.extract_tb(error.__traceback__)
@@ -95,7 +95,7 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
 
 
 class Places:
-    """Where the runs of a script are kept: one directory for each, in the order of their first `fit`."""
+    """Assigns a directory to each run of a script, in the order of their first `fit`."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Places:
         every_stages: int | None,
         like: Path | None,
     ) -> None:
-        """Let the run with this index be killed; -1: none. What is auto is decided as in runs at `like`."""
+        """Kill the run with this index (-1: none). Settings on auto are chosen as in the runs at `like`."""
         self._like = like
         self._root = root
         self._index, self._kill = index, kill
@@ -131,7 +131,7 @@ class Places:
         if self._like is not None and isinstance(config, TrainerConfig):
             decided = open_storage(self._like / own.name / name)
             trainer.config = as_begun(trainer.config, decided)
-        # A later fit of the same run says itself whether it is to go on.
+        # A later fit of the same run says itself whether it resumes.
         resume = request.resume or (is_first and (own / name).exists())
         moved = dataclasses.replace(request, root=str(own), name=name, resume=resume)
         watch = [self._kill] if index == self._index else []
@@ -141,7 +141,7 @@ class Places:
 
 
 class NoInput(io.StringIO):
-    """Standard input that nobody can answer: a script is started many times."""
+    """Standard input that refuses to be read, because a script is started many times."""
 
     def _refuse(self) -> str:
         raise LudusError(
@@ -150,11 +150,11 @@ class NoInput(io.StringIO):
         )
 
     def read(self, size: int | None = -1, /) -> str:
-        """Say that there is nothing to read."""
+        """Raise LudusError: there is no input."""
         return self._refuse()
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
-        """Say that there is nothing to read."""
+        """Raise LudusError: there is no input."""
         return self._refuse()
 
     def __next__(self) -> str:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""The contract of reading a state: what no part ever saved is refused by key, and changes nothing."""
+"""Contract of loading a state: a value that no part ever saved is refused by key, and changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Path = tuple[Any, ...]
 
 
 def places(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield every value inside a state with its path, containers before what is in them."""
+    """Yield every value inside a state with its path, containers before their content."""
     yield path, value
     items: Any = ()
     if isinstance(value, Mapping):
@@ -33,7 +33,7 @@ def places(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def spoilt(value: object) -> Iterator[tuple[str, Any]]:
-    """Yield what may stand in place of a value, each in words and as a value: none fits, or few do."""
+    """Yield replacements for a value, each as text and as a value: none fits, or few do."""
     if value is not None:
         yield "nothing", None
     if not isinstance(value, str):
@@ -80,7 +80,7 @@ def _spoilt_array(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def replaced(state: Any, path: Path, value: Any) -> Any:
-    """Return the state with another value at one place; what lies beside it is shared."""
+    """Return the state with another value at one path; everything else is shared."""
     if not path:
         return value
     key, *rest = path
@@ -97,7 +97,7 @@ def from_disk(state: object) -> Any:
 
 
 def saved_state(make: Callable[[], Stateful], use: Callable[[Any], object]) -> Any:
-    """Return the state of a part that was used, as it comes back from a checkpoint."""
+    """Return the state of a part after use, as it comes back from a checkpoint."""
     part: Any = make()
     use(part)
     state = from_disk(dict(part.state_dict()))
@@ -116,8 +116,8 @@ def check_refused_or_taken(
 ) -> bool:
     """Load a changed state; return whether it was refused.
 
-    A refusal is a CheckpointError that names a key, and leaves the part as it was. What is taken must
-    be taken as it is, and the part must work with it; `may_fill` lets it fill in what is missing.
+    A refusal is a CheckpointError that names a key, and leaves the part unchanged. A state that is accepted
+    must be loaded unchanged, and the part must work with it; `may_fill` lets it fill in what is missing.
     """
     part = make()
     before = digest_of(copy.deepcopy(dict(part.state_dict())))
@@ -131,7 +131,7 @@ def check_refused_or_taken(
         assert digest_of(dict(part.state_dict())) == before, f"{what}: refused, yet half taken"
         return True
     if getattr(part, "inexact_because", tuple)():
-        # It said aloud that it could not go on from there.
+        # It reported that it could not continue from there.
         return True
     is_kept = digest_of(dict(part.state_dict())) == digest_of(state)
     assert is_kept or may_fill, f"{what}: taken as another"
@@ -153,14 +153,14 @@ def check_every_value(
     """Change every value of a part's state in every way, one at a time; return how many were refused.
 
     `optional` are paths that older versions did not save; `harmless` are patterns of changes, as in
-    "returns negative", that lead to another good state. All others must be refused.
+    "returns negative", that lead to another valid state. All others must be refused.
     """
     num_refused = 0
     for path, value in places(state):
         if path:
             for how, other in spoilt(value):
                 place = "/".join(map(str, path))
-                # A missing value is named by the mapping it is missing from.
+                # A missing value may be reported by the mapping it is missing from.
                 names = {place, f"{place}/{how.removesuffix(' missing')}"}
                 may_fill = bool(names & {*optional})
                 changed = replaced(state, path, other)

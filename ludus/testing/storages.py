@@ -1,4 +1,4 @@
-"""The contract of a storage: whole files or none, growing files that can be cut, no way out."""
+"""Contract of a storage: atomic files, append-only files that can be truncated, no escape from the root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BAD_NAMES = ("../x", "/etc/x", "a/../b", ".hidden", "-x", "a\0b", "a\nb", "", "
 
 
 def check_storage(make: Callable[[], Storage]) -> None:
-    """Check what every storage promises; `make` opens the same empty place each time."""
+    """Check what every storage promises; `make` opens the same empty location each time."""
     storage = make()
     for name in _BAD_NAMES:
         try:

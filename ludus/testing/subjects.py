@@ -1,4 +1,4 @@
-"""What `ludus verify` runs in processes of their own: a config, or a script with all it has."""
+"""Subjects of `ludus verify`, run in child processes: a config, or a script with its objects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MOST_WORDS = 1 << 20
 
 
 class Failed(LudusError):
-    """A process ended by a mistake of its own."""
+    """A process failed by its own error, not by a kill."""
 
 
 class Subject(Protocol):
-    """Something that trains in a process of its own and can be killed there."""
+    """Something that trains in its own process and can be killed there."""
 
     name: str
 
@@ -34,19 +34,19 @@ class Subject(Protocol):
         may_die: bool = False,
         seconds: float | None = None,
     ) -> bool:
-        """Run or resume all below this directory; return whether it came to its end.
+        """Run or resume everything below this directory; return whether it reached its end.
 
-        Raise Failed where it ended by a mistake of its own.
+        Raises Failed if it ended by its own error.
         """
 
     def runs(self, root: Path) -> list[Path]:
-        """Return the directories of its runs, in order; raise LudusError where there are none."""
+        """Return the directories of its runs, in order; raise LudusError if there are none."""
 
     def at_boundary(self, run: int, boundary: int) -> list[str]:
-        """Return the words that let it die at a boundary of one of its runs."""
+        """Return the arguments that kill it at a boundary of one of its runs."""
 
     def saving(self, every_stages: int) -> list[str]:
-        """Return the words that let it save so often."""
+        """Return the arguments that set how often it saves."""
 
 
 class Config:
@@ -74,16 +74,16 @@ class Config:
         return [root / RUN]
 
     def at_boundary(self, run: int, boundary: int) -> list[str]:
-        """Return the words that let it die at a boundary."""
+        """Return the arguments that kill it at a boundary."""
         return [f"--at-boundary={boundary}"]
 
     def saving(self, every_stages: int) -> list[str]:
-        """Return the words that let it save so often."""
+        """Return the arguments that set how often it saves."""
         return [f"settings.checkpoint.every_stages={every_stages}"]
 
 
 class Script:
-    """A script of a user's, with its networks, data and callbacks, and each run that it begins."""
+    """A user's script, with its networks, data and callbacks, and each run that it starts."""
 
     def __init__(self, path: str, arguments: Sequence[str], plugins: Sequence[str]) -> None:
         self.name = path
@@ -98,12 +98,12 @@ class Script:
         may_die: bool = False,
         seconds: float | None = None,
     ) -> bool:
-        """Run it from its first line; the runs that it has begun go on."""
+        """Run it from its first line; runs that have begun are resumed."""
         given = [str(root), *self._plugins, *words, "--", *self._given]
         return run_child("ludus.testing.script_victim", given, may_die=may_die, seconds=seconds)
 
     def runs(self, root: Path) -> list[Path]:
-        """Return the directories of its runs, in the order in which it begins them."""
+        """Return the directories of its runs, in the order in which it starts them."""
         found = [note.parent for note in sorted(root.glob("*/*/run.json"))]
         if not found:
             raise LudusError(
@@ -113,17 +113,17 @@ class Script:
         return found
 
     def at_boundary(self, run: int, boundary: int) -> list[str]:
-        """Return the words that let it die at a boundary of one of its runs."""
+        """Return the arguments that kill it at a boundary of one of its runs."""
         return [f"--at-boundary={run}:{boundary}"]
 
     def saving(self, every_stages: int) -> list[str]:
-        """Return the words that let it save so often."""
+        """Return the arguments that set how often it saves."""
         return [f"--every-stages={every_stages}"]
 
 
 def run_child(module: str, words: Sequence[str], *, may_die: bool, seconds: float | None) -> bool:
-    """Run a module in a process of its own, killed after so many seconds; return whether it ended well."""
-    # A file, for a pipe would have to be read until all processes that a script has begun are gone, too.
+    """Run a module in a child process, killed after this many seconds; return whether it ended well."""
+    # A file, because a pipe would have to be read until every descendant process is gone.
     with tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(
             [sys.executable, "-m", module, *words],
@@ -136,7 +136,7 @@ def run_child(module: str, words: Sequence[str], *, may_die: bool, seconds: floa
         except subprocess.TimeoutExpired:
             return False
         finally:
-            # Whatever ends the wait, a Ctrl-C too, leaves no process behind.
+            # Whatever ends the wait, a Ctrl-C included, leaves no process behind.
             child.kill()
             child.wait()
         if child.returncode != 0 and not (may_die and child.returncode == -9):
@@ -147,7 +147,7 @@ def run_child(module: str, words: Sequence[str], *, may_die: bool, seconds: floa
 
 
 def _last_words(errors: str) -> str:
-    """Return the sentence that says why a process failed, or the last line it wrote."""
+    """Return the message of why a process failed, or the last line it wrote."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     told = [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
     return (told or lines or [""])[-1]

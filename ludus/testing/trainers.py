@@ -1,4 +1,4 @@
-"""The contract of a trainer: killed anywhere and taken up again, it ends as if never killed."""
+"""Contract of a trainer: killed anywhere and resumed, it ends as if it had never been killed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Make = Callable[[], Trainer]
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL inside one process: nothing of ours may catch it and go on."""
+    """Stands for SIGKILL inside one process: nothing of ludus may catch it and continue."""
 
 
 class Watched(Session):
-    """A session with more observers, and perhaps one part whose saved state is left out.
+    """A session with more observers, and optionally one part whose saved state is left out.
 
-    `lost` is told, for each load, whether leaving the part out lost anything at all. Where it lost
-    nothing the run is killed, since it would go on as any resume does.
+    `lost` receives, for each load, whether leaving the part out lost anything. If it lost nothing the run
+    is killed, because it would continue like any resume.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ def run_trainer(
     lost: list[bool] | None = None,
     watch: Callable[[Trainer], Observer] | None = None,
 ) -> Result | None:
-    """Run a fresh trainer, or go on with its run; None means it was killed at that boundary."""
+    """Run a fresh trainer, or resume its run; None means it was killed at that boundary."""
     trainer = make()
     if trainer.config.settings.checkpoint.every_stages == 0:
-        # Without checkpoints a kill would only prove that a run can be begun anew.
+        # Without checkpoints a kill would only prove that a run can be started again.
         trainer.config = trainer.config.replace(**{"settings.checkpoint.every_stages": 5})
     listen(trainer)
     watchers: list[Observer] = [watch(trainer)] if watch is not None else []
@@ -100,12 +100,12 @@ def run_trainer(
 
 
 def count_boundaries(place: str | Path) -> int:
-    """Return how many boundaries an ended run passed."""
+    """Return the number of boundaries that an ended run passed."""
     return checkpoint.numbers(open_storage(place))[-1]
 
 
 def _run_unbroken(make: Make, root: str | Path) -> Ending:
-    """Return how a run ends that nobody kills; checks that are given the same root share it."""
+    """Return the ending of a run without kills; checks with the same root share it."""
     if open_storage(below(root, "unbroken")).names("checkpoints") == []:
         run_trainer(make, root, "unbroken")
     return ending_of(below(root, "unbroken"))
@@ -133,10 +133,10 @@ def check_kill_anywhere(make: Make, root: str | Path, *, max_kills: int = 12) ->
 
 
 def check_effects_once(begin: Callable[[], tuple[Make, Sequence[str]]], root: Path) -> None:
-    """Kill at every boundary, resume, and compare what was done outside the run with an unbroken one.
+    """Kill at every boundary, resume, and compare the effects outside the run with an unbroken one.
 
-    `begin` returns, for each run, how its trainer is made and a list to which each effect outside the run
-    adds its key: a job that was paid, a label that was asked for.
+    `begin` returns, for each run, a function that makes its trainer and a list to which each effect outside
+    the run adds its key: a job that was paid, a label that was requested.
     """
     make, expected = begin()
     run_trainer(make, root, "unbroken")
@@ -153,7 +153,7 @@ def check_effects_once(begin: Callable[[], tuple[Make, Sequence[str]]], root: Pa
 
 
 def check_kill_chain(make: Make, root: Path, *, max_kills: int = 10) -> None:
-    """Kill one run again and again, after equal stretches, until it ends; compare."""
+    """Kill one run repeatedly, at equal intervals, until it ends; compare."""
     unbroken = _run_unbroken(make, root)
     total = count_boundaries(root / "unbroken")
     for instant in sorted({total * (1 + index) // (max_kills + 1) for index in range(max_kills)}):
@@ -164,7 +164,7 @@ def check_kill_chain(make: Make, root: Path, *, max_kills: int = 10) -> None:
 
 
 def _check_witness(place: str | Path, unbroken: str | Path) -> None:
-    """See that no resume which ended with the same bytes was found to differ on the way."""
+    """Check that no resume that ended with the same bytes reported a difference on the way."""
     storage, whole = open_storage(place), open_storage(unbroken)
     told = directory.told_reasons(storage, DIFFERS)
     assert not told, f"{place}: {told[0]}"
@@ -181,8 +181,8 @@ def check_negative_controls(
 ) -> None:
     """Leave out each part in turn on resume: the end must differ, or the check above proves nothing.
 
-    `inert` names parts that cannot matter in this run, such as generators nobody draws from;
-    `refusals` holds, by part, words of the sentence with which a run may refuse to go on without it.
+    `inert` names parts that cannot matter in this run, such as generators that are never used;
+    `refusals` holds, by part, words of the message with which a run may refuse to continue without it.
     Only a divergence or that refusal counts: a run that crashes for another reason proves nothing.
     """
     unbroken = _run_unbroken(make, root)
@@ -196,12 +196,12 @@ def check_negative_controls(
         refusal = (refusals or {}).get(part)
         differs = any(
             _differs_without(make, root, part, instant, unbroken, lost, refusal=refusal)
-            # Whether anybody draws from the global generators shows anywhere.
+            # Whether the global generators are used shows at any boundary.
             for instant in (instants[:2] if part == "random" else instants)
             if instant
         )
         if part in ("logger", "random", "learning_rate") and not any(lost):
-            # Nothing waited to be logged, nobody drew from the global generators, no rate was set.
+            # Nothing was unwritten, the global generators were not used, no rate was set.
             continue
         assert differs, f"leaving out '{part}' changes nothing: is it a part at all?"
 
@@ -219,7 +219,7 @@ def _differs_without(
     killed, name = f"cut-{instant}", f"without-{part}-{instant}"
     if not (root / killed).exists():
         run_trainer(make, root, killed, kill_at=instant)
-    # Each part is missed by a copy of the one run that was killed there.
+    # Each part is left out of a copy of the one run that was killed there.
     shutil.copytree(root / killed, root / name, symlinks=True)
     try:
         result = run_trainer(make, root, name, leave_out=part, lost=lost)

@@ -10,7 +10,7 @@ MAX_BOUNDARIES = 60
 
 
 class UndeclaredState:
-    """An observer that looks at a trainer and all that was given to it at every boundary."""
+    """An observer that inspects a trainer and everything given to it at every boundary."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -19,7 +19,7 @@ class UndeclaredState:
         self._num_seen = 0
 
     def __call__(self, run: Run) -> None:
-        """Compare everything with what it was at the first boundary."""
+        """Compare everything with its state at the first boundary."""
         self._num_seen += 1
         if self._num_seen == 1:
             self._states.watch(self._trainer)
@@ -27,9 +27,9 @@ class UndeclaredState:
             self._changed = self._states.changed()
 
     def found(self) -> list[str]:
-        """Return the attributes that changed, yet are in no part; those of companions in a sentence.
+        """Return the changed attributes that are in no part; those of companions as a sentence.
 
-        What the run itself has seen since its beginning is among them.
+        This includes what the run itself has detected since its beginning.
         """
         own = self._trainer.inexact_because()
         said = [reason for reason in self._trainer.all_reasons() if reason not in own]

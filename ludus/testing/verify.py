@@ -1,7 +1,7 @@
-"""Prove exact resume on a user's own config or script: kill it, resume it, compare every byte at the end.
+"""Verify exact resume of a user's config or script: kill it, resume it, compare every byte at the end.
 
-The answer is one of three words: `proved`; `expected`, where nothing speaks against it and no kill came where
-it would show; `no`, with the reasons.
+The result is `proved`; `expected`, if nothing contradicts it but no kill came where it would show; or `no`,
+with the reasons.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COLOURS = {Exact.PROVED: "green", Exact.EXPECTED: "yellow", Exact.NO: "red"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found of a config or a script."""
+    """Result for a config or a script."""
 
     word: Exact
     reasons: Sequence[str] = field(default_factory=tuple)
@@ -50,12 +50,12 @@ class Verdict:
 def verify_config(
     config: str, overrides: Sequence[str], *, num_kills: int, seed: int, plugins: Sequence[str]
 ) -> bool:
-    """Return whether the config passed, having printed what was done and found."""
+    """Print what is done and found; return whether the config passed."""
     console = Console(highlight=False)
     checked = read_config(config, [*overrides, "settings.display=none"], tell=tell)
     with tempfile.TemporaryDirectory(prefix="ludus-verify-") as folder:
         root = Path(folder)
-        # A copy, so that an edit of the file in the meantime does not matter.
+        # A copy, so that editing the file meanwhile does not matter.
         copy = root / "config.yaml"
         copy.write_text(checked.to_yaml(), encoding="utf-8")
         console.print("state: looking for attributes that change but are in no part")
@@ -73,7 +73,7 @@ def verify_config(
 def verify_script(
     script: str, arguments: Sequence[str], *, num_kills: int, seed: int, plugins: Sequence[str]
 ) -> bool:
-    """Return whether all runs of the script passed, having printed what was done and found."""
+    """Print what is done and found; return whether all runs of the script passed."""
     console = Console(highlight=False)
     if not Path(script).is_file():
         raise LudusError(f"there is no script {script}; give the path of a Python file")
@@ -85,7 +85,7 @@ def verify_script(
 
 
 class Campaign:
-    """One unbroken run, one that is killed again and again, and what their ends say."""
+    """Compares one unbroken run with one that is killed repeatedly."""
 
     def __init__(
         self, subject: Subject, root: Path, num_kills: int, seed: int, console: Console
@@ -93,7 +93,7 @@ class Campaign:
         self._subject = subject
         self._unbroken, self._killed = root / "unbroken", root / "killed"
         self._again = root / "again"
-        # Whether compiling pays is decided by time, once: in the unbroken run.
+        # Whether compiling pays off is decided by time, once: in the unbroken run.
         self._like = f"--like={self._unbroken}"
         self._num_kills = num_kills
         self._chance = random.Random(seed)
@@ -123,14 +123,14 @@ class Campaign:
         try:
             num_done = self._kill(totals, seconds)
         except Failed as error:
-            # Data that are made anew each time are found by a resume, which then refuses to go on.
+            # Data that differ at each start are detected by the resume, which then refuses.
             reason = f"killed and started again, it fails: {error}"
             return Verdict(Exact.NO, [self._unlike_itself() or reason])
         return self._judged(runs, totals, num_done)
 
     def _kill(self, totals: Sequence[int], seconds: float) -> int:
-        """Kill in a chain, at boundaries, inside the writer and at random times; count the kills."""
-        # Enough checkpoints that a kill has one to go back to; how often they are made decides nothing.
+        """Kill in a chain, at boundaries, inside the writer and at random times; return their number."""
+        # Enough checkpoints for a kill to return to one; their number does not affect the result.
         often = max(1, sum(totals) // (25 * len(totals)))
         num_done, ways = 0, itertools.cycle((1, 2, 0))
         for run, boundary, is_sure in self._instants(totals):
@@ -155,9 +155,9 @@ class Campaign:
         return num_done
 
     def _instants(self, totals: Sequence[int]) -> list[tuple[int, int, bool]]:
-        """Return runs and boundaries in order, and whether it is the kill that each run is sure to get.
+        """Return runs and boundaries in order, and whether each is the one kill that every run must get.
 
-        That one comes past the first third, when there is a checkpoint to go back to.
+        That one comes after the first third, when there is a checkpoint to return to.
         """
         sure = [
             (run, self._chance.randint(min(total, total // 3 + 1), max(1, total - 1)), True)
@@ -168,7 +168,7 @@ class Campaign:
         return sorted([*sure, *self._chance.sample(places, k=num_more)])
 
     def _judged(self, runs: Sequence[Path], totals: Sequence[int], num_done: int) -> Verdict:
-        """Return what the ends of all runs come to, and write down what was proved or disproved."""
+        """Return the verdict on the ends of all runs, and record what was proved or disproved."""
         ends = self._subject.runs(self._killed)
         reasons = [reason for run in (*runs, *ends) for reason in _against(run)]
         if (differ := self._differences(self._killed)) is not None:
@@ -192,7 +192,7 @@ class Campaign:
         return Verdict(Exact.PROVED, [f"{_times(num_done)}{among}, the same bytes at the end"])
 
     def _unlike_itself(self) -> str | None:
-        """Run it once more without a kill; say so where that ends otherwise already."""
+        """Run it once more without a kill; return a reason if that already ends differently."""
         try:
             self._subject.run(self._again, [self._like])
         except Failed:
@@ -205,7 +205,7 @@ class Campaign:
         )
 
     def _differences(self, other: Path) -> str | None:
-        """Return how the runs below another directory ended otherwise than unbroken, the first of them."""
+        """Return how the first differing run below another directory differs from the unbroken one."""
         runs, others = (self._subject.runs(root) for root in (self._unbroken, other))
         names = [run.relative_to(self._unbroken) for run in runs]
         if names != [run.relative_to(other) for run in others]:
@@ -222,25 +222,25 @@ def _times(count: int) -> str:
 
 
 def _waits_for(path: Path) -> str | None:
-    """Return for what an unbroken run waits, if it has not come to its end."""
+    """Return what an unbroken run waits for, if it has not reached its end."""
     last = last_ending(LocalStorage(path))
     if last is None:
         raise LudusError(
             f"the run {path.name} did not say how it ended: its events.jsonl was changed, or its process"
             " ended within fit; let it come to its end"
         )
-    # What follows is where to answer, and this run is gone when it is read.
+    # The rest says where to answer, but this run is gone by the time it is read.
     reason = str(last.get("reason") or "it was interrupted by a signal").partition(":")[0]
     return reason if last["event"] == "interrupted" else None
 
 
 def _against(path: Path) -> list[str]:
-    """Return what a run itself says against its exactness."""
+    """Return the reasons that a run itself gives against its exactness."""
     told: list[str] = (last_ending(LocalStorage(path)) or {}).get("inexact_because", [])
     return told
 
 
 def _resumed_at(path: Path) -> list[int]:
-    """Return the boundaries at which a run was taken up again."""
+    """Return the boundaries at which a run was resumed."""
     events = read_lines(LocalStorage(path), "events.jsonl")
     return [event["boundary"] for event in events if event["event"] == "resumed"]

@@ -54,7 +54,7 @@ def main() -> None:
 def run_watched(
     trainer: Trainer, root: str, watch: Sequence[Observer], *, leave_out: str | None
 ) -> None:
-    """Go on with the run of this trainer, watched."""
+    """Resume the run of this trainer, with observers."""
     runtime = functools.partial(Watched, watch=watch, leave_out=leave_out)
     trainer.fit(root=root, name=RUN, resume=True, show_on="stderr", runtime=runtime)
 
@@ -70,7 +70,7 @@ def kill_at(boundary: int) -> Observer:
 
 
 def killer(point: str) -> Callable[[str], None]:
-    """Return what kills this process when the writer passes a point, NAME or NAME:N for the Nth time."""
+    """Return a function that kills this process at a point of the writer: NAME, or NAME:N for pass N."""
     name, _, occurrence = point.partition(":")
     seen = 0
 

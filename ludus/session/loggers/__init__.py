@@ -1,1 +1,1 @@
-"""Where metrics go: one back end a file, found by listing this folder."""
+"""Logger back ends, one per file, found by listing this folder."""

@@ -1,4 +1,4 @@
-"""Write metrics.csv in long form: one value a row, so that a new metric never changes the columns."""
+"""Write metrics.csv in long form: one value per row, so that a new metric never changes the columns."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ludus.store.storage import Storage
 
 @register("logger", "csv")
 class Csv:
-    """Columns: the counters of the run, then name and value. Pivot on `name` for one column a metric."""
+    """Columns: the counters of the run, then name and value. Pivot on `name` for one column per metric."""
 
     class Config(StrictConfig):
-        """It has nothing to choose."""
+        """No options."""
 
         kind: Literal["csv"]
         """Always csv."""
@@ -26,7 +26,7 @@ class Csv:
         self._file = storage.append("metrics.csv")
 
     def write(self, record: Record) -> None:
-        """Append a row for each scalar, and the heading before the first."""
+        """Append a row for each scalar, and a header before the first."""
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         if self._file.offset == 0 and not self._file.backlog:
@@ -37,10 +37,10 @@ class Csv:
         self._file.write(text.getvalue().encode(errors="replace"))
 
     def close(self) -> None:
-        """The storage closes its files itself."""
+        """Do nothing: the storage closes its files itself."""
 
 
 def _safe_cell(text: str) -> str:
-    """Return text that a spreadsheet will take neither for a formula nor for the end of a row."""
+    """Return text that a spreadsheet reads neither as a formula nor as the end of a row."""
     text = text.replace("\r", "\\r")
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text

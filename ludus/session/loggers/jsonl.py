@@ -1,4 +1,4 @@
-"""Write metrics.jsonl, which a resumed run ends with the same bytes of, and timing.jsonl beside it."""
+"""Write metrics.jsonl, whose bytes a resumed run reproduces, and timing.jsonl, which it does not."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ludus.store.storage import Storage
 
 @register("logger", "jsonl")
 class JsonLines:
-    """One JSON object a line: the counters, then the metrics. Nothing in it depends on the clock."""
+    """Writes one JSON object per line: the counters, then the metrics. No line depends on the clock."""
 
     class Config(StrictConfig):
-        """It has nothing to choose."""
+        """No options."""
 
         kind: Literal["jsonl"]
         """Always jsonl."""
@@ -37,11 +37,11 @@ class JsonLines:
         self._timing.write(json.dumps(timing).encode() + b"\n")
 
     def close(self) -> None:
-        """The storage closes its files itself."""
+        """Do nothing: the storage closes its files itself."""
 
 
 def line_of(record: Record) -> bytes:
-    """Return the line that a record is in metrics.jsonl."""
+    """Return the line of a record in metrics.jsonl."""
     line: dict[str, Any] = {**record.counters}
     line |= {name: as_json(value) for name, value in record.scalars.items()}
     if record.texts:
@@ -54,7 +54,7 @@ def line_of(record: Record) -> bytes:
 
 
 def as_json(value: float) -> float | str:
-    """Return the value, or its name where JSON has no number for it."""
+    """Return the value, or its name if JSON has no such number (NaN, inf)."""
     return value if math.isfinite(value) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Write TensorBoard events, in a file that a resume cuts back, so that no step is shown twice."""
+"""Write TensorBoard events to a file that a resume truncates, so that no step is shown twice."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _FILE = "events/events.out.tfevents.0.ludus"
 
 @register("logger", "tensorboard")
 class TensorBoard:
-    """Scalars, rates (under `time/`), texts, histograms and images, by env_steps or opt_steps."""
+    """Writes scalars, rates (under `time/`), texts, histograms and images, by env_steps or opt_steps."""
 
     class Config(StrictConfig):
-        """It has nothing to choose."""
+        """No options."""
 
         kind: Literal["tensorboard"]
         """Always tensorboard."""
 
     def __init__(self, config: Config, storage: Storage) -> None:
-        # These take a second to import, so only a run that wants them pays.
+        # These imports take a second, so only a run that uses TensorBoard pays for them.
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -39,7 +39,7 @@ class TensorBoard:
             self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def write(self, record: Record) -> None:
-        """Append one event that holds everything of this record."""
+        """Append one event with the whole record."""
         from torch.utils.tensorboard import summary as make
 
         scalars = {**record.scalars, **{f"time/{k}": v for k, v in record.timing.items()}}
@@ -62,11 +62,11 @@ class TensorBoard:
         self._records.flush()
 
     def close(self) -> None:
-        """The storage closes its files itself."""
+        """Do nothing: the storage closes its files itself."""
 
 
 def _unicode(text: str) -> str:
-    """Return the text with a mark for each half of a surrogate pair, which TensorBoard refuses."""
+    """Replace lone surrogates, which TensorBoard refuses."""
     return text.encode("utf-8", errors="replace").decode()
 
 

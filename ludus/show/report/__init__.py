@@ -1,1 +1,1 @@
-"""The HTML page of one run or several: its curves, charts and sections."""
+"""HTML report of one run or several: its curves, charts and sections."""

@@ -1,4 +1,4 @@
-"""Draw curves and histograms as inline SVG that needs no script and follows the page's colours."""
+"""Draw curves and histograms as inline SVG, without scripts and in the page's colours."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NUM_COLOURS = len(COLOURS)
 NUM_DASHES = len(DASHES)
 
 WIDE, NARROW = (560.0, 250.0), (400.0, 200.0)
-"""The sizes a chart may have, width and height in pixels before the page scales it."""
+"""Sizes of a chart, width and height in pixels before the page scales it."""
 
 _MOST_TOLD = 12
-# NUL and its kin are no HTML; a replacement character shows that something stood there.
+# NUL and other control characters are not valid HTML; a replacement character shows the gap.
 _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
 
@@ -49,11 +49,11 @@ def line_chart(
     scales: tuple[Scale, Scale] | None = None,
     moments: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Return a figure with its curves, axes, legend and, for a mouse, the values at each place.
+    """Return a figure with its curves, axes, legend and, under the mouse, the values at each x.
 
-    Each curve keeps at most three points in each of num_buckets; num_bands places answer a mouse. `scales`
-    are those of x and y; without them x counts something, and both are as long as the curves need.
-    `moments` are places along x at which something happened, each with what it was.
+    Each curve keeps at most three points in each of num_buckets; num_bands strips react to the mouse.
+    `scales` are those of x and y; by default x counts something, and both are as long as the curves need.
+    `moments` are x values at which something happened, each with a label.
     """
     drawn = [v for line in lines for v in (*line.ys, *line.lows, *line.highs) if is_drawn(v)]
     drawn += [line.best[1] for line in lines if line.best]
@@ -75,7 +75,7 @@ def line_chart(
 
 
 def bar_chart(title: str, edges: Sequence[float], counts: Sequence[float]) -> str:
-    """Return a figure of a histogram: a bar between each two edges, at most 64 of them."""
+    """Return the figure of a histogram: a bar between each two edges, at most 64 of them."""
     group = math.ceil(len(counts) / 64)
     heights = [sum(counts[start : start + group]) for start in range(0, len(counts), group)]
     sides = [*edges[:-1:group], edges[-1]]
@@ -114,7 +114,7 @@ def _axes(frame: Frame, x_label: str) -> Iterator[str]:
     yield f'<path class="axis" d="M{frame.left:.1f} {floor:.1f}H{right:.1f}"/>'
     for tick, label in zip(frame.x.ticks, frame.x.labels, strict=True):
         x = frame.across(tick)
-        # A label that would be cut by the edge of the drawing ends there instead.
+        # A label that the edge of the drawing would cut ends there instead.
         side = ' class="end"' if x + 3.4 * len(label) > frame.size[0] else ' class="mid"'
         yield f'<path class="axis" d="M{x:.1f} {floor:.1f}v4"/>'
         yield f'<text{side} x="{x:.1f}" y="{floor + 18:.1f}">{label}</text>'
@@ -173,7 +173,7 @@ def _best_marks(frame: Frame, lines: Sequence[Line]) -> Iterator[str]:
         if len(marked) == 1:
             is_right = x > frame.size[0] / 2
             side, sign = ("end", -1) if is_right else ("start", 1)
-            # Over the point, or beside it where there is no room above.
+            # Above the point, or next to it if there is no room above.
             x, y = (x, y - 12) if y > TOP + 18 else (x + 11 * sign, y + 4)
             label = f"best {short_number(line.best[1])}"
             yield f'<text class="{side} told" x="{x:.1f}" y="{y:.1f}">{label}</text>'

@@ -1,4 +1,4 @@
-"""Gather the metrics of one or several runs into charts, those of one kind on one chart."""
+"""Group the metrics of one or several runs into charts, those of one kind on one chart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AXIS_NAMES = {
     "iteration": "iterations",
 }
 
-# Together these keep a page of any number of charts near one megabyte at most.
+# Together these limits keep a page of any number of charts near one megabyte.
 _MOST_POINTS = 36_000
 _MOST_BANDS = 1_600
 _MOST_BUCKETS, _FEWEST_BUCKETS = 500, 20
@@ -27,13 +27,13 @@ _MOST_BANDS_EACH, _FEWEST_BANDS_EACH = 80, 8
 _MOST_HISTOGRAMS = 60
 
 _Groups = Mapping[str, Sequence[Drawn]]
-"""By the title of a chart: its series."""
+"""Title of a chart -> its series."""
 
 
 def metric_charts(runs: Sequence[ReportedRun]) -> str:
     """Return a chart for each kind of metric: train/loss and validation/loss share one.
 
-    In the report of one run the agents of a run share it, too; in a comparison each has its own.
+    In the report of one run its agents share the chart, too; in a comparison each has its own.
     """
     parts = taken_apart(name for run in runs for name in run.metrics)
     looks = Looks(list(parts.values()), len(runs))
@@ -62,7 +62,7 @@ def rate_charts(runs: Sequence[ReportedRun]) -> str:
 def _by_owners(
     kinds: _Groups, looks: Looks, *, is_compared: bool
 ) -> Iterator[tuple[str, list[Drawn]]]:
-    """Yield the charts of a page on which metrics have owners: those of each owner once."""
+    """Yield the charts of a page whose metrics have owners; in a comparison, one for each owner."""
     for kind, group in kinds.items():
         owned = _merged(group)
         if not is_compared:
@@ -77,7 +77,7 @@ def _by_owners(
 
 
 def _merged(group: Sequence[Drawn]) -> list[list[Drawn]]:
-    """Return the series of each owner, the whole first; one with another's very values joins that one."""
+    """Return the series by owner, the whole first; an owner with identical values joins the earlier one."""
     owners = sorted(dict.fromkeys(one.parts.owner for one in group), key=bool)
     found: list[dict[tuple[int, str], Drawn]] = []
     for owner in owners:
@@ -98,7 +98,7 @@ def _merged(group: Sequence[Drawn]) -> list[list[Drawn]]:
 
 
 def _ordered(runs: Sequence[ReportedRun], groups: _Groups, looks: Looks) -> _Groups:
-    """Return the charts, those that matter most first."""
+    """Return the charts, the most important first."""
     best_names = {str(best.get("metric")) for run in runs for best in run.all_bests}
     scores = families.directions()
 
@@ -140,7 +140,7 @@ def _charts(
 
 
 def _axis(runs: Sequence[ReportedRun], group: Sequence[Drawn]) -> str:
-    """Return the counter to draw against: the first that every series of the chart moves."""
+    """Return the counter for the x axis: the first that every series of the chart moves."""
     for counter in dict.fromkeys(name for run in runs for name in run.counter_names):
         if all(any(at.get(counter) for at in one.series.counters) for one in group):
             return counter
@@ -150,12 +150,12 @@ def _axis(runs: Sequence[ReportedRun], group: Sequence[Drawn]) -> str:
 def _lines(
     runs: Sequence[ReportedRun], group: Sequence[Drawn], axis: str, looks: Looks
 ) -> list[Line]:
-    """Return the series of a chart against this counter, each in its look."""
+    """Return the series of a chart against this counter, each with its look."""
     are_many = len({one.names[0] for one in group}) > 1
     labels = run_labels(runs)
     lines = []
     for one in group:
-        # A counter still at zero is left out of the records.
+        # A counter still at zero is omitted from the records.
         points = sorted(
             zip((at.get(axis, 0) for at in one.series.counters), one.series.values, strict=True),
             key=lambda point: point[0],
@@ -182,7 +182,7 @@ def _lines(
 
 
 def _label(one: Drawn, *, is_compared: bool) -> str:
-    """Return what a series is called in its chart, whose title says the rest of its name."""
+    """Return the label of a series in its chart, whose title has the rest of its name."""
     split, owner = one.parts.split, one.parts.owner
     if is_compared and (owner or one.same):
         return split
@@ -193,14 +193,14 @@ def _label(one: Drawn, *, is_compared: bool) -> str:
 
 
 def _are_tests_at_ends(run: ReportedRun, one: Drawn, axis: str) -> bool:
-    """Return whether these are tests where the run ended, and ended again once its length was raised."""
+    """Return whether these are final tests, repeated because the run was made longer."""
     ends = [mapping(end.get("counters")).get(axis, 0) for end in run.ends]
     places = [at.get(axis, 0) for at in one.series.counters]
     return one.parts.line == "test" and all(place in ends for place in places[:-1])
 
 
 def run_labels(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return the name of each run, or its directory where two share a name."""
+    """Return the name of each run, or its directory if two share a name."""
     names = [run.name for run in runs]
     return [run.name if names.count(run.name) == 1 else run.place for run in runs]
 

@@ -1,8 +1,8 @@
-"""Sections that families add to a report: a file in a family's folder `report` is a section.
+"""Report sections of families: a file in a family's folder `report` is a section.
 
-The file `duel.py` has a function `duel`, which is given all runs of the page and returns a Section, or None
-where it has nothing to say. It is asked about runs of every kind, so it looks for its own files first. With
-`MARK = "duels.jsonl"` it says that a directory with that file can be reported though it is no run.
+The file `duel.py` has a function `duel`, which is called with all runs of the page and returns a Section, or
+None if it has nothing to show. It is called for runs of every kind, so it checks for its own files first.
+`MARK = "duels.jsonl"` declares that a directory with that file can be reported although it is not a run.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ludus.store.storage import Storage
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page under a title of its own."""
+    """A part of a page with its own title."""
 
     title: str
     body: str
-    """HTML; whatever a run recorded stands in it only through `ludus.show.report.charts.text`."""
+    """HTML; recorded values appear in it only through `ludus.show.report.charts.text`."""
     texts: Sequence[str] = ()
-    """The names of texts that it shows, so that the page does not show the last of each again."""
+    """Names of the texts that it shows, so that the page does not repeat them."""
 
 
 def family_sections(runs: Sequence[ReportedRun]) -> Iterator[Section]:
-    """Yield what families say of these runs; one that fails says so, and the page goes on."""
+    """Yield the families' sections for these runs; one that fails is reported, and the page goes on."""
     for room in families.families():
         for name, module in room.modules("report").items():
             try:
                 made = _made(name, module, runs)
-            # A page is not lost because of one section, whatever a plugin or an edited file did to it.
+            # One failing section must not lose the page, whatever a plugin or an edited file did.
             except Exception as error:
                 told = str(error) if isinstance(error, LudusError) else _of_type(error)
                 said = text(f"The section '{name}' of {room.name} could not be made: {told}.")
@@ -45,12 +45,12 @@ def family_sections(runs: Sequence[ReportedRun]) -> Iterator[Section]:
 
 
 def is_marked(storage: Storage) -> bool:
-    """Return whether a family can tell something of a place that is no run."""
+    """Return whether a family can report a location that is not a run."""
     for room in families.families():
         for module in room.modules("report").values():
             try:
                 mark = getattr(importlib.import_module(module), "MARK", None)
-            # Its section says what is wrong with it.
+            # Its section reports the error.
             except Exception:
                 continue
             if isinstance(mark, str) and storage.exists(mark):

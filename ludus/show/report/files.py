@@ -1,4 +1,4 @@
-"""Read back what a run left in its directory, forgiving what is missing or cut short."""
+"""Read the files of a run for a report, tolerating what is missing or truncated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEGINNINGS = ("started", "resumed")
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many values fell between each two neighbouring edges; edges has one more than counts."""
+    """Number of values between neighbouring edges; edges has one more entry than counts."""
 
     edges: Sequence[float]
     counts: Sequence[float]
@@ -30,7 +30,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """Everything a report says about one run."""
+    """Everything a report shows about one run."""
 
     place: str
     about: Mapping[str, Any]
@@ -46,7 +46,7 @@ class ReportedRun:
 
     @property
     def is_run(self) -> bool:
-        """Whether it has what every run has; else all that can be told of it families know."""
+        """Whether it has the files of a run; else only families can report it."""
         return bool(self.about)
 
     @property
@@ -54,16 +54,16 @@ class ReportedRun:
         return str(self.about.get("name") or parted(self.place)[1])
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder of the run ('' is the run's own); none if it is not there."""
+        """Return the sorted names in a folder of the run ('' is its root); empty if it does not exist."""
         return open_storage(self.place).names(folder)
 
     def read_lines(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a .jsonl file; of damaged lines there is a note."""
+        """Yield the objects of a .jsonl file; damaged lines are noted."""
         for some in stretches(open_storage(self.place), name, self.notes):
             yield from some
 
     def read_json(self, name: str, *, limit: int = 1 << 24) -> object:
-        """Return what a file of the run holds; raise LudusError where it is not there or not whole."""
+        """Return the content of a JSON file of the run; raise LudusError if it is missing or damaged."""
         storage = open_storage(self.place)
         if not storage.exists(name):
             raise RunError(f"{name} is missing")
@@ -71,7 +71,7 @@ class ReportedRun:
 
     @property
     def ending(self) -> Mapping[str, Any] | None:
-        """The event that says how the run ended; None while it goes on, or if it was killed."""
+        """The event of how the run ended; None while it is running, or if it was killed."""
         event: Mapping[str, Any]
         for event in reversed(self.events):
             if event.get("event") in ENDINGS:
@@ -82,12 +82,12 @@ class ReportedRun:
 
     @property
     def ends(self) -> Sequence[Mapping[str, Any]]:
-        """The events of each time that the run came to an end of its own, the last of them included."""
+        """The events of each time that the run ended by itself, including the last."""
         return [event for event in self.events if event.get("event") in ("finished", "stopped")]
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """The last best score the run told, with its metric and model."""
+        """The last best score that the run recorded, with its metric and model."""
         for event in reversed(self.events):
             if "best" in event:
                 return mapping(event["best"]) or None
@@ -95,7 +95,7 @@ class ReportedRun:
 
     @property
     def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
-        """The same by each further score, by the score's name."""
+        """The same for each further score, by the score's name."""
         for event in reversed(self.events):
             if "best" in event:
                 told = mapping(event.get("more_bests"))
@@ -104,12 +104,12 @@ class ReportedRun:
 
     @property
     def all_bests(self) -> Sequence[Mapping[str, Any]]:
-        """Every best, the first score's first."""
+        """Every best model, that of the first score first."""
         return [*([self.best] if self.best else []), *self.more_bests.values()]
 
     @property
     def runners_up(self) -> Sequence[Mapping[str, Any]]:
-        """The models that are kept after the best ones, the best first."""
+        """The models kept besides the best ones, the best first."""
         for event in reversed(self.events):
             if "best" in event:
                 told = event.get("runners_up")
@@ -118,7 +118,7 @@ class ReportedRun:
 
     @property
     def has_scores(self) -> bool:
-        """Whether it measured anything by which a model can be the best; a test chooses nothing."""
+        """Whether it measured anything by which a best model can be chosen; tests do not count."""
         return bool(self.all_bests) or any(map(may_choose_best, self.metrics))
 
     @property
@@ -130,7 +130,7 @@ class ReportedRun:
 
     @property
     def counters(self) -> Mapping[str, Any]:
-        """How far the run came: as its end says, or else as its last metrics say."""
+        """The last counters of the run, from its end or else from its last metrics."""
         told = mapping(mapping(self.ending).get("counters"))
         return {
             name: told[name] for name in self.counter_names if name in told
@@ -138,10 +138,10 @@ class ReportedRun:
 
     @property
     def wall_seconds(self) -> float:
-        """The time between each start and the last event of the same process, summed.
+        """Sum of the times between each start and the last event of the same process.
 
-        A resume tells of damage and of a new length before it says that it has begun: by then the
-        run has ended, or the process is another, so the pause before it does not count.
+        A resume may report damage and a new length before its own event: by then the run has ended or the
+        process is another, so the pause before it does not count.
         """
         total, began, last = 0.0, math.nan, math.nan
         process: object = None
@@ -163,7 +163,7 @@ _NOBODY = object()
 
 
 def read_run(place: str) -> ReportedRun:
-    """Return what the run in this place recorded; raise RunError if it holds no run."""
+    """Return the records of the run at this location; raise RunError if there is none."""
     storage = found_run(place)
     record = ReportedRun(place, read_note(storage), _read_config(storage))
     if not record.config:
@@ -178,7 +178,7 @@ def read_run(place: str) -> ReportedRun:
 def _read_numbers(
     storage: Storage, name: str, record: ReportedRun, into: dict[str, Series]
 ) -> None:
-    """Add the numbers of a log, thinned where it is long, and what else its records hold."""
+    """Add the numbers of a log, thinned if it is long, and the other content of its records."""
     is_long = storage.exists(name) and storage.size(name) > LONG
     gatherer, num_lines = Gatherer(into, record.counter_names, thins=is_long), 0
     for some in stretches(storage, name, record.notes):

@@ -1,8 +1,8 @@
-"""Which colour, and which dashes or mark, each series of a page has: no two of one chart look the same.
+"""Assign a colour, and dashes or a mark, to each series of a page: no two of one chart look the same.
 
 (There are eighty looks of lines and as many of dots; the series of a larger chart repeat them.)
-Where metrics are of several agents, the report of one run has a colour for each agent, the same in all
-charts, and dashes say whether it is of training, evaluation or test. A comparison has a colour for each run.
+If metrics belong to several agents, the report of one run has a colour for each agent, the same in all
+charts, and dashes for training, evaluation or test. A comparison has a colour for each run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ludus.show.report.strokes import NUM_MARKS
 _LINES = ("train", "eval", "test")
 
 Look = tuple[int, int]
-"""The number of a colour, and that of a dash or of a mark."""
+"""Index of a colour, and index of a dash or mark."""
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,23 @@ class Drawn:
     """A series of a chart."""
 
     run: int
-    """Which of the page's runs it is of."""
+    """Index of its run on the page."""
     names: Sequence[str]
-    """What it is called in the log; further names are of metrics that have the same values."""
+    """Names in the log; further names are metrics with the same values."""
     parts: Parts
     series: Series
     same: Sequence[str] = ()
-    """The owners of the further names."""
+    """Owners of the further names."""
 
     @property
     def key(self) -> tuple[int, str]:
-        """Its run and its name, but for the owner: what else is called so is the same of another."""
+        """Its run and its name without the owner: series of different owners with the same key correspond."""
         words = self.names[0].split("/")
         return self.run, "/".join(word for word in words if word != self.parts.owner)
 
 
 class Looks:
-    """Gives the series of a page their looks."""
+    """Assigns looks to the series of a page."""
 
     def __init__(self, parts: Sequence[Parts], num_runs: int) -> None:
         self._num_runs = num_runs
@@ -52,10 +52,10 @@ class Looks:
         self._lines = [line for line in _LINES if line in lines]
 
     def of_chart(self, group: Sequence[Drawn], are_dots: Sequence[bool]) -> list[Look]:
-        """Return a look for each series of a chart; those that are dots have marks instead of dashes."""
+        """Return a look for each series of a chart; dots have marks instead of dashes."""
         names = list(dict.fromkeys(one.names[0] for one in group))
         owned = {(one.parts.owner, one.parts.line) for one in group}
-        # What nobody owns, such as the shares of many classes, would be of one colour.
+        # Metrics without an owner, such as the shares of many classes, would all have one colour.
         is_by_owner = bool(self.owners) and (
             len(names) == len(owned) or any(one.parts.owner for one in group)
         )
@@ -66,7 +66,7 @@ class Looks:
             colour, dash = self._of_owner(one) if is_by_owner else self._of_place(one, place)
             num_patterns = NUM_MARKS if is_dots else NUM_DASHES
             first = 0 if is_dots else dash % num_patterns
-            # The colour tells most, so it is the last to be another than the wanted one.
+            # Colour is the clearest sign, so it is varied last.
             colours = [(colour + more) % NUM_COLOURS for more in range(NUM_COLOURS)]
             patterns = [(first + more) % num_patterns for more in range(num_patterns)]
             choices = list(itertools.product(colours, patterns))
@@ -76,14 +76,14 @@ class Looks:
         return looks
 
     def place(self, one: Drawn) -> tuple[int, int]:
-        """Return where a series stands in a chart of one run: by its owner, the whole before all."""
+        """Return the sort key of a series in a chart of one run: by its owner, the whole first."""
         owner = one.parts.owner
         place = 1 + self.owners.index(owner) if owner else 0
         return place, self._lines.index(one.parts.line)
 
     def _of_owner(self, one: Drawn) -> Look:
         owner, line = self.place(one)
-        # The first colour is that of the whole.
+        # The first colour is for the whole.
         colour = 1 + (owner - 1) % (NUM_COLOURS - 1) if owner else 0
         return (one.run if self._num_runs > 1 else colour), line
 

@@ -1,4 +1,4 @@
-"""Write one HTML page that tells what a run, or several side by side, did and found."""
+"""Write the HTML page of a run, or of several side by side."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(run_dirs: Sequence[str | Path], out: Path | None = None) -> Path:
-    """Write the report of these runs and return its path; a crash leaves no half of one.
+    """Write the report of these runs and return its path; a crash never leaves half of one.
 
-    Without `out`, the report of one run lies in its directory, and that of several beside the
-    first. Raises RunError where a directory holds no run, StorageError where `out` is taken by
-    anything but an earlier report.
+    Without `out`, the report of one run is in its directory, and that of several next to the first.
+    Raises RunError if a directory holds no run, StorageError if `out` is anything but an earlier report.
     """
     if not run_dirs:
         raise RunError("a report needs at least one run; `ludus runs` lists the runs there are")
@@ -38,18 +37,18 @@ def write_report(run_dirs: Sequence[str | Path], out: Path | None = None) -> Pat
     if out is None and is_url(places[0]):
         raise RunError(f"{places[0]} is not a directory of this machine; give --out FILE.html")
     if out is None:
-        # Where it is told as the run was given; but one such as `.` does not say what it lies in.
+        # The path is shown as the run was given, but one such as `.` does not name its parent.
         first = Path(run_dirs[0])
         above = Path(places[0]).parent if first.name in ("", "..") else first.parent
         out = (first if len(places) == 1 else above) / "report.html"
     page = _page(runs)
-    # A record may hold half of a surrogate pair, which no encoding has a place for.
+    # A record may hold a lone surrogate, which cannot be encoded.
     write_file(out, page.encode("utf-8", errors="replace"), _is_report, what="a report")
     return out
 
 
 def _is_bare(path: str | Path) -> bool:
-    """Return whether a place is no run, and yet a family can tell something of it."""
+    """Return whether a location is not a run, but a family can report it."""
     storage = open_storage(path)
     return not storage.exists("run.json") and is_marked(storage)
 
@@ -111,7 +110,7 @@ def _one(run: ReportedRun) -> str:
 
 
 def _several(places: Sequence[ReportedRun], title: str) -> str:
-    """Return a page of several runs, or of places that are none, of which only families know."""
+    """Return a page of several runs, or of locations that only families can report."""
     told = list(family_sections(places))
     runs = [place for place in places if place.is_run]
     compared = f" · {len(places)} runs compared" if len(places) > 1 else ""
@@ -157,7 +156,7 @@ def _curves(runs: Sequence[ReportedRun]) -> str:
 
 
 def _found(run: ReportedRun, told: Sequence[Section], *, level: int) -> list[str]:
-    """Return the histograms and texts of a run, if it has any that no section has shown."""
+    """Return the histograms and texts of a run that no section has shown yet."""
     parts = []
     if histograms := histogram_charts(run):
         parts.append(f"<h{level}>Distributions</h{level}>")

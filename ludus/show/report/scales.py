@@ -1,4 +1,4 @@
-"""Turn numbers into places on a chart: scales, round ticks, short labels and thinned curves."""
+"""Scales of a chart: round ticks, short labels and thinned curves."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 LARGEST = 1e300
-"""Numbers beyond this are drawn as gaps, since the span between two of them would overflow."""
+"""Larger numbers are drawn as gaps, because the span between two of them would overflow."""
 
 SMALLEST = 1e-290
-"""A span no wider than this is drawn as no span at all, since dividing by it would overflow."""
+"""A narrower span is drawn as none, because dividing by it would overflow."""
 
 _UNITS = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e3, 1e4, "k"))
-"""Each unit, the number from which it is used, and its sign."""
+"""Each unit, the number from which it is used, and its symbol."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A stretch of numbers laid along an axis, with the ticks to draw on it."""
+    """A range of numbers along an axis, with its ticks."""
 
     low: float
     high: float
@@ -28,7 +28,7 @@ class Scale:
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """Return where the value lies, 0 at the low end and 1 at the high end."""
+        """Return the position of the value, 0 at the low end and 1 at the high end."""
         if self.is_log:
             span = math.log(self.high) - math.log(self.low)
             return (math.log(value) - math.log(self.low)) / span
@@ -36,7 +36,7 @@ class Scale:
 
 
 def value_scale(values: Sequence[float]) -> Scale:
-    """Return the scale of a y axis: logarithmic if the values are spread over many magnitudes."""
+    """Return the scale of a y axis: logarithmic if the values span many orders of magnitude."""
     ordered = sorted(values)
     low, high = ordered[0], ordered[-1]
     if low > SMALLEST:
@@ -52,7 +52,7 @@ def value_scale(values: Sequence[float]) -> Scale:
 
 
 def counter_scale(low: float, high: float) -> Scale:
-    """Return the scale of an x axis that counts something: every tick is a whole number."""
+    """Return the scale of an x axis of counts: every tick is an integer."""
     if 0 <= low < 0.2 * high:
         low = 0.0
     elif low == high:
@@ -61,7 +61,7 @@ def counter_scale(low: float, high: float) -> Scale:
 
 
 def linear_scale(low: float, high: float, *, num_ticks: int, is_whole: bool = False) -> Scale:
-    """Return an even scale from low to high, which must differ, with ticks at round numbers."""
+    """Return a linear scale from low to high, which must differ, with ticks at round numbers."""
     rough = (high - low) / num_ticks
     magnitude = 10.0 ** math.floor(math.log10(rough))
     multiples = (1, 2, 5, 10) if is_whole and magnitude < 10 else (1, 2, 2.5, 5, 10)
@@ -74,7 +74,7 @@ def linear_scale(low: float, high: float, *, num_ticks: int, is_whole: bool = Fa
 
 
 def thin(xs: Sequence[float], ys: Sequence[float], buckets: int) -> list[tuple[float, float]]:
-    """Return the points that show: of each bucket along x the lowest, the highest and a gap.
+    """Thin a curve: keep the lowest and the highest point and a gap in each bucket along x.
 
     xs must be sorted; the first and last points are always kept. A non-finite y is a gap.
     """
@@ -91,7 +91,7 @@ def thin(xs: Sequence[float], ys: Sequence[float], buckets: int) -> list[tuple[f
 
 
 def means(xs: Sequence[float], ys: Sequence[float], buckets: int) -> list[tuple[float, float]]:
-    """Return the mean point of each bucket along x, where the bucket holds anything to draw."""
+    """Return the mean point of each bucket along x that has anything to draw."""
     points = []
     for indices in _buckets(xs, buckets):
         drawn = [index for index in indices if is_drawn(ys[index])]
@@ -102,7 +102,7 @@ def means(xs: Sequence[float], ys: Sequence[float], buckets: int) -> list[tuple[
 
 
 def is_noisy(ys: Sequence[float]) -> bool:
-    """Say whether a curve of many points goes up and down so much that its trend is hidden."""
+    """Return whether a curve of many points is so noisy that its trend is hidden."""
     drawn = [y for y in ys if is_drawn(y)]
     if len(drawn) < 200:
         return False
@@ -111,19 +111,19 @@ def is_noisy(ys: Sequence[float]) -> bool:
 
 
 def is_drawn(value: float) -> bool:
-    """Say whether a value has a place on a chart."""
+    """Return whether a value can be drawn."""
     return abs(value) <= LARGEST
 
 
 def short_number(value: float) -> str:
-    """Return a number for people: whole ones with thousands marked, others to five digits."""
+    """Return a number for people: integers with thousands separators, others to five digits."""
     if math.isfinite(value) and abs(value) < 1e15 and (abs(value) >= 1e4 or value == int(value)):
         return f"{value:,.0f}"
     return f"{value:,.5g}"
 
 
 def _buckets(xs: Sequence[float], buckets: int) -> Iterator[range]:
-    """Yield the indices that fall into each of so many equal stretches of the sorted xs."""
+    """Yield the indices that fall into each of `buckets` equal intervals of the sorted xs."""
     width = (xs[-1] - xs[0]) / buckets or 1.0
     numbered = enumerate(min(int((x - xs[0]) / width), buckets - 1) for x in xs)
     for _, members in itertools.groupby(numbered, key=lambda pair: pair[1]):
@@ -146,7 +146,7 @@ def _log_scale(low: float, high: float) -> Scale:
 
 
 def _labels(ticks: Sequence[float], step: float) -> list[str]:
-    """Return labels with as many decimals as the step between the ticks needs, and no more."""
+    """Return labels with just as many decimals as the step between the ticks needs."""
     largest = max((abs(tick) for tick in ticks), default=0.0)
     if largest >= 1e13 or 0 < largest < 1e-3:
         power = math.floor(math.log10(largest))
@@ -163,7 +163,7 @@ def _labels(ticks: Sequence[float], step: float) -> list[str]:
 
 
 def _decimals(step: float) -> int:
-    """Return how many decimals show every multiple of the step exactly, at most ten."""
+    """Return the number of decimals that show every multiple of the step exactly, at most ten."""
     for decimals in range(10):
         if abs(round(step, decimals) - step) < 1e-6 * step:
             return decimals

@@ -1,4 +1,4 @@
-"""Say in HTML what a run was, how it ended, what it found and what happened to it."""
+"""Sections of a report in HTML: config, outcome, best models, environment and events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def status_pill(run: ReportedRun) -> str:
 
 
 def status_sentence(run: ReportedRun) -> str:
-    """Return how the run ended, and what to do if it can go on."""
+    """Return how the run ended, and how to resume it if possible."""
     resume = f"<code>{text(way_to_resume(run.place, run.about))}</code>"
     if run.ending is None:
         return f"The run is still going, or was killed; {resume} goes on where it stopped."
@@ -56,7 +56,7 @@ def status_sentence(run: ReportedRun) -> str:
 
 
 def exactness(run: ReportedRun) -> str:
-    """Return whether this run, interrupted and resumed, is the same as one never interrupted."""
+    """Return whether this run, interrupted and resumed, equals one that was never interrupted."""
     ending = mapping(run.ending)
     word = exact_word(ending.get("exact"))
     if word is None:
@@ -80,7 +80,7 @@ def exactness(run: ReportedRun) -> str:
 
 
 def summary_cards(run: ReportedRun) -> str:
-    """Return the figures that matter most, large."""
+    """Return the most important numbers as large cards."""
     cards = []
     for best in run.all_bests:
         words = _BEST_WORDS.get(str(best.get("mode")), "best")
@@ -101,7 +101,7 @@ def summary_cards(run: ReportedRun) -> str:
 
 
 def _length(figure: str) -> str:
-    """Return what keeps a figure on one line, the smaller the longer it is; very long ones are broken."""
+    """Return the CSS that keeps a number on one line, smaller if it is long; very long ones are broken."""
     is_fitted = _SHORT_FIGURE < len(figure) <= _LONGEST_FIGURE
     return f' style="--length:{len(figure)}"' if is_fitted else ""
 
@@ -132,9 +132,9 @@ def comparison(runs: Sequence[ReportedRun]) -> str:
 
 
 def best_model(run: ReportedRun) -> str:
-    """Return where the best weights by each score lie, their score, and when they were found.
+    """Return the location of the best weights by each score, their score, and when they were found.
 
-    Of a run that has no best by its nature there is nothing to say.
+    For a run that cannot have a best model this is empty.
     """
     if not run.has_scores:
         return ""
@@ -162,7 +162,7 @@ def _best_rows(run: ReportedRun, best: Mapping[str, Any]) -> dict[str, str]:
 
 
 def environment(run: ReportedRun) -> str:
-    """Return what the run's bytes depend on besides its config."""
+    """Return the environment: what the run's bytes depend on besides its config."""
     about = run.about
     git = mapping(about.get("git"))
     commit = f"{git.get('commit')}{' with uncommitted changes' if git.get('dirty') else ''}"
@@ -182,7 +182,7 @@ def environment(run: ReportedRun) -> str:
 
 
 def events(run: ReportedRun) -> str:
-    """Return what happened to the run, oldest first; of very many, the first and the newest."""
+    """Return the events of the run, oldest first; of very many, the first and the newest."""
     if not run.events:
         return _panel("<p>No event was recorded.</p>")
     shown: list[Mapping[str, Any] | None] = list(run.events)
@@ -208,7 +208,7 @@ def events(run: ReportedRun) -> str:
 
 
 def texts(run: ReportedRun, *, without: Collection[str] = ()) -> str:
-    """Return the last text of each name but these, very long ones cut."""
+    """Return the last text of each name except these; very long ones are cut."""
     blocks = []
     shown = [(name, said) for name, said in run.texts.items() if name not in without]
     for name, said in shown[:_MOST_TEXTS]:
@@ -245,7 +245,7 @@ def _table(rows: Mapping[str, object]) -> str:
 
 
 def _cells(titles: Sequence[str], cells: Sequence[str]) -> str:
-    """Return the cells of a row, each with the title that a narrow page shows beside it."""
+    """Return the cells of a row, each with the title that a narrow page shows with it."""
     named = zip(titles, cells, strict=True)
     return "".join(f'<td data-title="{text(title)}">{cell}</td>' for title, cell in named)
 
@@ -273,7 +273,7 @@ def _detail(value: object) -> str:
 
 
 def _moment(seconds: object) -> str:
-    """Return a time of the clock in UTC."""
+    """Return a wall-clock time in UTC."""
     try:
         moment = datetime.datetime.fromtimestamp(number(seconds) or math.nan, datetime.UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,7 +1,7 @@
-"""The numbers of a log as series; of a long log only what a chart can show is kept while it is read.
+"""Read the numbers of a log as series, thinning a long log while it is read.
 
-A log is read in stretches of lines. Of a long one each stretch leaves, of each metric, its lowest and highest
-value, a value that is not finite if there is one, and its mean; the first and the last value always stay.
+A log is read in chunks of lines. In a long one each chunk leaves, of each metric, its lowest and highest
+value, one non-finite value if there is any, and its mean; the first and the last value always stay.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Counters = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Series:
-    """One metric over a run: its values, and the counters at each; a value may be non-finite."""
+    """One metric over a run: its values, which may be non-finite, and the counters at each."""
 
     counters: list[Counters] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
     means: list[tuple[Counters, float]] = field(default_factory=list)
-    """The mean of each stretch, where the values were thinned."""
+    """The mean of each chunk, if the values were thinned."""
     left_out: list[int] = field(default_factory=list)
-    """How many values are not finite and not among the values, in terms to be summed."""
+    """Numbers of non-finite values that were thinned out, to be summed."""
 
     def is_same_as(self, other: Series) -> bool:
-        """Return whether another has the same values at the same counters, but for rounding."""
+        """Return whether another series has the same values at the same counters, up to rounding."""
         return self.counters == other.counters and all(
             math.isclose(a, b, rel_tol=1e-9) or (math.isnan(a) and math.isnan(b))
             for a, b in zip(self.values, other.values, strict=True)
@@ -49,14 +49,14 @@ class Series:
 
 
 class Gatherer:
-    """Adds the numbers of stretches of a log to series by their names."""
+    """Adds the numbers of a log, chunk by chunk, to series by their names."""
 
     def __init__(self, into: dict[str, Series], counter_names: Sequence[str], *, thins: bool):
         self._into, self._names, self._thins = into, counter_names, thins
         self._at: dict[int, Counters] = {}
         self._last: dict[str, tuple[Record, float]] = {}
         self.last_counters: dict[str, int] = {}
-        """The last count of each counter."""
+        """The last value of each counter."""
 
     def add(self, stretch: Sequence[Record]) -> None:
         """Add the numbers of some records, in their order."""
@@ -71,7 +71,7 @@ class Gatherer:
     def _not_counts(
         self, name: str, places: Sequence[int], values: Sequence[Any]
     ) -> tuple[Sequence[int], Sequence[Any]]:
-        """Keep the last count of a counter; return what cannot be its count, which is a metric."""
+        """Store the last value of a counter; return the values that are no counts, which are a metric."""
         if {*map(type, values)} == {int} and is_count(min(values)) and is_count(max(values)):
             self.last_counters[name] = values[-1]
             return [], []
@@ -108,7 +108,7 @@ class Gatherer:
     def _note(self, series: Series, middle: Record, values: Sequence[float]) -> None:
         finite = values if _is_finite(values) else [one for one in values if math.isfinite(one)]
         if finite:
-            # Many values near the largest there is have a mean, but no sum.
+            # The sum of values near the largest float overflows, but they have a mean.
             is_small = _is_finite(finite)
             mean = sum(finite) / len(finite) if is_small else sum(v / len(finite) for v in finite)
             series.means.append((counters_of(middle, self._names), mean))
@@ -116,7 +116,7 @@ class Gatherer:
             series.left_out.append(num_gaps - 1)
 
     def close(self) -> None:
-        """Add the last value of each series, which a legend tells, where it was thinned out."""
+        """Add the last value of each series, which the legend shows, if it was thinned out."""
         for name, (record, value) in self._last.items():
             series, at = self._into[name], counters_of(record, self._names)
             kept = series.values[-1]
@@ -128,7 +128,7 @@ class Gatherer:
 
 
 def _columns(stretch: Sequence[Record]) -> dict[str, tuple[Sequence[int], Sequence[Any]]]:
-    """Return the values of each name, with the places of their records."""
+    """Return the values of each name, with the indices of their records."""
     alike: dict[tuple[str, ...], list[int]] = {}
     for place, record in enumerate(stretch):
         alike.setdefault(tuple(record), []).append(place)
@@ -157,7 +157,7 @@ def _is_finite(values: Sequence[float]) -> bool:
 
 
 def _kept(values: Sequence[float], *, is_first: bool) -> list[int]:
-    """Return the places of the lowest, the highest and a non-finite value of a stretch."""
+    """Return the indices of the lowest, the highest and one non-finite value of a chunk."""
     finite, kept = values, set[int]()
     if not _is_finite(values):
         gaps = [at for at, value in enumerate(values) if not math.isfinite(value)]
@@ -180,7 +180,7 @@ def counters_of(record: Mapping[str, Any], names: Sequence[str]) -> dict[str, in
 
 
 def number(value: object) -> float | None:
-    """Return a JSON number, or the string that stands for a non-finite one, as a float."""
+    """Return a JSON number, or the string for a non-finite one, as a float."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and value not in ("nan", "inf", "-inf"):
@@ -192,7 +192,7 @@ def number(value: object) -> float | None:
 
 
 def stretches(storage: Storage, name: str, notes: list[str]) -> Iterator[list[Record]]:
-    """Yield the objects of a .jsonl file, some at a time; skip a torn last line, note any other bad one."""
+    """Yield the objects of a .jsonl file in chunks; skip a torn last line, note any other bad one."""
     if not storage.exists(name):
         notes.append(f"{name} is missing.")
         return
@@ -218,7 +218,7 @@ def stretches(storage: Storage, name: str, notes: list[str]) -> Iterator[list[Re
 
 
 def _parsed(lines: Sequence[bytes]) -> list[Record]:
-    """Return the objects that lines hold; all at once where each holds one, which is far quicker."""
+    """Return the objects in lines; if each line holds one, they are parsed at once, which is far faster."""
     try:
         found = json.loads(b"[" + b",".join(lines) + b"]")
         if len(found) == len(lines) and {*map(type, found)} <= {dict}:

@@ -1,4 +1,4 @@
-"""The strokes of one series on a chart: its curve, the dots of single measurements, and its swatch."""
+"""SVG strokes of one series: its curve, the dots of single measurements, and its swatch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ludus.show.report.scales import Scale, is_drawn, is_noisy, means, thin
 
 TOP = 14.0
-"""The pixels above the plotting area."""
+"""Pixels above the plotting area."""
 
 _RIGHT, _BOTTOM = 14.0, 44.0
 _NUM_MEANS = 60
@@ -22,14 +22,14 @@ _SHAPES = (
 )
 
 NUM_MARKS = 2 * len(_SHAPES)
-"""How many dots of one colour can be told apart: the shapes, first filled, then hollow."""
+"""Number of distinct marks of one colour: the shapes, first filled, then hollow."""
 
 
 @dataclass(frozen=True)
 class Line:
     """One curve: xs sorted, ys as long (non-finite is a gap), and the best point if it has one.
 
-    Where it is the mean of several, lows and highs, as long, bound the range of these.
+    If it is the mean of several, lows and highs, as long, bound their range.
     """
 
     label: str
@@ -37,22 +37,22 @@ class Line:
     ys: Sequence[float]
     colour: int = 0
     dash: int = 0
-    """Which pattern the curve has, or which mark its dots have."""
+    """Index of the dash pattern of the curve, or of the mark of its dots."""
     best: tuple[float, float] | None = None
     lows: Sequence[float] = ()
     highs: Sequence[float] = ()
     told: str | None = None
-    """What the legend says beside the label; None: the last value."""
+    """Text in the legend after the label; None: the last value."""
     is_points: bool = False
-    """Whether its points are single measurements, which no line joins."""
+    """Whether its points are single measurements, not joined by a line."""
     trend: Sequence[tuple[float, float]] = ()
-    """Where the points were thinned, the means of stretches of all that there were, sorted."""
+    """If the points were thinned, the means of all values by chunk, sorted."""
     num_left_out: int = 0
-    """How many values that are not finite were thinned out."""
+    """Number of non-finite values that were thinned out."""
 
     @property
     def is_dots(self) -> bool:
-        """Whether it is drawn as dots: there is no line through points at one place."""
+        """Whether it is drawn as dots: points at a single x form no line."""
         return self.is_points or (bool(self.xs) and self.xs[0] == self.xs[-1])
 
 
@@ -84,7 +84,7 @@ class Frame:
 
 
 def curve(frame: Frame, line: Line, num_buckets: int) -> str:
-    """Return the path of one curve, faint under its means if noisy, and a dot where no line can be."""
+    """Return the path of one curve, faint under its means if noisy, with a dot where no line is possible."""
     points = thin(line.xs, line.ys, num_buckets)
     if line.is_dots:
         return _dots(frame, line, [point for point in points if is_drawn(point[1])])
@@ -105,7 +105,7 @@ def curve(frame: Frame, line: Line, num_buckets: int) -> str:
 
 
 def spread(frame: Frame, line: Line) -> str:
-    """Return the area between the lows and the highs of a curve; one place is a bar."""
+    """Return the area between the lows and the highs of a curve; a single point is a bar."""
     sides = (-3, 3) if len(line.xs) == 1 else (0,)
     along, back = (
         [
@@ -121,7 +121,7 @@ def spread(frame: Frame, line: Line) -> str:
 
 
 def swatch(line: Line) -> str:
-    """Return what stands for the series in the legend."""
+    """Return the symbol of the series in the legend."""
     drawn, width = f'<path class="line c{line.colour} d{line.dash}" d="M1 5H31"/>', 32
     if line.is_dots:
         drawn, width = f'<path class="{_marked(line)}" d="M6 5{_shape(line)}"/>', 12
@@ -133,7 +133,7 @@ _Points = Sequence[tuple[float, float]]
 
 
 def _pieces(points: _Points) -> Iterator[_Points]:
-    """Yield the stretches between gaps."""
+    """Yield the pieces between gaps."""
     piece: list[tuple[float, float]] = []
     for point in points:
         if is_drawn(point[1]):
@@ -151,7 +151,7 @@ def _path(frame: Frame, points: _Points) -> str:
 
 def _dots(frame: Frame, line: Line, points: _Points) -> str:
     shape = _shape(line)
-    # Two of the same value at one place are one dot.
+    # Two equal values at one x are one dot.
     places = dict.fromkeys(f"M{frame.across(x):.1f} {frame.down(y):.1f}" for x, y in points)
     path = "".join(place + shape for place in places)
     return f'<path class="{_marked(line)}" d="{path}"/>' if path else ""

@@ -1,4 +1,4 @@
-"""How a report looks: one style sheet for light, dark and paper."""
+"""Style sheet of a report, for light, dark and paper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def _palette(colours: tuple[str, ...]) -> str:
     return "".join(f"--c{index}:{colour};" for index, colour in enumerate(colours))
 
 
-# A curve is told from others of its colour by its pattern; the first has none.
+# Curves of one colour differ by their dash pattern; the first has none.
 DASHES = (
     "",
     "6 4",

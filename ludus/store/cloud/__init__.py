@@ -1,1 +1,1 @@
-"""A store over fsspec: its connection, the lease on a run, and what waits to be sent."""
+"""Object storage through fsspec: the connection, the lease on a run, and local spool files."""

@@ -1,4 +1,4 @@
-"""The connection to an object store: the few calls of fsspec that ludus makes, every failure a sentence."""
+"""Connection to an object store: the few calls of fsspec that ludus makes, with readable errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.core.errors import LudusError, StorageError
 SCHEMES = ("s3", "memory")
 _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {
-        # What another process has put must be seen.
+        # Objects written by another process must be visible.
         "use_listings_cache": False,
         "config_kwargs": {"connect_timeout": 10, "read_timeout": 60},
     },
@@ -20,7 +20,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class Connection:
-    """The objects below one URL, by their names below it."""
+    """Objects below one URL, by their relative names."""
 
     def __init__(self, url: str) -> None:
         scheme, _, path = url.partition("://")
@@ -46,7 +46,7 @@ class Connection:
         return told(f"{self._url}/{name}" if name else self._url, deed)
 
     def check(self) -> None:
-        """Raise StorageError if the bucket is not there, or may not be read."""
+        """Raise StorageError if the bucket does not exist or may not be read."""
         if self._scheme == "memory":
             return
         with self._told("", "reached"):
@@ -58,7 +58,7 @@ class Connection:
                 ) from None
 
     def size(self, name: str) -> int | None:
-        """Return the bytes of an object; None where there is none."""
+        """Return the size of an object in bytes; None if it does not exist."""
         with self._told(name, "read"):
             try:
                 about = self._fs.info(self._key(name))
@@ -67,7 +67,7 @@ class Connection:
             return int(about["size"]) if about["type"] == "file" else None
 
     def modified(self, name: str) -> float | None:
-        """Return when an object was put, in seconds by the clock of the store; None where there is none."""
+        """Return when an object was written, in seconds by the store's clock; None if it does not exist."""
         with self._told(name, "read"):
             try:
                 return float(self._fs.modified(self._key(name)).timestamp())
@@ -90,7 +90,7 @@ class Connection:
             return bytes(self._fs.cat_file(self._key(name)))
 
     def fetch(self, name: str, path: Path) -> None:
-        """Write an object to a local file."""
+        """Download an object to a local file."""
         with self._told(name, "read"):
             self._fs.get_file(self._key(name), str(path))
 
@@ -99,7 +99,7 @@ class Connection:
             self._fs.pipe_file(self._key(name), data)
 
     def send(self, path: Path, name: str) -> None:
-        """Put a local file."""
+        """Upload a local file."""
         with self._told(name, "written"):
             self._fs.put_file(str(path), self._key(name))
 
@@ -125,9 +125,9 @@ def _file_system(scheme: str) -> Any:
 
 @contextlib.contextmanager
 def told(place: str, deed: str) -> Iterator[None]:
-    """Turn whatever the library of an object store raises into a sentence.
+    """Turn any error of an object store's library into a StorageError.
 
-    Each of them has errors of its own, few of which are OSErrors.
+    Each library has its own errors, few of which are OSErrors.
     """
     try:
         yield

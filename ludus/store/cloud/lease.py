@@ -1,8 +1,8 @@
-"""One process per run in an object store: a lease, renewed while its holder lives and checked at each save.
+"""Lease on a run in an object store: one process per run, renewed while it lives, checked at each save.
 
-There is no lock that dies with its holder there. A lease that was not renewed for LEASE_SECONDS has
-ended; that of a process of this machine ends with the process. When it was renewed and what time it is
-says the store, by when it was given LOCK and a probe: the clocks of two machines may differ.
+An object store has no lock that dies with its holder. A lease expires if it is not renewed for LEASE_SECONDS;
+that of a process on this machine ends with the process. The age of a lease is measured by the store's clock,
+as the difference of the times at which LOCK and a probe were written: the clocks of two machines may differ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ludus.store.cloud.connection import Connection
 
 LEASE_SECONDS = 60.0
 _NAME = "LOCK"
-# The leases of this very process: one that it could not give back, for want of a connection, has ended.
+# Leases of this process; an own lease not in it has ended, even if LOCK could not be deleted.
 _held: set[str] = set()
 
 
@@ -40,11 +40,11 @@ class Lease:
         self._ended = threading.Event()
 
     def __enter__(self) -> Lease:
-        """Take the lease, or raise RunError naming who holds it."""
+        """Take the lease, or raise RunError naming its holder."""
         self._refuse_holder(self._holder())
         self._renew()
         _held.add(self._owner)
-        # Of two that came at once, the one who wrote last has it.
+        # If two processes come at once, the last writer wins.
         if self._holder().get("owner") != self._owner:
             _held.discard(self._owner)
             self._refuse_holder(self._holder())
@@ -60,7 +60,7 @@ class Lease:
             )
 
     def _holder(self) -> dict[str, Any]:
-        """Return what LOCK says; nothing where it is not there or says nothing plain."""
+        """Return the content of LOCK; empty if it is missing or malformed."""
         if self._connection.size(_NAME) is None:
             return {}
         try:
@@ -74,7 +74,7 @@ class Lease:
 
     def _renew(self) -> None:
         about = {"owner": self._owner, "pid": os.getpid(), **_machine()}
-        # The time of this machine is for people, and for an earlier ludus, which compared it.
+        # This machine's time is for people, and for older versions, which compared it.
         times = {"since": psutil.Process().create_time(), "renewed": time.time()}
         self._connection.put(_NAME, json.dumps({**about, **times}).encode())
 
@@ -85,11 +85,11 @@ class Lease:
                     return
                 self._renew()
             except LudusError:
-                # The connection may come back; if another took the run by then, the next save finds it.
+                # The connection may come back; if another process took the run, a save fails.
                 continue
 
     def check(self) -> None:
-        """Raise RunTaken if another process has taken the lease, StorageError if that cannot be known."""
+        """Raise RunTaken if another process has taken the lease, StorageError if that is unknown."""
         if self._holder().get("owner") != self._owner:
             raise RunTaken(
                 f"the LOCK of {self._place} was removed or replaced, so another process may write there"
@@ -98,7 +98,7 @@ class Lease:
             )
 
     def is_held(self) -> bool:
-        """Return whether a live process holds the lease; LOCK is believed where nothing may be put."""
+        """Return whether a live process holds the lease; if no probe can be written, any LOCK counts."""
         holder = self._holder()
         try:
             return bool(holder) and self._is_live(holder)
@@ -114,11 +114,11 @@ class Lease:
             began = psutil.Process(holder["pid"]).create_time()
         except (psutil.Error, ValueError, OverflowError):
             return False
-        # Another process may have been given the number since.
+        # The process id may have been reused since.
         return bool(abs(began - holder["since"]) < 1.0)
 
     def _age(self) -> float:
-        """Return how many seconds ago LOCK was put, by the clock of the store."""
+        """Return the age of LOCK in seconds, by the store's clock."""
         probe = f"{_NAME}.tmp-{self._owner}"
         self._connection.put(probe, b"what time is it?")
         try:
@@ -126,7 +126,7 @@ class Lease:
         finally:
             self._connection.delete(probe)
         put = self._connection.modified(_NAME)
-        # One that is gone meanwhile was given back.
+        # If LOCK is gone by now, it was released.
         return math.inf if now is None or put is None else now - put
 
     def __exit__(
@@ -135,7 +135,7 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let the next process in."""
+        """Release the lease."""
         self._ended.set()
         _held.discard(self._owner)
         if self._holder().get("owner") == self._owner:
@@ -144,7 +144,7 @@ class Lease:
 
 @functools.cache
 def _machine() -> dict[str, str]:
-    """Return what tells this machine from others, of which some may have its name."""
+    """Return what identifies this machine; its host name alone may not be unique."""
     boot = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

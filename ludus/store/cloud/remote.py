@@ -1,8 +1,8 @@
-"""A storage in an object store, through fsspec: s3://bucket/runs/name, or memory://runs/name in tests.
+"""Storage in an object store, through fsspec: s3://bucket/runs/name, or memory://runs/name in tests.
 
-There is no rename and no fsync there. A file is put whole. A directory is its files and then its seal
-(manifest.json, model.json), put last; without a seal it is not there. A log grows in a local file and
-is put whole at each checkpoint, before the manifest that says how long it is.
+An object store has no rename and no fsync. A file is written whole. A directory is its files and then its
+seal (manifest.json, model.json), written last; without a seal it does not exist. A log grows in a local
+file and is uploaded whole at each checkpoint, before the manifest that records its length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_A_MODEL = {"weights.safetensors"}
 
 
 class RemoteStorage(GrowingLogs):
-    """The objects below one prefix, seen through safe relative names."""
+    """Objects below one prefix, by safe relative names."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class RemoteStorage(GrowingLogs):
         return self.lock().is_held()
 
     def _open(self, name: str) -> Spooled | None:
-        """Return the log of this name, if this process is writing it: then its local file is the newest."""
+        """Return the log of this name if this process is writing it: its local file is then the newest."""
         check_name(name)
         log = self._appends.get(name)
         return log if isinstance(log, Spooled) else None
@@ -138,7 +138,7 @@ class RemoteStorage(GrowingLogs):
     def commit(
         self, name: str, fill: Callable[[Path], None], *, step: Callable[[str], None]
     ) -> None:
-        """Fill a local directory, then put its files, the seal last: only that makes it whole."""
+        """Fill a local directory, then upload its files, the seal last: only the seal makes it complete."""
         check_name(name)
         self.check_owned()
         with passing_folder() as temporary:
@@ -167,14 +167,14 @@ class RemoteStorage(GrowingLogs):
         return aside.rpartition("/")[2]
 
     def remove(self, name: str) -> None:
-        """Delete a file or directory, its seal first: what is left after a crash is not there."""
+        """Delete a file or directory, its seal first: a partial deletion does not count as existing."""
         check_name(name)
         self.check_owned()
         for one in reversed(self._objects(name)):
             self._connection.delete(one)
 
     def _objects(self, name: str) -> list[str]:
-        """Return the objects that make a file or a directory, a seal last."""
+        """Return the objects of a file or a directory, a seal last."""
         found = [f"{name}/{below}" for below in self._connection.below(name)]
         if self._connection.size(name) is not None:
             found.append(name)
@@ -225,5 +225,5 @@ class RemoteStorage(GrowingLogs):
                 self._spool = None
 
     def free_bytes(self) -> int:
-        """Return a number greater than any need: an object store does not say."""
+        """Return a number larger than any need: an object store has no limit to report."""
         return 1 << 62

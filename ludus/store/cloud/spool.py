@@ -1,4 +1,4 @@
-"""Local files of an object store: a log grows in one, and is put whole when it must be durable."""
+"""Local spool files of an object store: a log grows in one, and is uploaded whole when it must be durable."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from ludus.store.files import Append
 
-# Earlier versions called the folders of logs ludus-logs.
+# Earlier versions named the folders of logs ludus-logs.
 _FOLDER = re.compile(r"ludus-(?:spool|logs)-([0-9]+)-.+")
 
 
 def make_folder() -> Path:
-    """Return a new local folder for logs, and delete the spools of processes that are no more."""
-    # What a killed process had not put is not missed: a resume goes on from its last checkpoint.
+    """Return a new local folder for logs, and delete the spools of dead processes."""
+    # What a killed process had not uploaded is not needed: a resume uses its last checkpoint.
     for path in Path(tempfile.gettempdir()).glob("ludus-*"):
         found = _FOLDER.fullmatch(path.name)
         if found and path.is_dir() and not path.is_symlink() and _is_gone(int(found[1])):
@@ -27,7 +27,7 @@ def make_folder() -> Path:
 
 
 def passing_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a local folder for what is being put or was fetched; one left by a kill is swept as logs are."""
+    """Return a temporary folder for uploads and downloads; one left by a kill is deleted like a spool."""
     return tempfile.TemporaryDirectory(prefix=_prefix())
 
 
@@ -41,24 +41,24 @@ def _is_gone(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return True
     except PermissionError:
-        # It is another user's.
+        # It belongs to another user.
         return False
     return False
 
 
 class Spooled(Append):
-    """A growing file whose durable form is an object; `put` replaces that object by these bytes."""
+    """An append-only local file whose durable form is an object; `put` replaces that object."""
 
     def __init__(self, path: Path, put: Callable[[bytes], None], *, is_put: bool) -> None:
         super().__init__(path)
         self.path = path
         self._put = put
         self._length_put = self.offset if is_put else -1
-        # An older length that is put after a newer one would lose what a journal has promised.
+        # Uploading an older length after a newer one would lose durable journal records.
         self._order = threading.Lock()
 
     def sync(self) -> None:
-        """Put the file as it is now, unless it has been."""
+        """Upload the current content, unless it is uploaded already."""
         with self._order:
             length = self.offset
             if length != self._length_put:
@@ -66,7 +66,7 @@ class Spooled(Append):
                 self._length_put = length
 
     def add_durably(self, data: bytes) -> None:
-        """Add the bytes and put the file; if that fails, raise and take them back."""
+        """Append the bytes and upload the file; if that fails, raise and undo it."""
         with self._order:
             before = self.path.read_bytes()[: self.offset]
             self._put(before + self.backlog + data)
