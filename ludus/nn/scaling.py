@@ -29,7 +29,7 @@ class LossScale:
         """Steps skipped in a row because the scale was too large."""
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of the scaled loss; raise LudusError where it has none."""
+        """Backpropagate the scaled loss; raise LudusError if it has no gradient."""
         if not loss.requires_grad:
             raise LudusError(
                 "the loss has no gradient: it depends on no parameter that learns, or was computed under"
@@ -62,7 +62,7 @@ class LossScale:
         return [self.scale, self.num_good, self.num_skipped]
 
     def check_state(self, saved: Sequence[Any]) -> None:
-        """Raise StateError unless these are such numbers."""
+        """Raise StateError unless these are valid values of that state."""
         for index, own in enumerate(self.state()):
             states.between(index, states.like(saved, index, own, finite=True), low=0)
 

@@ -167,7 +167,7 @@ class LoaderBatches:
             self._is_over = True
 
     def ask_twice(self) -> str | None:
-        """Return the problem if a map-style data set, asked twice, returns different examples."""
+        """Return the problem if a map-style data set, read twice, returns different examples."""
         if not self._is_indexed:
             return None
         first, second = answers(self._loader, self._seed, times=2)

@@ -20,7 +20,7 @@ from ludus.nn.engines.cache import use_lasting_cache
 from ludus.nn.engines.captured import CapturedCode, leaves_of
 from ludus.process.signals import ended_at_once
 
-BACKEND = "inductor"  # what compiles a trace; tests set it to eager, which takes the trace as it is
+BACKEND = "inductor"  # the backend that compiles a trace; tests set it to eager
 NOT_FOLLOWED = (
     "the network reads weights from a list, a dict or a closure of its own, where no others can be put in"
     " their place; read them from the layers in forward, or keep them in an nn.ParameterList"

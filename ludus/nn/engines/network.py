@@ -26,7 +26,7 @@ _SECONDS, _SECONDS_A_LAYER = 10.0, 0.3
 
 
 class Plan(NamedTuple):
-    """What is known about a network before it is tried."""
+    """A network, its device and its number of passes, before it is tried."""
 
     module: nn.Module
     """The module that is called: it computes the loss of a batch."""

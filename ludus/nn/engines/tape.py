@@ -30,7 +30,7 @@ _MAX_BYTES = 256 * 2**20
 _ALIGNMENT = 64
 
 Kind = tuple[torch.Size, tuple[int, ...], torch.dtype, int]
-"""What selects the kernels for an input: shape, strides, dtype, and alignment of its memory."""
+"""The properties of an input that select its kernels: shape, strides, dtype, alignment of its memory."""
 
 _num_taping = 0
 

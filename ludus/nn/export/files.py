@@ -1,4 +1,4 @@
-"""The two files of a policy: written atomically, and read only if they are unchanged."""
+"""The two files of a policy: each written atomically, and read only if they are unchanged."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Cosine(WarmedUp):
 
 @register("schedule", "cosine")
 class CosineSchedule:
-    """Goes to the final value along half a cosine, and stays there."""
+    """Interpolates to the final value along half a cosine, and stays there."""
 
     Config = Cosine
 
