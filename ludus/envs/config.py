@@ -11,9 +11,9 @@ An env of your own is one small file, found with `--plugin my_module`:
 
 A kind may have `make(config)` (a static or class method) instead, if the env's class is not yours. If its
 Config has a key `wrappers: list[WrapperSection]`, they are applied to it, the first innermost. A wrapper's
-class is registered as "wrapper" and is built from the env and its own Config likewise: `__init__(env,
-config)` or `make(env, config)`. One that changes rewards has `changes_rewards = True`, the default for a
-gymnasium.RewardWrapper: evaluation leaves it out.
+class is registered as "wrapper" and is built from the env and its own Config likewise:
+`__init__(env, config)` or `make(env, config)`. One that changes rewards has `changes_rewards = True`, the
+default for a gymnasium.RewardWrapper: evaluation leaves it out.
 """
 
 from __future__ import annotations

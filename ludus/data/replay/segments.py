@@ -1,6 +1,6 @@
 """Save a ring of rows as immutable segments, so that a checkpoint writes only what is new.
 
-Rows are numbered from the first ever pushed, and cut into pieces of `length` rows. Of the rows still held,
+Rows are numbered from the first ever pushed, and cut into pieces of `length` rows. The rows held:
 
     head (tensors) | piece | piece | ... | piece (segments, each written once) | tail (tensors)
 
