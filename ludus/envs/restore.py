@@ -150,7 +150,7 @@ class _Player:
             obs = np.concatenate([np.ravel(obs), np.ravel(first)])
             self._num_steps = 0
         self._set_mask(info)
-        # As bytes, since NaN differs from itself; the run reports that it must not occur.
+        # As bytes, since NaN differs from itself; the run itself reports a NaN.
         told_reward = np.float64(reward).tobytes()
         self.shown = (obs.tobytes(), told_reward, terminated, truncated, self._mask_bytes())
         return self.shown
