@@ -162,7 +162,7 @@ class Learner:
         return self.flat.gradients
 
     def _sign_of(self, loss: Tensor, norm: Tensor) -> Tensor:
-        """Return a number that is finite if the step was taken; decides whether buffer updates are kept."""
+        """Return a number that is finite if buffer updates are kept, as they are after a float16 overflow."""
         return loss if self.scaling.is_on else loss + norm
 
     def _backward(self, loss_fn: LossFn[Aux], in_train_mode: bool) -> tuple[Tensor, Aux, Before]:

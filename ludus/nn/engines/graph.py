@@ -53,7 +53,7 @@ class Graphed:
         """The function may also draw from these generators: each replay draws new numbers.
 
         If a call cannot be captured, `tell` is called with a sentence about `what` and what is done
-        `otherwise`, and the function is called eagerly from then on; without `tell` that is a LudusError.
+        `otherwise`, and the function is called directly from then on; without `tell` that is a LudusError.
         """
         if device.type != "cuda":
             raise ConfigError(

@@ -63,7 +63,7 @@ class ModuleGuard:
         self._has_hooks = any(self._hooks)
 
     def have_changed(self) -> bool:
-        """Return whether anything has changed since the last call; raise LudusError for requires_grad."""
+        """Return whether anything has changed since the last call; raise LudusError if requires_grad has."""
         if (
             [*map(len, self._owns)] == self._sizes
             and [read(own) for read, own in self._read] == self._values
