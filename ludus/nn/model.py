@@ -158,9 +158,7 @@ class Model:
             buffer.copy_(found[name])
 
     def _check_fits(self, state: Any) -> None:
-        """Raise StateError, before anything has changed, unless each tensor has the shape and dtype of its
-        own.
-        """
+        """Raise StateError, before anything has changed, unless names, shapes and dtypes match."""
         known, extra = self.module.state_dict(), extra_modules(self.module)
         own = {**known, **dict(self.module.named_buffers())}
         unsaved = {*further_names(self.module), *base_names(self.module)}

@@ -58,7 +58,7 @@ def save_policy(
     normalisation: Normalisation | None = None,
     has_masks: bool = False,
 ) -> None:
-    """Write a policy to a new directory; only a policy that ludus wrote is ever replaced.
+    """Write a policy to its own directory; only a policy that ludus wrote is ever replaced.
 
     `action` is the action space: `n` actions counted from `start`, choices of `nvec` counted from `starts`,
     or numbers from `low` to `high`. `heads` has one entry: `q` (greedy), `logits` (categorical) or `mean`

@@ -34,8 +34,8 @@ class Muon(OptimizerConfig):
     newton_schulz_steps: Annotated[int, Field(ge=1, le=99)]
     """The number of Newton-Schulz iterations that orthogonalise an update; 5 is usual."""
     adjust: Literal["original", "match_rms_adamw"]
-    """The factor of the update of a matrix of A rows and B columns: sqrt(max(1, A / B)), or 0.2 * sqrt(max(A,
-    B)), which suits learning rates tuned for adamw.
+    """The factor of the update of a matrix of A rows and B columns: sqrt(max(1, A / B)), or
+    0.2 * sqrt(max(A, B)), which suits learning rates tuned for adamw.
     """
     adamw_parameters: list[str]
     """Matrices that AdamW updates as well, by name, or all in a module of that name: embeddings, the head."""

@@ -1,8 +1,8 @@
 """The optimizer `schedule_free_adamw`: AdamW on an average of its iterates, with no decaying schedule.
 
-Gradients are computed at y, between the iterate z and the average x of all iterates; x is evaluated. The
-weights of the network are y, and the moment d = z - y gives the two others: z = y + d and x = y + (1 - 1 /
-beta1) d.
+Gradients are computed at y, between the iterate z and the average x of all iterates; x is evaluated.
+The weights of the network are y, and the moment d = z - y gives the two others: z = y + d and
+x = y + (1 - 1 / beta1) d.
 """
 
 from __future__ import annotations
